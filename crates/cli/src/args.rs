@@ -13,6 +13,7 @@ use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
 use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
+use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
 use crate::link;
 
@@ -63,6 +64,8 @@ pub enum Command {
     Lab(LabArgs),
     /// Circuits: bandwidth booked as it varies over time
     Circuits(CircuitsArgs),
+    /// Gateways: a long path in segments, each with the transport that suits it
+    Gateway(GatewayArgs),
     /// What the way to a server and both hosts can do, and what would help
     Probe(ProbeArgs),
     /// What paths could take, as earlier transfers of this user have seen it
@@ -163,6 +166,14 @@ pub struct LinkArgs {
     #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]
     #[arg(value_parser = link::choice)]
     pub links: Vec<LinkChoice>,
+    /// Gateways on the path to the server, in order: TCP connections go through them, each segment with
+    /// one of its own [default: those of LONGHAUL_VIA; port 7421]
+    #[arg(long, value_name = "[NAME@]HOST[:PORT]", value_delimiter = ',')]
+    #[arg(conflicts_with_all = ["links", "circuit"])]
+    pub via: Vec<String>,
+    /// File with the token that the first gateway knows [default: that of the server]
+    #[arg(long, value_name = "FILE")]
+    pub via_token_file: Option<PathBuf>,
     /// Most memory for data that is under way, at least 64MiB; the program itself takes some 30 MiB
     /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
     #[arg(long, value_name = "SIZE", value_parser = memory)]

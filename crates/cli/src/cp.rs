@@ -144,6 +144,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
         links: link.links,
+        via: link.via,
         circuit: None,
         history: link.history,
         secret: to_server.then(|| secret::open(output)).flatten(),

@@ -1,9 +1,9 @@
-//! The command line of Longhaul: `cp`, `pipe`, `serve`, `keys`, `demo`, `bench`, `lab`, `circuits`,
-//! `history`, `probe`.
+//! The command line of Longhaul: `cp`, `pipe`, `serve`, `gateway`, `keys`, `demo`, `bench`, `lab`,
+//! `circuits`, `history`, `probe`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
-//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`), shows progress, and
-//! says how it went: for people on standard error, for scripts as one JSON object on standard output.
+//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`, `longhaul-gateway`), shows progress,
+//! and says how it went: for people on standard error, for scripts as one JSON object on standard output.
 //! It holds no protocol; the only path it emulates itself is that of the demo ([`demo::relay`]).
 //!
 //! Exit statuses, JSON fields and files are described in docs/operating.md and kept stable.
@@ -24,6 +24,7 @@ pub mod circuits;
 mod cp;
 pub mod demo;
 mod failure;
+pub mod gateway;
 mod history;
 mod hosts;
 mod keys;
@@ -84,6 +85,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(failure) => Err(failure),
         },
         Command::Circuits(args) => held.release().and_then(|()| circuits::run(args, &output)),
+        Command::Gateway(args) => gateway::run(args, &output, held),
         Command::History(args) => held.release().and_then(|()| history::run(args, &output)),
         Command::Man(args) => held.release().and_then(|()| man::run(args)),
     };

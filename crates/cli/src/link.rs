@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use longhaul_history::History;
 use longhaul_rate_control::Profile;
+use longhaul_relay::{Hop, MAX_HOPS};
 use longhaul_session::Token;
-use longhaul_transfer::{CarrierChoice, LinkChoice};
+use longhaul_transfer::{CarrierChoice, LinkChoice, Via};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::Protect;
 use rustix::net::netdevice::name_to_index;
@@ -31,6 +32,7 @@ pub(crate) struct LinkOptions {
     pub carrier: CarrierChoice,
     pub lanes: u16,
     pub links: Vec<LinkChoice>,
+    pub via: Option<Via>,
     pub memory: Option<Bytes>,
     pub history: Option<Arc<History>>,
     pub host_priority: bool,
@@ -55,8 +57,10 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
         ));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
+    let token = token::read(&file)?.swap_remove(0);
     Ok(LinkOptions {
-        token: token::read(&file)?.swap_remove(0),
+        via: via(args, &token)?,
+        token,
         profile: args.profile.clone(),
         rate: args.rate,
         parameters,
@@ -76,6 +80,34 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
         history: history::open(args.no_history, output),
         host_priority: args.host_priority,
     })
+}
+
+/// The gateways of `--via`, or those of the environment.
+fn via(args: &LinkArgs, token: &Token) -> Result<Option<Via>, Failure> {
+    let (texts, source) = match std::env::var(VIA) {
+        Ok(text) if args.via.is_empty() && !text.is_empty() => {
+            (text.split(',').map(str::to_owned).collect(), VIA)
+        }
+        _ => (args.via.clone(), "--via"),
+    };
+    let parse = |text: &String| {
+        let hop = text.parse::<Hop>();
+        hop.map_err(|error| Failure::usage(format!("{source} {text}: {error}")))
+    };
+    let mut hops = texts.iter().map(parse).collect::<Result<Vec<Hop>, Failure>>()?;
+    if hops.is_empty() {
+        return Ok(None);
+    }
+    if hops.len() > MAX_HOPS + 1 {
+        let most = MAX_HOPS + 1;
+        return Err(Failure::usage(format!("{source}: a route has at most {most} gateways")));
+    }
+    let key = match &args.via_token_file {
+        Some(file) => token::read(file)?.swap_remove(0).key(),
+        None => token.key(),
+    };
+    let first = hops.remove(0);
+    Ok(Some(Via { first, rest: hops, key }))
 }
 
 /// A link, as `--link` names it.
@@ -125,6 +157,8 @@ fn interface(name: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("this host has no interface {name:?}"))
 }
 
+/// Gateways for those who name none.
+const VIA: &str = "LONGHAUL_VIA";
 /// As many as there are lanes.
 const WEIGHT_MAX: u16 = 64;
 /// The protocol's own (docs/protocol.md section 3).

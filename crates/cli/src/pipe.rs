@@ -97,6 +97,7 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         idle_timeout: link::IDLE_TIMEOUT,
         stall_timeout: Duration::from_secs(args.stall_timeout),
         links: link.links,
+        via: link.via,
         circuit: None,
         history: link.history,
         host_priority: link.host_priority,

@@ -1,6 +1,6 @@
 //! `longhaul serve`.
 
-mod refusals;
+pub(crate) mod refusals;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -46,6 +46,7 @@ const ALL: &[(&str, Probe)] = &[
     // Threads may run before others.
     ("priority", || run("chrt", &["--fifo", "1", "true"])),
     ("postgresql", || programs(&["initdb", "postgres", "setpriv"])),
+    ("curl", || programs(&["curl"])),
     // Other programs for moving data.
     ("iperf3", || programs(&["iperf3"])),
     ("gridftp", || programs(&["globus-url-copy", "globus-gridftp-server"])),

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 /// Lets so many lines of a minute through and counts the rest.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(crate) struct Refusals {
     minute: Option<Instant>,
     said: u32,
     unsaid: u64,

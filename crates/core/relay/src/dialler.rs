@@ -5,7 +5,7 @@ use longhaul_wire::DecodeError;
 
 use crate::answer::Answer;
 use crate::header::{Addressed, Clock, MAX_MESSAGE, Proof, Route, RouteError};
-use crate::options::{Kind, split};
+use crate::options::{Kind, split, wanted};
 use crate::status::Status;
 
 /// The side of a segment that dials: a client, or a gateway towards the next one.
@@ -63,6 +63,11 @@ impl Dialler {
     ) -> Result<(Self, Vec<u8>), RouteError> {
         let (header, proof) = route.sign(&addressed, key, now, nonce)?;
         Ok((Self { key: key.clone(), proof, received: Vec::new() }, header))
+    }
+
+    /// Bytes that may be read without taking payload that follows the answer; zero once it is there.
+    pub fn wanted(&self) -> usize {
+        wanted(&self.received)
     }
 
     /// Takes bytes that came, in order.

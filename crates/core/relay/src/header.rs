@@ -1,14 +1,17 @@
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::str::FromStr;
 
 use longhaul_session::TokenKey;
 use longhaul_wire::{DecodeError, Reader};
 
 use crate::options::{Kind, begin, fields, finish, put};
-use crate::place::{Place, cut, read_short, write_short};
+use crate::place::{Host, Place, cut, read_short, write_short};
 
 /// Most bytes of a header or an answer.
 pub const MAX_MESSAGE: usize = 4096;
+/// The port of gateways, unless a route says another.
+pub const GATEWAY_PORT: u16 = 7421;
 /// Most gateways beyond the one that a header is sent to.
 pub const MAX_HOPS: usize = 7;
 
@@ -47,6 +50,35 @@ pub struct Hop {
     pub transport: String,
     /// Options of the transport: `name=value`, with spaces between.
     pub options: String,
+}
+
+impl Hop {
+    /// The gateway as its dialler names it in a header: by its `--name`, where it has another one
+    /// than that of its place.
+    pub fn written(&self) -> Place {
+        let host = Host::parse(&self.name).unwrap_or_else(|| self.place.host.clone());
+        Place { host, port: self.place.port }
+    }
+}
+
+/// A text is not a gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a gateway: HOST, HOST:PORT or NAME@HOST:PORT, with IPv6 in brackets")]
+pub struct ParseHopError;
+
+impl FromStr for Hop {
+    type Err = ParseHopError;
+
+    /// Reads `[NAME@]HOST[:PORT]`; the port is [`GATEWAY_PORT`] where none is named.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (name, place) = text.rsplit_once('@').unwrap_or(("", text));
+        if text.contains('@') && Host::parse(name).is_none() {
+            return Err(ParseHopError);
+        }
+        let with_port = || alloc::format!("{place}:{GATEWAY_PORT}").parse();
+        let place: Place = place.parse().or_else(|_| with_port()).map_err(|_| ParseHopError)?;
+        Ok(Self { name: name.into(), ..place.into() })
+    }
 }
 
 impl From<Place> for Hop {

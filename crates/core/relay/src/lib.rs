@@ -60,7 +60,8 @@ pub use dialler::{DialError, Dialled, Dialler};
 pub use ends::{Ends, Side};
 pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, Received, Refusal, Request};
 pub use header::{
-    Addressed, Clock, Header, Hop, MAX_HOPS, MAX_MESSAGE, Route, RouteError, SessionId, Target,
+    Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, MAX_MESSAGE, ParseHopError, Route,
+    RouteError, SessionId, Target,
 };
 pub use place::{Host, ParsePlaceError, Place};
 pub use status::Status;

@@ -40,6 +40,15 @@ pub(crate) fn split(bytes: &[u8], kind: Kind) -> Result<Option<Split<'_>>, Decod
     Ok(rest.get(..len).map(|options| Split { options, len: len + PREFIX }))
 }
 
+/// Bytes of the message that begins with `bytes` that are certainly missing.
+pub(crate) fn wanted(bytes: &[u8]) -> usize {
+    let len = match bytes.first_chunk::<PREFIX>() {
+        Some(prefix) => PREFIX + usize::from(u16::from_be_bytes([prefix[6], prefix[7]])),
+        None => PREFIX,
+    };
+    len.saturating_sub(bytes.len())
+}
+
 /// A message that is there whole.
 pub(crate) struct Split<'a> {
     pub options: &'a [u8],

@@ -70,6 +70,14 @@ impl Place {
 }
 
 impl Host {
+    /// The host that `text` names: an address where it is one, else a name.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.parse::<IpAddr>() {
+            Ok(address) => Some(Self::Address(address.to_canonical())),
+            Err(_) => Self::name(text),
+        }
+    }
+
     fn name(name: &str) -> Option<Self> {
         let good = (1..=MAX_NAME).contains(&name.len())
             && name.chars().all(|c| !c.is_control() && !c.is_whitespace());

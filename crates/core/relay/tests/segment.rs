@@ -159,8 +159,10 @@ fn the_dialler_believes_proven_answers_only() {
     let mut answer = request.sign(&connected);
     let length = answer.len();
     answer.extend_from_slice(b"payload");
+    assert_eq!(dialler.wanted(), 8);
     // In two pieces: the second one's part of the answer is counted, and payload is left.
     assert_eq!(dialler.receive(&answer[..10]), Ok(Dialled::Incomplete));
+    assert_eq!(dialler.wanted(), length - 10);
     let connected = Dialled::Connected { length: length - 10, peer: Some(peer) };
     assert_eq!(dialler.receive(&answer[10..]), Ok(connected));
 
@@ -223,4 +225,20 @@ fn other_protocols_are_seen_at_their_first_byte() {
     assert_eq!(refusal.answer.status, Status::UNSUPPORTED_VERSION);
     let refusal = refused(&mut gatekeeper(None), b"LHGW\x01\x01\x10\0", NOW);
     assert_eq!(refusal.answer.status, Status::MALFORMED, "longer than a header may be");
+}
+
+#[test]
+fn texts_that_are_gateways() {
+    for (text, name, at) in [
+        ("gw.example.org", "", "gw.example.org:7421"),
+        ("gw:80", "", "gw:80"),
+        ("far@192.0.2.1:80", "far", "192.0.2.1:80"),
+        ("[2001:db8::1]", "", "[2001:db8::1]:7421"),
+    ] {
+        let hop: Hop = text.parse().unwrap();
+        assert_eq!((&*hop.name, hop.place), (name, place(at)), "{text}");
+    }
+    for text in ["", "@gw", "a@", "gw:0", "gw:x", "2001:db8::1", "a b"] {
+        assert!(text.parse::<Hop>().is_err(), "{text}");
+    }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use longhaul_units::Rate;
-use socket2::SockRef;
+use socket2::{SockRef, TcpKeepalive};
 
 use crate::sockopt;
 
@@ -28,6 +28,14 @@ pub struct TcpOptions {
     /// Bytes that may wait in each direction, in place of what the kernel thinks right; beyond the
     /// limits of `net.core` where the process has `CAP_NET_ADMIN`.
     pub buffer: Option<u32>,
+    /// Most that the kernel sends, payload bits per second (`SO_MAX_PACING_RATE`).
+    pub pacing_rate: Option<Rate>,
+    /// Notice that an idle peer is gone: it is asked after this long without a packet, then three
+    /// times, a third of it apart.
+    pub keep_alive: Option<Duration>,
+    /// Reset the connection when it is closed, also when the process is killed, instead of ending
+    /// it as if all had been said (`SO_LINGER` of 0 s).
+    pub reset_on_close: bool,
 }
 
 impl TcpOptions {
@@ -53,6 +61,21 @@ impl TcpOptions {
         }
         if let Some(bytes) = self.unsent_max {
             socket.set_tcp_notsent_lowat(bytes)?;
+        }
+        if let Some(rate) = self.pacing_rate {
+            // 32 bits are what kernels before 5.0 take; all take 64.
+            let rate = (rate.as_bps() / 8).max(1).to_ne_bytes();
+            sockopt::set_bytes(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, &rate)?;
+        }
+        if let Some(idle) = self.keep_alive {
+            let probes = TcpKeepalive::new()
+                .with_time(idle)
+                .with_interval((idle / 3).max(Duration::from_secs(1)))
+                .with_retries(3);
+            socket.set_tcp_keepalive(&probes)?;
+        }
+        if self.reset_on_close {
+            socket.set_linger(Some(Duration::ZERO))?;
         }
         if let Some(bytes) = self.buffer {
             // The kernel doubles it in a C `int`, to have room for its own accounts.
@@ -80,6 +103,10 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcpInfo {
+    /// Phase of the connection's life.
+    pub state: TcpState,
+    /// Time since the last acknowledgement came.
+    pub since_acknowledgement: Duration,
     /// Smoothed round-trip time.
     pub rtt: Duration,
     /// Mean deviation of the round-trip time.
@@ -116,6 +143,33 @@ pub struct TcpInfo {
     pub limited_by_send_buffer: Duration,
 }
 
+impl TcpInfo {
+    /// Everything that was sent, the end included, is in the peer's kernel.
+    pub const fn end_is_acknowledged(&self) -> bool {
+        matches!(self.state, TcpState::FIN_WAIT_2 | TcpState::TIME_WAIT | TcpState::CLOSE)
+    }
+
+    /// Bytes wait for the peer: sent and not acknowledged, or not sent.
+    pub const fn is_waiting(&self) -> bool {
+        self.unacknowledged > 0 || self.bytes_unsent > 0
+    }
+}
+
+/// Phase of a connection's life, as include/net/tcp_states.h numbers it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpState(pub u8);
+
+impl TcpState {
+    /// Both directions are open.
+    pub const ESTABLISHED: Self = Self(1);
+    /// This side's end is acknowledged, the peer's has not come.
+    pub const FIN_WAIT_2: Self = Self(5);
+    /// Both directions ended; the kernel answers stray packets.
+    pub const TIME_WAIT: Self = Self(6);
+    /// Over.
+    pub const CLOSE: Self = Self(7);
+}
+
 /// Reads `TCP_INFO`; one system call.
 pub fn info(socket: impl AsFd) -> io::Result<TcpInfo> {
     let mut bytes = [0; INFO_LEN];
@@ -138,6 +192,8 @@ fn parse(bytes: &[u8; INFO_LEN]) -> TcpInfo {
     let micros = |value: u64| Duration::from_micros(value);
     let rate = |bytes: u64| Rate::from_bps(bytes.saturating_mul(8));
     TcpInfo {
+        state: TcpState(bytes[0]),
+        since_acknowledgement: Duration::from_millis(u32_at(56).into()),
         segment: u32_at(16),
         unacknowledged: u32_at(24),
         rtt: micros(u32_at(68).into()),
@@ -184,6 +240,9 @@ mod tests {
             unsent_max: Some(65536),
             segment_max: Some(1_000),
             buffer: Some(100_000),
+            pacing_rate: Some(Rate::from_mbps(80)),
+            keep_alive: Some(Duration::from_secs(30)),
+            reset_on_close: true,
         };
         reno.apply(&listener).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -194,6 +253,8 @@ mod tests {
             assert!(stream.nodelay().unwrap());
             let socket = SockRef::from(stream);
             assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
+            assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(10));
+            assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
         }
         // Each tells the other.
         assert!([&client, &accepted].iter().all(|end| info(end).unwrap().segment <= 1_000));
@@ -227,6 +288,34 @@ mod tests {
         assert!(info.segment > 500 && info.congestion_window > 0 && info.segments_sent > 1);
         assert!(info.rtt > Duration::ZERO && info.rtt_min < Duration::from_secs(10));
         assert_eq!((info.segments_resent, info.bytes_resent), (0, 0));
+    }
+
+    #[test]
+    fn an_end_is_acknowledged_once_the_peer_has_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        assert_eq!(info(&client).unwrap().state, TcpState::ESTABLISHED);
+        assert!(!info(&client).unwrap().end_is_acknowledged());
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        accepted.read_to_end(&mut Vec::new()).unwrap();
+        // The peer's kernel may take a moment.
+        while !info(&client).unwrap().end_is_acknowledged() {
+            std::thread::yield_now();
+        }
+        drop(accepted);
+    }
+
+    #[test]
+    fn a_connection_that_is_dropped_is_reset_where_that_was_asked() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let reset = TcpOptions { reset_on_close: true, ..Default::default() };
+        reset.apply(&client).unwrap();
+        let (mut accepted, _) = listener.accept().unwrap();
+        drop(client);
+        let error = accepted.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 
     #[test]

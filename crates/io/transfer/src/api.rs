@@ -14,6 +14,7 @@ use longhaul_units::{Bytes, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
+use crate::control::Via;
 use crate::links::{LinkChoice, LinkUse};
 use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
@@ -80,6 +81,9 @@ pub struct CopyOptions {
     pub carrier: CarrierChoice,
     /// UDP lanes or TCP connections.
     pub lanes: u16,
+    /// Gateways on the path to the server: TCP connections go through them, the first of which this
+    /// host dials. Not with UDP lanes, links or a circuit.
+    pub via: Option<Via>,
     /// When data is made durable.
     pub fsync: Fsync,
     /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].

@@ -19,7 +19,7 @@ use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::Budget;
 use crate::circuit::{CircuitOptions, Errand};
-use crate::control::{ConnectError, dial};
+use crate::control::{ConnectError, Remote, Via, dial};
 use crate::descriptors;
 use crate::files::DestinationError;
 use crate::links::{self, LinkChoice, LinkError};
@@ -118,6 +118,7 @@ impl From<std::io::Error> for Failure {
 pub(crate) struct Client<'a> {
     pub host: &'a str,
     pub port: u16,
+    pub via: Option<&'a Via>,
     pub token: &'a Token,
     pub profile: ChosenProfile,
     pub protect: Protect,
@@ -147,6 +148,16 @@ impl Client<'_> {
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         let first = match self.carrier {
+            CarrierChoice::Udp if self.via.is_some() => {
+                let reason =
+                    "gateways carry TCP connections (--via), not UDP lanes (--carrier udp)";
+                return Err(Failure::Usage(reason.into()));
+            }
+            _ if self.via.is_some() && self.circuit.is_some() => {
+                let reason = "a circuit carries UDP lanes, gateways TCP connections (--via)";
+                return Err(Failure::Usage(reason.into()));
+            }
+            _ if self.via.is_some() => Carrier::Tcp,
             CarrierChoice::Tcp if self.circuit.is_some() => {
                 let reason = "a circuit carries UDP lanes, not TCP connections";
                 return Err(Failure::Usage(reason.into()));
@@ -174,7 +185,7 @@ impl Client<'_> {
     fn check_links(&self) -> Result<(), LinkError> {
         match self.links {
             [] => Ok(()),
-            _ if self.carrier == CarrierChoice::Tcp => Err(LinkError::Tcp),
+            _ if self.carrier == CarrierChoice::Tcp || self.via.is_some() => Err(LinkError::Tcp),
             _ if self.circuit.is_some() => Err(LinkError::Circuit),
             [_, _, ..] if self.profile.is_reserved() => Err(LinkError::Reserved),
             _ => links::check(self.links),
@@ -225,7 +236,8 @@ impl Client<'_> {
             parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };
-        let dialed = dial(self.host, self.port, self.token, &config, self.idle_timeout, stop)
+        let remote = Remote { host: self.host, port: self.port, via: self.via };
+        let dialed = dial(&remote, self.token, &config, self.idle_timeout, stop)
             .map_err(Failure::Connect)?;
         Running::start(self, (dialed, packet_max), notices, make, stop)?.attend(progress, stop)
     }

@@ -11,11 +11,13 @@ mod live;
 pub(crate) mod pipe;
 pub(crate) mod resolve;
 pub(crate) mod tls;
+mod via;
 
 pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin, Stage};
-pub use dial::{ConnectError, Dialed, dial};
+pub use dial::{ConnectError, Dialed, Remote, dial};
 pub use live::{Control, ControlEnd};
 pub use tls::ServerIdentity;
+pub use via::Via;
 
 #[cfg(test)]
 mod tests;

@@ -206,6 +206,7 @@ pub fn copy(
     let client = Client {
         host: &job.host,
         port: job.port,
+        via: options.via.as_ref(),
         token: &options.token,
         profile,
         protect: options.protect,

@@ -1,4 +1,5 @@
-//! Connection ids: random, so that who does not see a connection cannot name it.
+//! Random numbers: connection ids, so that who does not see a connection cannot name it, and what
+//! headers for gateways need.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -49,10 +50,15 @@ impl Drop for OwnId<'_> {
 
 /// A number that nobody can foretell.
 pub(crate) fn random_number() -> io::Result<u32> {
-    let mut bytes = [0; 4];
+    random_bytes().map(u32::from_ne_bytes)
+}
+
+/// Bytes that nobody can foretell.
+pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
     let drawn = aws_lc_rs::rand::fill(&mut bytes);
     drawn.map_err(|_| io::Error::other("this host gives no random numbers"))?;
-    Ok(u32::from_ne_bytes(bytes))
+    Ok(bytes)
 }
 
 /// With a thousand connections one draw in four million meets a taken id: so many in a row are no

@@ -54,6 +54,7 @@ pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
     ServiceError,
 };
+pub use control::Via;
 pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
 pub use losses::{LossLog, ToldLoss};

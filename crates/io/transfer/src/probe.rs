@@ -21,7 +21,7 @@ use crate::buffer::Buffer;
 use crate::carrier::UpperLayer;
 use crate::client::{Failure, Idle, profile};
 use crate::connection::mailboxes;
-use crate::control::{ConnectError, Dialed, dial};
+use crate::control::{ConnectError, Dialed, Remote, dial};
 use crate::monitor::with_priority;
 
 /// Which server to look at.
@@ -102,7 +102,8 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         receive_limits: Some(ReceiveLimits { socket_buffer: asked, credit: Bytes::ZERO }),
         ..ClientConfig::default()
     };
-    let dialed = dial(host, *port, token, &config, *idle_timeout, stop)?;
+    let remote = Remote { host, port: *port, via: None };
+    let dialed = dial(&remote, token, &config, *idle_timeout, stop)?;
     let encrypts = encrypting();
     let Dialed { session, control, server, local, rtt, .. } = &dialed;
     let boxes = mailboxes(session.lanes).map_err(|error| ProbeError::Local(error.to_string()))?;

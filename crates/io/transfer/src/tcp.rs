@@ -22,6 +22,7 @@ use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
 use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
+use crate::control::Via;
 use crate::crew::Crew;
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
@@ -35,6 +36,8 @@ pub struct TcpCarrierOptions {
     pub rate: Option<Rate>,
     /// Time for all connections to be made.
     pub join_timeout: Duration,
+    /// Gateways on the path.
+    pub via: Option<Via>,
     /// Most bytes of an IP packet, in both directions, where the path takes no larger ones.
     pub packet_max: Option<u64>,
     /// Data that stays unacknowledged for so long ends the connection.

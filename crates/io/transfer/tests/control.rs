@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use longhaul_session::{ClientConfig, ServerConfig, Session, Token};
 use longhaul_transfer::Stop;
-use longhaul_transfer::control::{Accepted, Acceptor, ConnectError, Control, Dialed, dial};
+use longhaul_transfer::control::{Accepted, Acceptor, ConnectError, Control, Dialed, Remote, dial};
 use longhaul_units::LaneId;
 
 #[test]
@@ -148,7 +148,8 @@ fn dial_at(address: SocketAddr) -> Result<Dialed, ConnectError> {
     // A changed length leaves both ends waiting for bytes that do not come.
     let config = ClientConfig { timeout: Duration::from_secs(3), ..ClientConfig::default() };
     let host = address.ip().to_string();
-    dial(&host, address.port(), &token(), &config, PATIENCE, &Stop::default())
+    let remote = Remote { host: &host, port: address.port(), via: None };
+    dial(&remote, &token(), &config, PATIENCE, &Stop::default())
 }
 
 fn token() -> Token {

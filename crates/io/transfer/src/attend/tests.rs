@@ -110,6 +110,7 @@ fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOpt
         carrier,
         lanes: 1,
         // The real disk is not what this is about.
+        via: None,
         fsync: Fsync::Never { boot: [0; 16] },
         memory: None,
         direct: false,

@@ -16,7 +16,7 @@ use crate::api::Stop;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
 use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes};
-use crate::control::{Dialed, ServerIdentity};
+use crate::control::{Dialed, ServerIdentity, Via};
 use crate::lane::{LaneSocket, SocketSize};
 use crate::lines::{Ends, Owner};
 use crate::losses::LossLog;
@@ -38,6 +38,7 @@ pub(super) struct Link<'a> {
     pub losses: Option<&'a Arc<LossLog>>,
     /// Over TCP, where no larger packets pass.
     pub packet_max: Option<u64>,
+    pub via: Option<&'a Via>,
 }
 
 impl Link<'_> {
@@ -74,12 +75,15 @@ impl Link<'_> {
         let Self { session, identity, server, ends, rtt, profile, idle_timeout, .. } = *self;
         let Self { priority, losses, packet_max, .. } = *self;
         if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(profile.rate, idle_timeout, packet_max);
+            let via = self.via.cloned();
+            let tcp =
+                TcpCarrierOptions { via, ..tcp_options(profile.rate, idle_timeout, packet_max) };
             let joined = tcp::join(server, identity, session, &tcp, stop);
             let upper: Arc<dyn UpperLayer> = shared.clone();
             let lanes =
                 TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
-            return Ok(Lanes::Tcp(lanes?));
+            let refused = |error| Failure::Local(format!("cannot use a TCP connection: {error}"));
+            return Ok(Lanes::Tcp(lanes.map_err(refused)?));
         }
         let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
@@ -195,6 +199,7 @@ pub(crate) fn tcp_options(
         congestion_control: None,
         rate,
         join_timeout: JOIN_TIMEOUT,
+        via: None,
         packet_max,
         idle_timeout,
     }

@@ -72,6 +72,7 @@ impl<T: Task> Running<T> {
             priority,
             losses: client.losses,
             packet_max,
+            via: client.via,
         };
         let booked = client.circuit.is_some();
         let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use longhaul_relay::{Host, Place};
 use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
 };
@@ -13,8 +14,9 @@ use longhaul_wire::{CloseCode, DecodeError};
 
 use super::live::Control;
 use super::pipe::{Pipe, PipeError, Until};
-use super::resolve::{connect, resolve};
+use super::resolve::{Connected, connect, resolve};
 use super::tls::{self, Purpose, ServerIdentity};
+use super::via::Via;
 use crate::api::Stop;
 
 /// A server that has proven that it holds the token, and let us in.
@@ -34,27 +36,49 @@ pub struct Dialed {
     pub rtt: Duration,
 }
 
-/// Connects to the server at `host` and proves both ends to each other. Blocks until that is done,
+/// A server, and how it is reached.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote<'a> {
+    /// Its name or address.
+    pub host: &'a str,
+    /// Its TCP port.
+    pub port: u16,
+    /// Gateways on the path to it, which then resolve its name.
+    pub via: Option<&'a Via>,
+}
+
+impl Remote<'_> {
+    fn connect(&self, timeout: Duration, stop: &Stop) -> Result<Connected, ConnectError> {
+        let Some(via) = self.via else {
+            return connect(&resolve(self.host, self.port, stop)?, timeout, stop);
+        };
+        let host = Host::parse(self.host).ok_or_else(|| ConnectError::Unresolvable {
+            host: self.host.to_owned(),
+            source: io::Error::other("it is no name of a host"),
+        })?;
+        via.connect(&Place { host, port: self.port }, timeout, stop)
+    }
+}
+
+/// Connects to the server `remote` and proves both ends to each other. Blocks until that is done,
 /// has failed, or `stop` is asked for; no step is waited for longer than `config.timeout`.
 /// Without a sign of the peer for `idle_timeout` the connection ends.
 ///
 /// # Errors
 /// Each says for people what failed and where.
 pub fn dial(
-    host: &str,
-    port: u16,
+    remote: &Remote<'_>,
     token: &Token,
     config: &ClientConfig,
     idle_timeout: Duration,
     stop: &Stop,
 ) -> Result<Dialed, ConnectError> {
-    let addresses = resolve(host, port, stop)?;
-    let connected = connect(&addresses, config.timeout.min(CONNECT_TIMEOUT), stop)?;
+    let connected = remote.connect(config.timeout.min(CONNECT_TIMEOUT), stop)?;
     let server = connected.server;
     let until = Until { deadline: clock::now() + config.timeout, stop };
     let local = connected.stream.local_addr().map_err(ConnectError::System)?.ip();
     // The kernel's sample of the TCP handshake has no scheduling in it.
-    let rtt = match tcp::info(&connected.stream) {
+    let kernel_rtt = match tcp::info(&connected.stream) {
         Ok(info) if info.rtt > Duration::ZERO => info.rtt,
         _ => connected.rtt,
     };
@@ -62,6 +86,7 @@ pub fn dial(
     let tls = tls::client(server.ip(), Purpose::Control, None)
         .map_err(|error| ConnectError::System(io::Error::other(error)))?;
     let mut pipe = Pipe::new(tls, connected.stream).map_err(ConnectError::System)?;
+    let begun = clock::now();
     let secret = establish(&mut pipe, until).map_err(|error| match error {
         PipeError::Stopped => ConnectError::Stopped,
         PipeError::Io(error) => ConnectError::Lost { server, reason: error.to_string() },
@@ -69,6 +94,8 @@ pub fn dial(
         PipeError::Ended => ConnectError::HungUp { server },
         error => ConnectError::NotLonghaul { server, reason: error.to_string() },
     })?;
+    // Behind gateways the kernel knows the first segment only; TLS has been to the end and back.
+    let rtt = if remote.via.is_some() { clock::now().since(begun) } else { kernel_rtt };
     let identity = ServerIdentity::of(&pipe.tls).ok_or_else(|| {
         let reason = "it shows no certificate".into();
         ConnectError::NotLonghaul { server, reason }
@@ -106,6 +133,26 @@ pub enum ConnectError {
     Unreachable {
         /// What was tried, and why it failed.
         attempts: Vec<(SocketAddr, io::Error)>,
+    },
+    /// A gateway on the path refused, or could not go on.
+    #[error("{words}")]
+    Gateway {
+        /// Which one, what it could not reach, and why.
+        words: String,
+    },
+    /// What answers where a gateway should be is none.
+    #[error("{gateway} is not a gateway: {reason}")]
+    NotGateway {
+        /// What answered.
+        gateway: SocketAddr,
+        /// How that was seen.
+        reason: String,
+    },
+    /// The first gateway does not know the token.
+    #[error("gateway {gateway} does not accept this token: name another with --via-token-file")]
+    GatewayUnauthorized {
+        /// The gateway.
+        gateway: SocketAddr,
     },
     /// It accepted the connection and then did not answer in time.
     #[error("{server} does not answer")]

@@ -302,8 +302,9 @@ fn a_stop_ends_every_wait() {
     let stop = Stop::default();
     stop.request();
     let (_listener, address) = listen();
-    let dialed =
-        dial(&address.ip().to_string(), address.port(), &token(), &client_config(), IDLE, &stop);
+    let host = address.ip().to_string();
+    let remote = Remote { host: &host, port: address.port(), via: None };
+    let dialed = dial(&remote, &token(), &client_config(), IDLE, &stop);
     assert!(matches!(dialed.unwrap_err(), ConnectError::Stopped));
 
     let acceptor = Acceptor::new(&[token()], server_config(), stop).unwrap();
@@ -315,7 +316,8 @@ fn a_stop_ends_every_wait() {
 
 #[test]
 fn names_and_ports_that_lead_nowhere() {
-    let nowhere = dial("no such host", 7420, &token(), &client_config(), IDLE, &Stop::default());
+    let remote = Remote { host: "no such host", port: 7420, via: None };
+    let nowhere = dial(&remote, &token(), &client_config(), IDLE, &Stop::default());
     let error = nowhere.unwrap_err();
     assert!(matches!(error, ConnectError::Unresolvable { .. }), "{error:?}");
     assert!(error.to_string().starts_with("cannot find the host no such host"), "{error}");
@@ -559,7 +561,9 @@ fn dial_at(
     token: &Token,
     config: &ClientConfig,
 ) -> Result<Dialed, ConnectError> {
-    dial(&address.ip().to_string(), address.port(), token, config, IDLE, &Stop::default())
+    let host = address.ip().to_string();
+    let remote = Remote { host: &host, port: address.port(), via: None };
+    dial(&remote, token, config, IDLE, &Stop::default())
 }
 
 /// The server's end of TLS on the next connection.

@@ -58,6 +58,7 @@ fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions
         protect: Protect::Aead,
         carrier: CarrierChoice::Auto,
         lanes: 1,
+        via: None,
         fsync: Fsync::End,
         memory: None,
         direct: false,

@@ -14,7 +14,7 @@ use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
 use crate::client::{Failure, TooNarrow};
-use crate::control::ConnectError;
+use crate::control::{ConnectError, Via};
 use crate::links::LinkChoice;
 use crate::tcp::JoinError;
 
@@ -45,6 +45,9 @@ pub struct PipeOptions {
     pub carrier: CarrierChoice,
     /// UDP lanes or TCP connections.
     pub lanes: u16,
+    /// Gateways on the path to the server: TCP connections go through them, the first of which this
+    /// host dials. Not with UDP lanes, links or a circuit.
+    pub via: Option<Via>,
     /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
     pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.

@@ -50,6 +50,7 @@ pub fn pipe(
     let client = Client {
         host: &options.host,
         port: options.port,
+        via: options.via.as_ref(),
         token: &options.token,
         profile: profile(&options.profile, options.rate, &options.parameters).map_err(failed)?,
         protect: options.protect,

@@ -117,7 +117,12 @@ fn open(
     let mut segments = TcpOptions::default();
     segments.segment_max = options.packet_max.map(segment);
     let prepare = |socket: &Socket| segments.apply(socket);
-    let stream = resolve::connect_with(&[server], options.join_timeout, stop, &prepare)?.stream;
+    let connected = match &options.via {
+        // By the address that the control connection went to: a name may have several.
+        Some(via) => via.connect(&server.into(), options.join_timeout, stop),
+        None => resolve::connect_with(&[server], options.join_timeout, stop, &prepare),
+    };
+    let stream = connected?.stream;
     apply(options, &stream)?;
     let mut join = [0; JOIN_LEN];
     session.join(lane).emit(&mut join);

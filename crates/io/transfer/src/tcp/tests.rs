@@ -24,7 +24,7 @@ use super::*;
 use crate::api::Stop;
 use crate::buffer::{Buffer, Pool};
 use crate::carrier::Command;
-use crate::control::{Accepted, Acceptor, Control, Dialed, dial};
+use crate::control::{Accepted, Acceptor, Control, Dialed, Remote, dial};
 
 #[test]
 fn groups_and_messages_cross_under_every_protection() {
@@ -562,12 +562,13 @@ impl Host {
     ) -> (Dialed, Waiting) {
         let config =
             ClientConfig { protect, lanes, carrier: Carrier::Tcp, ..ClientConfig::default() };
-        let (host, port) = (self.address.ip().to_string(), self.address.port());
+        let host = self.address.ip().to_string();
+        let remote = Remote { host: &host, port: self.address.port(), via: None };
         let (mut options, stop) = (options(), Stop::default());
         adapt(&mut options, &stop);
         thread::scope(|scope| {
             let dialing =
-                scope.spawn(|| dial(&host, port, &token(), &config, PATIENCE, &Stop::default()));
+                scope.spawn(|| dial(&remote, &token(), &config, PATIENCE, &Stop::default()));
             let client = self.clients.recv_timeout(PATIENCE).unwrap();
             let number = NonZeroU32::new(5).unwrap();
             let joins = Arc::clone(&self.joins);
@@ -704,6 +705,7 @@ fn noise(len: usize, seed: u8) -> Vec<u8> {
 
 fn options() -> TcpCarrierOptions {
     TcpCarrierOptions {
+        via: None,
         packet_max: None,
         congestion_control: None,
         rate: None,

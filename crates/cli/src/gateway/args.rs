@@ -1,0 +1,83 @@
+//! The words of `longhaul gateway`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+/// `longhaul gateway`.
+#[derive(Args, Debug)]
+pub struct GatewayArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: GatewayCommand,
+}
+
+/// What `longhaul gateway` does.
+#[derive(Debug, Subcommand)]
+pub enum GatewayCommand {
+    /// Pass sessions on, each segment with a connection of its own
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeArgs>),
+}
+
+/// `longhaul gateway serve`.
+///
+/// A long path in two or more segments: losses are repaired and buffers sized for each segment, not
+/// for the whole path. Clients are `longhaul cp --via`, whatever speaks SOCKS5, and programs that
+/// connect to a forwarded port. Payload is never looked at. Nothing is passed on to destinations
+/// that --allow does not name.
+#[derive(Args, Debug)]
+pub struct ServeArgs {
+    /// Address for clients and gateways with a token; repeatable [default port: 7421]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub listen: Vec<String>,
+    /// File with the tokens that may use this gateway, one a line
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Destination that may be dialled, an address or a range, perhaps with one port; next gateways
+    /// too; repeatable. Loopback, link-local and this host's own addresses need a rule for just them
+    #[arg(long, value_name = "PREFIX[:PORT]", required = true)]
+    pub allow: Vec<String>,
+    /// Address for SOCKS5 clients; repeatable
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub socks: Vec<String>,
+    /// File with USER:PASSWORD lines, one of which SOCKS5 clients have to know
+    #[arg(long, value_name = "FILE", requires = "socks")]
+    pub socks_password_file: Option<PathBuf>,
+    /// Port whose clients all go to one target, on loopback unless ADDR says; repeatable
+    #[arg(long, value_name = "[ADDR:]PORT=HOST:PORT")]
+    pub forward: Vec<String>,
+    /// Addresses from which SOCKS5 and forwarded clients may come, besides loopback; repeatable
+    #[arg(long, value_name = "PREFIX")]
+    pub from: Vec<String>,
+    /// Gateways through which SOCKS5 and forwarded clients are led, in order
+    #[arg(long, value_name = "[NAME@]HOST[:PORT]", value_delimiter = ',')]
+    pub via: Vec<String>,
+    /// File with the token for the next gateway [default: the first of --token-file]
+    #[arg(long, value_name = "FILE")]
+    pub via_token_file: Option<PathBuf>,
+    /// Name by which clients address this gateway: needed behind an address translation
+    /// [default: the address that they dial]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Congestion control of all segments, such as bbr [default: the host's]
+    #[arg(long, value_name = "NAME")]
+    pub congestion: Option<String>,
+    /// Most sessions at a time
+    #[arg(long, value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_sessions: u32,
+    /// How long SIGTERM lets sessions go on before they are reset
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub drain: u64,
+}
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  longhaul gateway serve --listen 192.0.2.1:7421 --token-file tokens --allow 198.51.100.0/24
+      a gateway for everybody who has one of the tokens, to one network
+  longhaul gateway serve --socks 127.0.0.1:1080 --token-file tokens --via far.example \\
+      --allow 203.0.113.9:7421
+      SOCKS5 for this host: `curl --socks5-hostname 127.0.0.1:1080 URL`
+  longhaul gateway serve --forward 8443=data.example:443 --allow 198.51.100.7:443
+      `curl https://localhost:8443/` reaches data.example";

@@ -1,0 +1,186 @@
+//! To a server through gateways (docs/relay.md), for control and data connections alike.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use longhaul_relay::{
+    Addressed, Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Route, Status, Target,
+};
+use longhaul_session::TokenKey;
+use longhaul_sys::clock::{self, WallTime};
+use longhaul_sys::wait::Interest;
+use longhaul_units::shown;
+
+use super::dial::ConnectError;
+use super::pipe::{PipeError, Until};
+use super::resolve::{Connected, connect, resolve};
+use crate::api::Stop;
+use crate::ids;
+
+/// Gateways between this host and a server.
+#[derive(Clone, Debug)]
+pub struct Via {
+    /// The first one, which this host dials.
+    pub first: Hop,
+    /// Those beyond it, in order.
+    pub rest: Vec<Hop>,
+    /// Proves this host to the first.
+    pub key: TokenKey,
+}
+
+impl Via {
+    /// Connects to `target`, whose name the last gateway resolves.
+    pub(crate) fn connect(
+        &self,
+        target: &Place,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Result<Connected, ConnectError> {
+        let mut offset = 0;
+        loop {
+            let believed = offset != 0;
+            match self.attempt(target, offset, timeout, stop)? {
+                Ok(connected) => return Ok(connected),
+                // The gateway has proven that it holds the token: its clock is believed once.
+                Err(answer) => match answer.time {
+                    Some(time) if answer.status == Status::WRONG_CLOCK && !believed => {
+                        offset = time.as_micros().wrapping_sub(now()).cast_signed();
+                    }
+                    _ => return Err(refusal(*answer)),
+                },
+            }
+        }
+    }
+
+    /// One try, with this host's clock moved by `offset` microseconds.
+    fn attempt(
+        &self,
+        target: &Place,
+        offset: i64,
+        timeout: Duration,
+        stop: &Stop,
+    ) -> Result<Result<Connected, Box<Answer>>, ConnectError> {
+        let place = &self.first.place;
+        let addresses = match place.address() {
+            Some(address) => vec![address],
+            None => resolve(&place.host.to_string(), place.port, stop)?,
+        };
+        let Connected { stream, server: gateway, rtt } = connect(&addresses, timeout, stop)?;
+        let clock = Clock::from_micros(now().saturating_add_signed(offset));
+        let (dialler, header) = self.header(target, gateway, clock)?;
+        let until = Until { deadline: clock::now() + timeout, stop };
+        exchange(&stream, dialler, &header, until)
+            .map_err(|error| match error {
+                Exchange::Waiting(PipeError::Stopped) => ConnectError::Stopped,
+                Exchange::Waiting(PipeError::TimedOut) => {
+                    ConnectError::TimedOut { server: gateway }
+                }
+                Exchange::Waiting(PipeError::Io(error)) | Exchange::Io(error) => {
+                    ConnectError::Lost { server: gateway, reason: error.to_string() }
+                }
+                Exchange::Waiting(error) => {
+                    ConnectError::Lost { server: gateway, reason: error.to_string() }
+                }
+                Exchange::NotGateway(reason) => ConnectError::NotGateway { gateway, reason },
+                Exchange::Stranger => ConnectError::GatewayUnauthorized { gateway },
+            })
+            .map(|outcome| outcome.map(|server| Connected { stream, server, rtt }))
+    }
+
+    fn header(
+        &self,
+        target: &Place,
+        gateway: SocketAddr,
+        clock: Clock,
+    ) -> Result<(Dialler, Vec<u8>), ConnectError> {
+        let random = || ids::random_bytes::<16>().map_err(ConnectError::System);
+        let target = Target { place: target.clone(), aware: false };
+        let route = Route { hops: self.rest.clone(), ..Route::new(random()?, target) };
+        let addressed = Addressed { written: self.first.written(), dialled: gateway.into() };
+        Dialler::new(&route, addressed, &self.key, clock, random()?)
+            .map_err(|error| ConnectError::System(io::Error::other(error)))
+    }
+}
+
+/// Why header and answer were not exchanged.
+enum Exchange {
+    Waiting(PipeError),
+    Io(io::Error),
+    NotGateway(String),
+    /// It does not know the token.
+    Stranger,
+}
+
+impl From<PipeError> for Exchange {
+    fn from(error: PipeError) -> Self {
+        Self::Waiting(error)
+    }
+}
+
+/// Sends the header and reads the answer, and nothing beyond it.
+fn exchange(
+    mut stream: &TcpStream,
+    mut dialler: Dialler,
+    mut header: &[u8],
+    until: Until<'_>,
+) -> Result<Result<SocketAddr, Box<Answer>>, Exchange> {
+    while !header.is_empty() {
+        match stream.write(header) {
+            Ok(written) => header = &header[written..],
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                until.wait(stream, Interest::Writable)?;
+            }
+            Err(error) => return Err(Exchange::Io(error)),
+        }
+    }
+    let mut buffer = [0; MAX_MESSAGE];
+    loop {
+        let wanted = dialler.wanted().min(buffer.len());
+        let len = match stream.read(&mut buffer[..wanted]) {
+            Ok(0) => return Err(Exchange::Io(io::ErrorKind::UnexpectedEof.into())),
+            Ok(len) => len,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                until.wait(stream, Interest::Readable)?;
+                continue;
+            }
+            Err(error) => return Err(Exchange::Io(error)),
+        };
+        let outcome = dialler.receive(&buffer[..len]);
+        match outcome.map_err(|error| Exchange::NotGateway(error.to_string()))? {
+            Dialled::Incomplete => {}
+            Dialled::Connected { peer: Some(peer), .. } => return Ok(Ok(peer)),
+            Dialled::Connected { peer: None, .. } => {
+                let reason = "it does not say which address it reached".into();
+                return Err(Exchange::NotGateway(reason));
+            }
+            Dialled::Refused(answer) => return Ok(Err(Box::new(answer))),
+            Dialled::Unproven(answer) if answer.status == Status::UNAUTHORIZED => {
+                return Err(Exchange::Stranger);
+            }
+            Dialled::Unproven(answer) => {
+                let reason = format!("it proves no token, and answers {}", answer.status);
+                return Err(Exchange::NotGateway(reason));
+            }
+        }
+    }
+}
+
+fn refusal(answer: Answer) -> ConnectError {
+    let Answer { status, at, to, reason, .. } = answer;
+    let meaning = status.meaning().map_or_else(|| status.to_string(), Into::into);
+    let mut words = format!("gateway {}: ", shown(&at));
+    match &*to {
+        "" => {}
+        to => words.push_str(&format!("could not reach {}: ", shown(to))),
+    }
+    words.push_str(&meaning);
+    if !reason.is_empty() && reason.to_lowercase() != meaning {
+        words.push_str(&format!(" ({})", shown(&reason)));
+    }
+    ConnectError::Gateway { words }
+}
+
+fn now() -> u64 {
+    WallTime::now().as_nanos() / 1000
+}

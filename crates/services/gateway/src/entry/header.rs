@@ -1,0 +1,44 @@
+use longhaul_relay::{Answer, Received, Request};
+
+use super::{Arrival, Entered, Entry};
+
+/// A client or gateway that speaks docs/relay.md.
+#[derive(Debug, Default)]
+pub struct HeaderEntry {
+    request: Option<Box<Request>>,
+}
+
+impl Entry for HeaderEntry {
+    fn receive(&mut self, bytes: &[u8], client: &mut Arrival<'_>) -> Entered {
+        let received = {
+            let mut gatekeeper = client.gatekeeper.lock().unwrap_or_else(|held| held.into_inner());
+            gatekeeper.receive(bytes, &client.local, client.clock)
+        };
+        match received {
+            Received::Incomplete => Entered::Incomplete { used: 0, reply: Vec::new() },
+            Received::Refused(refusal) => {
+                let why = match &*refusal.answer.reason {
+                    "" => refusal.answer.status.to_string(),
+                    reason => format!("{}: {reason}", refusal.answer.status),
+                };
+                Entered::Refused { reply: refusal.bytes, why }
+            }
+            Received::Header(request) => {
+                let mut route = Box::new(request.header.route.clone());
+                // A neighbour names the client that it let in; it is the first gateway otherwise.
+                if route.client.is_empty() {
+                    route.client = format!("{}@{}", request.key_id, client.peer.ip());
+                }
+                route.origin.get_or_insert(client.peer);
+                let client = format!("{}@{}", request.key_id, client.peer.ip());
+                let used = request.length;
+                self.request = Some(request);
+                Entered::Asked { used, route, client }
+            }
+        }
+    }
+
+    fn answer(&self, answer: &Answer) -> Vec<u8> {
+        self.request.as_ref().map(|request| request.sign(answer)).unwrap_or_default()
+    }
+}

@@ -1,0 +1,56 @@
+//! Session gateways (docs/gateways.md): each segment of a path gets the transport, buffers and
+//! rate that suit it (Phoebus sections 2.1 and 4).
+//!
+//! - [`Gateway`]: doors, threads and their end; [`GatewaySettings`] says what it does.
+//! - [`entry`]: ways in, [`transport`]: what carries a segment, [`policy`]: where sessions may go.
+//! - [`session`] and [`pump`]: one session and its bytes, without sockets, clock or randomness of
+//!   their own, so that a simulation runs the code that ships.
+//!
+//! Payload is never looked at, and moves inside the kernel where both segments allow it. A slow
+//! reader slows its own session only: a session with nothing under way holds no buffer.
+//!
+//! What the segments carry before the payload is in `longhaul-relay` (docs/relay.md).
+
+pub mod entry;
+mod gateway;
+pub mod policy;
+pub mod pump;
+mod resolver;
+pub mod session;
+pub mod shared;
+pub mod transport;
+mod worker;
+
+use std::io;
+use std::net::SocketAddr;
+
+pub use gateway::{Gateway, GatewaySettings, Report, StartError};
+pub use session::{Ending, Summary};
+
+/// What a gateway reports while it works.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A session is over.
+    Ended {
+        /// Who went where.
+        summary: Summary,
+        /// How it ended.
+        ending: Ending,
+    },
+    /// A client came from an address that is not among those allowed; its connection was reset.
+    Stranger {
+        /// Its address.
+        from: SocketAddr,
+    },
+    /// All places are taken; the client's connection was reset.
+    Full {
+        /// Its address.
+        from: SocketAddr,
+    },
+    /// A client could not be let in.
+    AcceptFailed {
+        /// Why.
+        error: io::Error,
+    },
+}

@@ -1,0 +1,195 @@
+//! From a route to a segment towards the next gateway or the target.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+
+use longhaul_relay::{Addressed, Answer, Clock, Dialler, Hop, Place, Route, Status};
+
+use super::{Context, NEAR, Session, Stage, Turn, status, words};
+use crate::pump::{Link, Pump};
+
+/// A session on its way to the next hop.
+#[derive(Debug)]
+pub(super) struct Dialling {
+    next: Next,
+    addresses: VecDeque<SocketAddr>,
+    /// Payload that came behind the header.
+    payload: Vec<u8>,
+    /// Clock of the next gateway minus ours, in microseconds, once it has proven it.
+    clock_offset: Option<i64>,
+    /// Why the last address was not reached.
+    failure: Option<(Status, String)>,
+}
+
+/// What comes next on the route.
+#[derive(Debug)]
+enum Next {
+    /// A gateway, or a target that speaks the protocol, and the route that is left for it.
+    Aware(Box<(Hop, Route)>),
+    /// A target that knows of nothing.
+    Plain(Place),
+}
+
+impl Dialling {
+    pub fn new(route: Route, payload: Vec<u8>) -> Self {
+        let next = match route.onward() {
+            Some(next) => Next::Aware(Box::new(next)),
+            None if route.target.aware => {
+                Next::Aware(Box::new((route.target.place.clone().into(), route)))
+            }
+            None => Next::Plain(route.target.place),
+        };
+        Self { next, addresses: VecDeque::new(), payload, clock_offset: None, failure: None }
+    }
+
+    pub const fn next(&self) -> &Place {
+        match &self.next {
+            Next::Aware(next) => &next.0.place,
+            Next::Plain(place) => place,
+        }
+    }
+
+    fn transport(&self) -> &str {
+        match &self.next {
+            Next::Aware(next) => &next.0.transport,
+            Next::Plain(_) => "",
+        }
+    }
+}
+
+impl Session {
+    pub(super) fn begin_dialling(&mut self, dialling: Dialling, cx: &mut Context<'_>) -> Turn {
+        self.deadline = cx.now + self.seat.shared().dial_timeout;
+        let place = dialling.next().clone();
+        self.stage = Stage::Dialling(Box::new(dialling));
+        match place.address() {
+            Some(address) => self.resolved(Ok(vec![address]), cx),
+            None => Turn::Resolve(place),
+        }
+    }
+
+    /// The addresses of the place that [`Turn::Resolve`] named.
+    pub fn resolved(
+        &mut self,
+        addresses: io::Result<Vec<SocketAddr>>,
+        cx: &mut Context<'_>,
+    ) -> Turn {
+        let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
+        match addresses {
+            Ok(addresses) => {
+                dialling.addresses = addresses.into();
+                self.dial_next(cx)
+            }
+            Err(error) => self.refuse(Status::UNRESOLVED, &words(&error), cx),
+        }
+    }
+
+    /// Dials the next address that is allowed, or gives up.
+    fn dial_next(&mut self, cx: &mut Context<'_>) -> Turn {
+        self.far = None;
+        let shared = self.seat.shared().clone();
+        let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
+        while let Some(address) = dialling.addresses.pop_front() {
+            if !shared.destinations.allow(address) {
+                let reason = format!("{address} is not among its destinations");
+                dialling.failure.get_or_insert((Status::FORBIDDEN, reason));
+                continue;
+            }
+            let Some(transport) = shared.transport(dialling.transport()) else {
+                let reason = format!("no transport \"{}\"", dialling.transport());
+                return self.refuse(Status::UNSUPPORTED_TRANSPORT, &reason, cx);
+            };
+            match transport.dial(address, &shared.segment) {
+                Ok(segment) => {
+                    self.summary.next = Some(address);
+                    self.far = Some(Link::new(segment));
+                    self.deadline = cx.now + shared.dial_timeout;
+                    return Turn::Dialled;
+                }
+                Err(error) => dialling.failure = Some((status(&error), words(&error))),
+            }
+        }
+        let failure = dialling.failure.take();
+        let (status, reason) = failure.unwrap_or((Status::UNRESOLVED, "no address".into()));
+        self.refuse(status, &reason, cx)
+    }
+
+    pub(super) fn dial_failed(&mut self, error: io::Error, cx: &mut Context<'_>) -> Turn {
+        if let Stage::Dialling(dialling) = &mut self.stage {
+            dialling.failure = Some((status(&error), words(&error)));
+        }
+        self.dial_next(cx)
+    }
+
+    /// Looks how the dialling goes.
+    pub(super) fn dial(&mut self, cx: &mut Context<'_>) -> super::Step {
+        let Some(far) = &mut self.far else { return Ok(Turn::Waiting) };
+        match far.segment.connected() {
+            Ok(false) => {
+                far.writable = false;
+                return Ok(Turn::Waiting);
+            }
+            Ok(true) => {}
+            Err(error) => return Ok(self.dial_failed(error, cx)),
+        }
+        far.writable = true;
+        let Stage::Dialling(dialling) = &self.stage else { return Ok(Turn::Waiting) };
+        let Next::Aware(next) = &dialling.next else {
+            self.connected(self.summary.next, &[]);
+            return Ok(Turn::More);
+        };
+        let (dialler, header) = match self.sign(&next.0, &next.1, dialling.clock_offset, cx) {
+            Ok(signed) => signed,
+            Err(reason) => return Ok(self.refuse(Status::INTERNAL, &reason, cx)),
+        };
+        self.pumps[NEAR] = Pump::default();
+        self.pumps[NEAR].put(&header);
+        self.deadline = cx.now + self.seat.shared().dial_timeout;
+        if let Stage::Dialling(dialling) = std::mem::replace(&mut self.stage, Stage::Relaying) {
+            self.stage = Stage::Answering { dialling, dialler: Box::new(dialler) };
+        }
+        Ok(Turn::More)
+    }
+
+    /// The header for the next gateway, proven with this gateway's token.
+    fn sign(
+        &self,
+        hop: &Hop,
+        route: &Route,
+        clock_offset: Option<i64>,
+        cx: &Context<'_>,
+    ) -> Result<(Dialler, Vec<u8>), String> {
+        let key = self.seat.shared().via_key.as_ref();
+        let key = key.ok_or("this gateway has no token for the next one (--via-token-file)")?;
+        let dialled = self.summary.next.ok_or("no address was dialled")?.into();
+        let clock = cx.clock.as_micros().saturating_add_signed(clock_offset.unwrap_or(0));
+        let nonce = (cx.random)().map_err(|error| error.to_string())?;
+        let addressed = Addressed { written: hop.written(), dialled };
+        Dialler::new(route, addressed, key, Clock::from_micros(clock), nonce)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The next gateway has proven that its clock differs: it is believed once.
+    pub(super) fn dial_with_clock(&mut self, answer: Answer, cx: &mut Context<'_>) -> Turn {
+        let stage = std::mem::replace(&mut self.stage, Stage::Relaying);
+        let Stage::Answering { mut dialling, .. } = stage else { return Turn::Waiting };
+        let again = answer.time.zip(self.summary.next).filter(|_| dialling.clock_offset.is_none());
+        let Some((time, address)) = again else {
+            self.stage = Stage::Dialling(dialling);
+            return self.pass_refusal(answer, cx);
+        };
+        let offset = time.as_micros().wrapping_sub(cx.clock.as_micros()).cast_signed();
+        dialling.clock_offset = Some(offset);
+        dialling.addresses.push_front(address);
+        self.stage = Stage::Dialling(dialling);
+        self.dial_next(cx)
+    }
+
+    /// The far end stands: what the client sent behind its header goes there first.
+    pub(super) fn send_early_payload(&mut self) {
+        if let Stage::Dialling(dialling) | Stage::Answering { dialling, .. } = &mut self.stage {
+            self.pumps[NEAR].put_payload(&std::mem::take(&mut dialling.payload));
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! TCP by the kernel (Phoebus section 4.1).
+
+use std::io;
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use longhaul_sys::tcp::{self, TcpOptions};
+use longhaul_units::Duration;
+use rustix::io::Errno;
+use socket2::{Domain, SockAddr, Socket, Type};
+
+use super::{Direction, Listener, Segment, SegmentSettings, Statistics, Transport};
+
+/// The transport `tcp`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tcp;
+
+impl Transport for Tcp {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn listen(
+        &self,
+        address: SocketAddr,
+        settings: &SegmentSettings,
+    ) -> io::Result<Box<dyn Listener>> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+        socket.set_reuse_address(true)?;
+        if address.is_ipv6() {
+            // One listener, one family: an address is what it looks like.
+            socket.set_only_v6(true)?;
+        }
+        // The kernel hands buffers and congestion control on to what is accepted.
+        apply(&socket, settings)?;
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        Ok(Box::new(TcpListener { socket, settings: settings.clone() }))
+    }
+
+    fn dial(
+        &self,
+        address: SocketAddr,
+        settings: &SegmentSettings,
+    ) -> io::Result<Box<dyn Segment>> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+        apply(&socket, settings)?;
+        match socket.connect(&address.into()) {
+            Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
+                Err(error)
+            }
+            _ => Ok(Box::new(TcpSegment { socket, connected: false })),
+        }
+    }
+}
+
+/// Sets what every segment has, and what is wished for it.
+fn apply(socket: &Socket, settings: &SegmentSettings) -> io::Result<()> {
+    let mut options = TcpOptions::default();
+    options.nodelay = true;
+    // What did not end cleanly ends as a reset, also when this process is killed.
+    options.reset_on_close = true;
+    options.keep_alive = Some(IDLE_BEFORE_PROBE);
+    options.congestion_control = settings.congestion_control.clone();
+    options.buffer = settings.buffer;
+    options.pacing_rate = settings.rate;
+    options.apply(socket)
+}
+
+#[derive(Debug)]
+struct TcpListener {
+    socket: Socket,
+    settings: SegmentSettings,
+}
+
+impl Listener for TcpListener {
+    fn accept(&self) -> io::Result<Option<(Box<dyn Segment>, SocketAddr)>> {
+        let (socket, peer) = match self.socket.accept() {
+            Ok(accepted) => accepted,
+            Err(error) if is_transient(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        socket.set_nonblocking(true)?;
+        apply(&socket, &self.settings)?;
+        let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
+        Ok(Some((Box::new(TcpSegment { socket, connected: true }), peer)))
+    }
+
+    fn local_address(&self) -> io::Result<SocketAddr> {
+        address(self.socket.local_addr()?)
+    }
+
+    fn readiness(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Nothing waits, or what waited is gone: the next one may be fine.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted
+    )
+}
+
+#[derive(Debug)]
+struct TcpSegment {
+    socket: Socket,
+    connected: bool,
+}
+
+impl Segment for TcpSegment {
+    fn connected(&mut self) -> io::Result<bool> {
+        if self.connected {
+            return Ok(true);
+        }
+        if let Some(error) = self.socket.take_error()? {
+            return Err(error);
+        }
+        match self.socket.peer_addr() {
+            Ok(_) => self.connected = true,
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {}
+            Err(error) => return Err(error),
+        }
+        Ok(self.connected)
+    }
+
+    fn local_address(&self) -> io::Result<SocketAddr> {
+        address(self.socket.local_addr()?)
+    }
+
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        ready(rustix::io::read(&self.socket, buffer))
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
+        ready(rustix::net::send(&self.socket, bytes, rustix::net::SendFlags::NOSIGNAL))
+    }
+
+    fn shut_down(&mut self, direction: Direction) -> io::Result<()> {
+        self.socket.shutdown(match direction {
+            Direction::Reading => Shutdown::Read,
+            Direction::Writing => Shutdown::Write,
+        })
+    }
+
+    fn end_is_acknowledged(&mut self) -> io::Result<bool> {
+        Ok(tcp::info(&self.socket)?.end_is_acknowledged())
+    }
+
+    fn change(&mut self, settings: &SegmentSettings) -> io::Result<()> {
+        apply(&self.socket, settings)
+    }
+
+    fn statistics(&self) -> io::Result<Statistics> {
+        let info = tcp::info(&self.socket)?;
+        Ok(Statistics {
+            rtt: info.rtt,
+            bytes_sent: info.bytes_acknowledged,
+            bytes_received: info.bytes_received,
+            bytes_resent: info.bytes_resent,
+            delivery_rate: info.delivery_rate,
+            silence: if info.is_waiting() { info.since_acknowledgement } else { Duration::ZERO },
+        })
+    }
+
+    fn payload_descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+}
+
+fn address(address: SockAddr) -> io::Result<SocketAddr> {
+    address.as_socket().ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+/// `None` where the kernel says that the call would block.
+pub(crate) fn ready(outcome: rustix::io::Result<usize>) -> io::Result<Option<usize>> {
+    match outcome {
+        Ok(len) => Ok(Some(len)),
+        Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// With three probes a third of it apart a silent peer is given up after a minute.
+const IDLE_BEFORE_PROBE: Duration = Duration::from_secs(30);
+/// As many connections as the kernel lets wait by default.
+const BACKLOG: i32 = 4096;

@@ -1,0 +1,362 @@
+//! A thread that carries sessions: it waits for readiness by epoll, edges only, and gives each
+//! ready session a turn.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use longhaul_relay::{Clock, Side};
+use longhaul_sys::clock::{self, WallTime};
+use longhaul_sys::wait::Waker;
+use longhaul_units::{Duration, Instant};
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+use crate::Event;
+use crate::gateway::{Door, Report};
+use crate::pump::Pool;
+use crate::resolver::{Lookup, Resolver};
+use crate::session::{Context, Session, Turn, is_exhausted};
+use crate::shared::Shared;
+
+/// Wakes a worker, and brings it addresses.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    pub waker: Waker,
+    resolved: Mutex<VecDeque<(Token, io::Result<Vec<SocketAddr>>)>>,
+    /// Accept no more; end when the last session has.
+    pub draining: AtomicBool,
+    /// End now.
+    pub stopping: AtomicBool,
+}
+
+impl Mailbox {
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            waker: Waker::new()?,
+            resolved: Mutex::default(),
+            draining: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
+        })
+    }
+}
+
+/// Names a session of a worker: a slot that was used before has another generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Token {
+    slot: u32,
+    generation: u32,
+}
+
+pub(crate) struct Worker {
+    poll: OwnedFd,
+    shared: Arc<Shared>,
+    doors: Arc<Vec<Door>>,
+    mailbox: Arc<Mailbox>,
+    resolver: Resolver,
+    report: Report,
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Sessions that can go on at once.
+    ready: VecDeque<Token>,
+    pool: Pool,
+    next_look: Instant,
+    /// Doors are closed for a moment, since descriptors are used up.
+    closed_until: Option<Instant>,
+    draining: bool,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    session: Option<Session>,
+    is_queued: bool,
+}
+
+impl Worker {
+    pub fn new(
+        shared: Arc<Shared>,
+        doors: Arc<Vec<Door>>,
+        mailbox: Arc<Mailbox>,
+        resolver: Resolver,
+        report: Report,
+    ) -> io::Result<Self> {
+        let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&poll, mailbox.waker.as_fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
+        let worker = Self {
+            poll,
+            shared,
+            doors,
+            mailbox,
+            resolver,
+            report,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            pool: Pool::default(),
+            next_look: clock::now() + LOOK,
+            closed_until: None,
+            draining: false,
+        };
+        worker.open_doors()?;
+        Ok(worker)
+    }
+
+    fn open_doors(&self) -> io::Result<()> {
+        for (i, door) in self.doors.iter().enumerate() {
+            let data = EventData::new_u64(DOOR | i as u64);
+            let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
+            epoll::add(&self.poll, door.listener.readiness(), data, flags)?;
+        }
+        Ok(())
+    }
+
+    fn close_doors(&self) {
+        for door in self.doors.iter() {
+            // One that is closed already is no fault.
+            let _ = epoll::delete(&self.poll, door.listener.readiness());
+        }
+    }
+
+    /// Carries sessions until it is stopped.
+    ///
+    /// # Errors
+    /// The kernel refuses what was possible before.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut events = Vec::with_capacity(EVENTS);
+        loop {
+            let now = clock::now();
+            if self.mailbox.stopping.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if self.mailbox.draining.load(Ordering::Acquire) && !self.draining {
+                self.draining = true;
+                self.close_doors();
+            }
+            if self.draining && self.slots.iter().all(|slot| slot.session.is_none()) {
+                return Ok(());
+            }
+            if self.closed_until.is_some_and(|until| now >= until) && !self.draining {
+                self.closed_until = None;
+                self.open_doors()?;
+            }
+            if now >= self.next_look {
+                self.look();
+                self.next_look = now + LOOK;
+            }
+            let wait = if self.ready.is_empty() {
+                self.next_look.since(clock::now())
+            } else {
+                Duration::ZERO
+            };
+            let timeout = rustix::time::Timespec {
+                tv_sec: 0,
+                tv_nsec: wait.as_nanos().min(LOOK.as_nanos()) as _,
+            };
+            events.clear();
+            match epoll::wait(
+                &self.poll,
+                rustix::buffer::spare_capacity(&mut events),
+                Some(&timeout),
+            ) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in &events {
+                // The structure is packed: it is copied out before it is looked at.
+                let (data, flags) = ({ event.data }.u64(), { event.flags });
+                self.handle(data, flags);
+            }
+            for _ in 0..self.ready.len() {
+                if let Some(token) = self.ready.pop_front() {
+                    if let Some(slot) = self.slots.get_mut(token.slot as usize) {
+                        slot.is_queued = false;
+                    }
+                    self.turn(token, Session::run);
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, data: u64, flags: EventFlags) {
+        if data == WAKER {
+            self.mailbox.waker.clear();
+            loop {
+                let resolved = &self.mailbox.resolved;
+                let next = resolved.lock().unwrap_or_else(|held| held.into_inner()).pop_front();
+                let Some((token, addresses)) = next else { return };
+                self.turn(token, move |session, cx| session.resolved(addresses, cx));
+            }
+        }
+        if data & DOOR != 0 {
+            return self.accept((data & !DOOR) as usize);
+        }
+        let (token, side) = unpack(data);
+        let Some(session) = self.session(token) else { return };
+        if let Some(link) = session.link(side) {
+            let broken = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+            link.readable |= broken || flags.intersects(EventFlags::IN | EventFlags::RDHUP);
+            link.writable |= broken || flags.contains(EventFlags::OUT);
+        }
+        self.queue(token);
+    }
+
+    fn queue(&mut self, token: Token) {
+        if let Some(slot) = self.slots.get_mut(token.slot as usize)
+            && slot.generation == token.generation
+            && !slot.is_queued
+        {
+            slot.is_queued = true;
+            self.ready.push_back(token);
+        }
+    }
+
+    fn session(&mut self, token: Token) -> Option<&mut Session> {
+        let slot = self.slots.get_mut(token.slot as usize)?;
+        slot.session.as_mut().filter(|_| slot.generation == token.generation)
+    }
+
+    fn accept(&mut self, door: usize) {
+        for _ in 0..ACCEPTED_AT_ONCE {
+            let Some(door) = self.doors.get(door) else { return };
+            let (segment, peer) = match door.listener.accept() {
+                Ok(None) => return,
+                Ok(Some(accepted)) => accepted,
+                Err(error) => {
+                    if is_exhausted(&error) {
+                        self.close_doors();
+                        self.closed_until = Some(clock::now() + CLOSED);
+                    }
+                    (self.report)(Event::AcceptFailed { error });
+                    return;
+                }
+            };
+            if !door.admits(peer.ip()) {
+                (self.report)(Event::Stranger { from: peer });
+                continue;
+            }
+            let Some(seat) = self.shared.admit() else {
+                (self.report)(Event::Full { from: peer });
+                continue;
+            };
+            let session = match Session::new(seat, door.entry(), segment, peer, clock::now()) {
+                Ok(session) => session,
+                Err(_) => continue,
+            };
+            let token = self.place(session);
+            self.watch(token, Side::Near);
+            self.queue(token);
+        }
+    }
+
+    fn place(&mut self, session: Session) -> Token {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            (self.slots.len() - 1) as u32
+        });
+        let place = &mut self.slots[slot as usize];
+        place.session = Some(session);
+        Token { slot, generation: place.generation }
+    }
+
+    fn watch(&mut self, token: Token, side: Side) {
+        let poll = self.poll.as_fd();
+        let slot = self.slots.get_mut(token.slot as usize);
+        let session = slot.and_then(|slot| slot.session.as_mut());
+        let Some(link) = session.and_then(|session| session.link(side)) else { return };
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        if let Some(fd) = link.segment.readiness() {
+            // Without it the session would wait for its deadline, which ends it.
+            let _ = epoll::add(poll, fd, EventData::new_u64(pack(token, side)), flags);
+        }
+    }
+
+    /// Gives a session a turn, and does what it asks for.
+    fn turn(&mut self, token: Token, step: impl FnOnce(&mut Session, &mut Context<'_>) -> Turn) {
+        let Some(slot) = self.slots.get_mut(token.slot as usize) else { return };
+        let Some(session) = slot.session.as_mut().filter(|_| slot.generation == token.generation)
+        else {
+            return;
+        };
+        let mut cx = Context {
+            now: clock::now(),
+            clock: Clock::from_micros(WallTime::now().as_nanos() / 1000),
+            random,
+            pool: &mut self.pool,
+        };
+        match step(session, &mut cx) {
+            Turn::Waiting => {}
+            Turn::More => self.queue(token),
+            Turn::Dialled => {
+                self.watch(token, Side::Far);
+                self.queue(token);
+            }
+            Turn::Resolve(place) => {
+                let mailbox = self.mailbox.clone();
+                let done = Box::new(move |addresses| {
+                    let mut resolved =
+                        mailbox.resolved.lock().unwrap_or_else(|held| held.into_inner());
+                    resolved.push_back((token, addresses));
+                    drop(resolved);
+                    mailbox.waker.wake();
+                });
+                self.resolver.ask(Lookup { place, done });
+            }
+            Turn::Over(ending) => {
+                let slot = &mut self.slots[token.slot as usize];
+                slot.generation = slot.generation.wrapping_add(1);
+                let session = slot.session.take();
+                slot.is_queued = false;
+                self.free.push(token.slot);
+                if let Some(session) = session {
+                    (self.report)(Event::Ended { summary: session.summary.clone(), ending });
+                }
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        for slot in 0..self.slots.len() as u32 {
+            let generation = self.slots[slot as usize].generation;
+            self.turn(Token { slot, generation }, Session::look);
+        }
+    }
+}
+
+fn random() -> io::Result<[u8; 16]> {
+    let mut bytes = [0; 16];
+    let mut filled = 0;
+    while filled < bytes.len() {
+        filled +=
+            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(bytes)
+}
+
+const fn pack(token: Token, side: Side) -> u64 {
+    let side = match side {
+        Side::Near => 0,
+        Side::Far => 1,
+    };
+    (token.generation as u64) << 32 | (token.slot as u64) << 1 | side
+}
+
+const fn unpack(data: u64) -> (Token, Side) {
+    let side = if data & 1 == 0 { Side::Near } else { Side::Far };
+    // Slots stay far below the bit of doors.
+    let slot = (data as u32 & !(DOOR as u32)) >> 1;
+    (Token { slot, generation: (data >> 32) as u32 }, side)
+}
+
+/// Marks of what is no session: slots have 30 bits.
+const DOOR: u64 = 1 << 31;
+const WAKER: u64 = u64::MAX;
+
+/// How often deadlines and silent peers are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// How long doors stay closed when descriptors are used up.
+const CLOSED: Duration = Duration::from_millis(200);
+const EVENTS: usize = 256;
+const ACCEPTED_AT_ONCE: usize = 64;

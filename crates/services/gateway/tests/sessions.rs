@@ -1,0 +1,424 @@
+//! Gateways, clients and targets on loopback.
+
+#![allow(clippy::unwrap_used, reason = "all of it is a test")]
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use longhaul_gateway::entry::Passwords;
+use longhaul_gateway::{Ending, Event, Gateway, GatewaySettings, StartError};
+use longhaul_relay::{
+    Addressed, Answer, Clock, Dialled, Dialler, Hop, Place, Route, Status, Target,
+};
+use longhaul_session::Token;
+
+fn token() -> Token {
+    Token::from_random([7; 16])
+}
+
+fn loopback() -> SocketAddr {
+    "127.0.0.1:0".parse().unwrap()
+}
+
+fn settings() -> GatewaySettings {
+    GatewaySettings {
+        listen: vec![loopback()],
+        keys: [&token()].into_iter().collect(),
+        via_key: Some(token().key()),
+        destinations: longhaul_gateway::policy::Destinations::new(vec![
+            "127.0.0.0/8".parse().unwrap(),
+        ]),
+        threads: 2,
+        ..GatewaySettings::default()
+    }
+}
+
+struct Running {
+    gateway: Gateway,
+    addresses: Vec<SocketAddr>,
+    endings: Receiver<Ending>,
+}
+
+fn start(settings: GatewaySettings) -> Running {
+    let (sender, endings) = channel();
+    let sender = Mutex::new(sender);
+    let report = Arc::new(move |event| {
+        if let Event::Ended { ending, .. } = event {
+            let _ = sender.lock().unwrap().send(ending);
+        }
+    });
+    let gateway = Gateway::start(settings, report).unwrap();
+    let addresses = gateway.addresses().unwrap();
+    Running { gateway, addresses, endings }
+}
+
+impl Running {
+    fn ending(&self) -> Ending {
+        self.endings.recv_timeout(Duration::from_secs(20)).unwrap()
+    }
+}
+
+fn now() -> Clock {
+    Clock::from_micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
+}
+
+fn nonce() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
+    bytes
+}
+
+fn route(hops: &[SocketAddr], target: &str) -> Route {
+    let target = Target { place: target.parse().unwrap(), aware: false };
+    let hops = hops.iter().map(|hop| Place::from(*hop).into()).collect();
+    Route { hops, ..Route::new(nonce(), target) }
+}
+
+fn try_connect(gateway: SocketAddr, route: &Route, time: Clock) -> Result<TcpStream, Box<Answer>> {
+    let mut stream = TcpStream::connect(gateway).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let addressed = Addressed { written: gateway.into(), dialled: gateway.into() };
+    let (mut dialler, header) =
+        Dialler::new(route, addressed, &token().key(), time, nonce()).unwrap();
+    stream.write_all(&header).unwrap();
+    let mut byte = [0];
+    loop {
+        // One by one, so that no payload is taken.
+        stream.read_exact(&mut byte).unwrap();
+        match dialler.receive(&byte).unwrap() {
+            Dialled::Incomplete => {}
+            Dialled::Connected { .. } => return Ok(stream),
+            Dialled::Refused(answer) | Dialled::Unproven(answer) => return Err(Box::new(answer)),
+        }
+    }
+}
+
+fn connect(gateway: SocketAddr, hops: &[SocketAddr], target: SocketAddr) -> TcpStream {
+    try_connect(gateway, &route(hops, &target.to_string()), now()).unwrap()
+}
+
+/// Runs `serve` for each connection that comes.
+fn target(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
+    let listener = TcpListener::bind(loopback()).unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let serve = serve.clone();
+            thread::spawn(move || serve(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
+}
+
+/// Reads all, then sends it back twice and ends.
+fn echo_twice() -> SocketAddr {
+    target(|mut stream| {
+        let mut all = Vec::new();
+        if stream.read_to_end(&mut all).is_ok() {
+            stream.write_all(&all).unwrap();
+            stream.write_all(&all).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_session_carries_both_directions_and_ends_each_for_itself() {
+    for gateways in 1..=4 {
+        let chain: Vec<Running> = (0..gateways).map(|_| start(settings())).collect();
+        let hops: Vec<SocketAddr> = chain[1..].iter().map(|gateway| gateway.addresses[0]).collect();
+        let mut stream = connect(chain[0].addresses[0], &hops, echo_twice());
+        let sent = pattern(3_000_000);
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received == [&sent[..], &sent].concat(), "{gateways} gateways");
+        drop(stream);
+        for gateway in &chain {
+            assert_eq!(gateway.ending(), Ending::Clean);
+        }
+    }
+}
+
+#[test]
+fn payload_may_follow_the_header_at_once() {
+    let gateway = start(settings());
+    let address = gateway.addresses[0];
+    let mut stream = TcpStream::connect(address).unwrap();
+    let addressed = Addressed { written: address.into(), dialled: address.into() };
+    let route = route(&[], &echo_twice().to_string());
+    let (mut dialler, mut bytes) =
+        Dialler::new(&route, addressed, &token().key(), now(), nonce()).unwrap();
+    bytes.extend_from_slice(b"early");
+    stream.write_all(&bytes).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    let Ok(Dialled::Connected { length, .. }) = dialler.receive(&received) else { panic!() };
+    assert_eq!(&received[length..], b"earlyearly");
+}
+
+#[test]
+fn failures_at_any_hop_reach_the_client_in_words() {
+    let chain: Vec<Running> = (0..3).map(|_| start(settings())).collect();
+    let hops = [chain[1].addresses[0], chain[2].addresses[0]];
+    let closed = TcpListener::bind(loopback()).unwrap().local_addr().unwrap();
+    let last = hops[1].to_string();
+    for (target, status) in [
+        (closed.to_string(), Status::REFUSED),
+        ("192.0.2.1:80".to_owned(), Status::FORBIDDEN),
+        ("no-such-name.invalid:80".to_owned(), Status::UNRESOLVED),
+    ] {
+        let answer = try_connect(chain[0].addresses[0], &route(&hops, &target), now()).unwrap_err();
+        assert_eq!((answer.status, &answer.at, &answer.to), (status, &last, &target));
+    }
+    // A gateway that is not there: the one before it says so.
+    let hops = [chain[1].addresses[0], closed];
+    let answer =
+        try_connect(chain[0].addresses[0], &route(&hops, "127.0.0.1:1"), now()).unwrap_err();
+    let second = chain[1].addresses[0].to_string();
+    assert_eq!((answer.status, answer.at), (Status::REFUSED, second));
+    assert_eq!(answer.to, closed.to_string());
+}
+
+#[test]
+fn names_that_resolve_to_forbidden_addresses_are_not_dialled() {
+    let everything = ["0.0.0.0/0", "::/0"].map(|rule| rule.parse().unwrap()).to_vec();
+    let gateway = start(GatewaySettings {
+        destinations: longhaul_gateway::policy::Destinations::new(everything),
+        ..settings()
+    });
+    let port = echo_twice().port();
+    for target in [
+        format!("localhost:{port}"),
+        format!("127.0.0.1:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+    ] {
+        let answer = try_connect(gateway.addresses[0], &route(&[], &target), now()).unwrap_err();
+        assert_eq!(answer.status, Status::FORBIDDEN, "{target}");
+    }
+    // The next hop is judged as a target is.
+    let hops = [gateway.addresses[0]];
+    let answer =
+        try_connect(gateway.addresses[0], &route(&hops, "127.0.0.1:1"), now()).unwrap_err();
+    assert_eq!(answer.status, Status::FORBIDDEN);
+}
+
+#[test]
+fn a_route_that_comes_back_is_a_loop() {
+    let gateway = start(settings());
+    let address = gateway.addresses[0];
+    let answer = try_connect(address, &route(&[address], "127.0.0.1:1"), now()).unwrap_err();
+    assert_eq!(answer.status, Status::LOOP);
+}
+
+#[test]
+fn a_neighbour_with_another_token_is_named_as_the_fault() {
+    let other = Token::from_random([9; 16]);
+    let near = start(GatewaySettings { via_key: Some(other.key()), ..settings() });
+    let far = start(settings());
+    let hops = [far.addresses[0]];
+    let answer = try_connect(near.addresses[0], &route(&hops, "127.0.0.1:1"), now()).unwrap_err();
+    assert_eq!(answer.status, Status::UNAUTHORIZED);
+    assert_eq!(answer.at, near.addresses[0].to_string());
+    assert_eq!(answer.to, far.addresses[0].to_string());
+}
+
+#[test]
+fn a_client_with_a_wrong_clock_is_given_the_right_one() {
+    let gateway = start(settings());
+    let target = echo_twice().to_string();
+    let wrong = Clock::from_micros(now().as_micros() - 100_000_000);
+    let answer = try_connect(gateway.addresses[0], &route(&[], &target), wrong).unwrap_err();
+    assert_eq!(answer.status, Status::WRONG_CLOCK);
+    let time = answer.time.unwrap();
+    assert!(time.abs_diff(now()) < 20_000_000);
+    try_connect(gateway.addresses[0], &route(&[], &target), time).unwrap();
+}
+
+#[test]
+fn a_target_that_resets_is_seen_as_a_reset_and_not_as_an_end() {
+    let gateway = start(settings());
+    let address = target(|mut stream| {
+        stream.write_all(b"some").unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap();
+        socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    });
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    stream.read_exact(&mut [0; 4]).unwrap();
+    stream.write_all(b"more").unwrap();
+    let error = stream.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert!(matches!(gateway.ending(), Ending::Reset(..)));
+}
+
+#[test]
+fn a_client_that_resets_is_seen_as_a_reset_at_the_target() {
+    let gateway = start(settings());
+    let (sender, seen) = channel();
+    let sender = Mutex::new(sender);
+    let sender = Arc::new(sender);
+    let address = target(move |mut stream| {
+        let outcome = stream.read_to_end(&mut Vec::new()).map_err(|error| error.kind());
+        sender.lock().unwrap().send(outcome).unwrap();
+    });
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    stream.write_all(b"some").unwrap();
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    let outcome = seen.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!(outcome, Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
+fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end() {
+    let mut gateway = start(settings());
+    let address = echo_twice();
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    gateway.gateway.drain();
+    stream.write_all(b"ab").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"abab");
+    gateway.gateway.join().unwrap();
+    assert_eq!(gateway.ending(), Ending::Clean);
+
+    let gateway = start(settings());
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    stream.write_all(b"ab").unwrap();
+    drop(gateway);
+    let error = stream.read(&mut [0; 1]).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+}
+
+#[test]
+fn a_slow_reader_gets_everything_and_holds_up_nobody() {
+    let gateway = start(settings());
+    let sent = pattern(20_000_000);
+    let bulk = sent.clone();
+    let source = target(move |mut stream| {
+        let _ = stream.write_all(&bulk);
+    });
+    let mut slow = connect(gateway.addresses[0], &[], source);
+    // The gateway's and the sockets' buffers are full by now; others pass.
+    for _ in 0..4 {
+        let mut received = Vec::new();
+        connect(gateway.addresses[0], &[], source).read_to_end(&mut received).unwrap();
+        assert!(received == sent);
+    }
+    let mut received = Vec::new();
+    slow.read_to_end(&mut received).unwrap();
+    assert!(received == sent);
+}
+
+#[test]
+fn socks_clients_are_led_through_the_gateways_before_the_target() {
+    let far = start(settings());
+    let near = start(GatewaySettings {
+        listen: Vec::new(),
+        socks: vec![loopback()],
+        via: vec![Hop::from(Place::from(far.addresses[0]))],
+        ..settings()
+    });
+    let target = echo_twice();
+    let mut stream = TcpStream::connect(near.addresses[0]).unwrap();
+    stream.write_all(&[5, 1, 0]).unwrap();
+    let mut reply = [0; 2];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply, [5, 0]);
+    let mut request = b"\x05\x01\x00\x03\x09localhost".to_vec();
+    request.extend_from_slice(&target.port().to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..2], [5, 0]);
+    stream.write_all(b"x").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"xx");
+    assert_eq!((near.ending(), far.ending()), (Ending::Clean, Ending::Clean));
+}
+
+#[test]
+fn a_forwarded_port_leads_to_its_target() {
+    let target = Target { place: echo_twice().into(), aware: false };
+    let gateway = start(GatewaySettings {
+        listen: Vec::new(),
+        forwards: vec![(loopback(), target)],
+        ..settings()
+    });
+    let mut stream = TcpStream::connect(gateway.addresses[0]).unwrap();
+    stream.write_all(b"x").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"xx");
+}
+
+#[test]
+fn settings_that_would_open_a_gateway_to_everybody_are_refused() {
+    let start = |settings| Gateway::start(settings, Arc::new(|_| {})).map(|_| ()).unwrap_err();
+    let anywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
+    let target = Target { place: "127.0.0.1:1".parse().unwrap(), aware: false };
+    let socks = GatewaySettings { socks: vec![anywhere], ..settings() };
+    assert!(matches!(start(socks), StartError::Open { passwords: true, .. }));
+    let forward = GatewaySettings { forwards: vec![(anywhere, target)], ..settings() };
+    assert!(matches!(start(forward), StartError::Open { passwords: false, .. }));
+    let nobody = GatewaySettings { keys: Default::default(), ..settings() };
+    assert!(matches!(start(nobody), StartError::NoToken));
+    let nowhere = GatewaySettings { destinations: Default::default(), ..settings() };
+    assert!(matches!(start(nowhere), StartError::NoDestination));
+    let nothing = GatewaySettings { listen: Vec::new(), ..settings() };
+    assert!(matches!(start(nothing), StartError::NoDoor));
+
+    let passwords = Some(Passwords::parse("a:b").unwrap());
+    let closed = GatewaySettings { socks: vec![anywhere], passwords, ..settings() };
+    Gateway::start(closed, Arc::new(|_| {})).unwrap();
+}
+
+#[test]
+fn a_full_gateway_turns_clients_away_and_takes_them_again() {
+    let gateway = start(GatewaySettings { max_sessions: 2, ..settings() });
+    let address = echo_twice();
+    let first = connect(gateway.addresses[0], &[], address);
+    let second = connect(gateway.addresses[0], &[], address);
+    let mut third = TcpStream::connect(gateway.addresses[0]).unwrap();
+    third.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert!(third.read(&mut [0; 1]).is_err(), "it is reset");
+    drop(first);
+    gateway.ending();
+    connect(gateway.addresses[0], &[], address);
+    drop(second);
+}
+
+#[test]
+fn three_hundred_sessions_at_once_all_end_well() {
+    let gateway = start(settings());
+    let address = echo_twice();
+    let mut streams: Vec<TcpStream> =
+        (0..300).map(|_| connect(gateway.addresses[0], &[], address)).collect();
+    assert_eq!(gateway.gateway.sessions(), 300);
+    let sent = pattern(100_000);
+    for stream in &mut streams {
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+    }
+    for stream in &mut streams {
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received == [&sent[..], &sent].concat());
+    }
+    for _ in 0..300 {
+        assert_eq!(gateway.ending(), Ending::Clean);
+    }
+}
