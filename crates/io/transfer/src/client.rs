@@ -110,7 +110,8 @@ impl From<LinkError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::Local(descriptors::in_words(&error).unwrap_or_else(|| error.to_string()))
+        let step = || format!("cannot set up the connection at this host: {error}");
+        Self::Local(descriptors::in_words(&error).unwrap_or_else(step))
     }
 }
 
