@@ -104,7 +104,7 @@ fn run(cases: &[Case]) {
     assert!(missed * 2 <= cases.len(), "most calls of calls.txt are not made so often any more");
 }
 
-/// Whether a case has each of the words, or one of those with bars between.
+/// True where a case has each of the words, or one of those with bars between.
 fn has(case: &Case, wanted: &str) -> bool {
     let text = case.to_string();
     let words: Vec<&str> = text.split(' ').collect();

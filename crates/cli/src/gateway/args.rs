@@ -7,12 +7,12 @@ use clap::{Args, Subcommand};
 /// `longhaul gateway`.
 #[derive(Args, Debug)]
 pub struct GatewayArgs {
-    /// What to do.
+    /// The service or tool.
     #[command(subcommand)]
     pub command: GatewayCommand,
 }
 
-/// What `longhaul gateway` does.
+/// The commands of `longhaul gateway`.
 #[derive(Debug, Subcommand)]
 pub enum GatewayCommand {
     /// Pass sessions on, each segment with a connection of its own

@@ -82,7 +82,7 @@ impl<O: Clone, I> Transfer<O, I> {
         Ok(())
     }
 
-    /// Whether more of what the other end says is wanted; may change with everything that happens.
+    /// True where more of what the other end says is wanted; may change with everything that happens.
     pub(crate) fn wants_messages(&self) -> bool {
         match self {
             CopyIn(copy) => copy.wants_messages(),

@@ -475,7 +475,7 @@ impl Lane {
         self.mtu.ask_due(self.base_apart(path))
     }
 
-    /// Whether UDP does not fit, and that is in the way: a server without objects to send has only small
+    /// True where UDP does not fit, and that is in the way: a server without objects to send has only small
     /// packets, and a client is not heard before.
     fn cannot_go_on(&self) -> bool {
         let sends = self.config.role == Role::Client || self.outbox.undelivered() > 0;

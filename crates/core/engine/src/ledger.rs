@@ -87,7 +87,7 @@ pub(crate) enum Content {
 }
 
 impl Entry {
-    /// Whether any packet of `bits` has so many IP-layer bytes, or more.
+    /// True where any packet of `bits` has so many IP-layer bytes, or more.
     pub fn has_of(&self, bits: u64, least: u64) -> bool {
         let last = bits >> (self.count - 1) & 1 != 0;
         let whole = bits & mask(0, u64::from(self.count) - 1) != 0;

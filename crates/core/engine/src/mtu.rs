@@ -68,12 +68,12 @@ impl MtuSearch {
         Self { base: Base::default(), ..Self::new(now, BASE) }
     }
 
-    /// Whether packets of the base size have to wait.
+    /// True where packets of the base size have to wait.
     pub fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Whether packets of the base size do not pass.
+    /// True where packets of the base size do not pass.
     pub fn fits_not(&self) -> bool {
         self.base.fits_not()
     }

@@ -85,7 +85,7 @@ impl Named {
         }
     }
 
-    /// Whether it is a directory.
+    /// True where it is a directory.
     pub fn is_directory(&self) -> bool {
         matches!(self, Self::Directory(_))
     }

@@ -22,7 +22,7 @@ impl NameMemory {
         self.taken + bytes <= self.capacity
     }
 
-    /// Whether half of it is free: else nothing is begun that can be left out.
+    /// True where half of it is free: else nothing is begun that can be left out.
     pub(crate) fn is_plentiful(&self) -> bool {
         self.taken <= self.capacity / 2
     }
@@ -46,7 +46,7 @@ impl NameMemory {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// Whether more is to be awaited before more names are taken in.
+    /// True where more is to be awaited before more names are taken in.
     pub(crate) fn is_awaited(&self) -> bool {
         !self.is_last && !self.has_room(NAME_MARGIN)
     }

@@ -93,7 +93,7 @@ pub struct GroupTask {
     pub only: bool,
     /// Whether it was sent before and did not verify.
     pub repair: bool,
-    /// Whether it is hashed and not sent: the sink says that it has it.
+    /// True where it is hashed and not sent: the sink says that it has it.
     pub compare: bool,
     /// Where its bytes come from, in order. Bytes of no piece are sent as zeros: their file has
     /// failed or was refused.

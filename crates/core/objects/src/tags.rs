@@ -44,7 +44,7 @@ impl TagKey {
         crate::entry::first_16(&hasher)
     }
 
-    /// Whether the tag is that, in a time that says nothing of it.
+    /// True where the tag is that, in a time that says nothing of it.
     pub(crate) fn is_right(&self, contents: &[u8; 32], value: &ChainingValue, tag: &Tag) -> bool {
         let right = self.tag(contents, value);
         right.iter().zip(tag).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

@@ -13,7 +13,7 @@ use crate::status::Status;
 /// Most bytes of a reason.
 pub const MAX_REASON: usize = 512;
 
-/// What became of a set-up (docs/relay.md section 2).
+/// The outcome of a set-up (docs/relay.md section 2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// The outcome.

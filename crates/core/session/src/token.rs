@@ -142,7 +142,7 @@ impl TokenKey {
         *hasher.finalize().as_bytes()
     }
 
-    /// Whether `proof` is what [`Self::prove`] returns, in constant time.
+    /// True where `proof` is what [`Self::prove`] returns, in constant time.
     pub fn check(&self, proof: &[u8; 32], label: &str, parts: &[&[u8]]) -> bool {
         equal(proof, &self.prove(label, parts))
     }

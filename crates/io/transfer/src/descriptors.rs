@@ -65,7 +65,7 @@ pub(crate) fn patiently<T, E: MayBeShort>(mut open: impl FnMut() -> Result<T, E>
 
 /// An error that may say that this process, or the host, has no descriptor left.
 pub(crate) trait MayBeShort {
-    /// Whether it does.
+    /// True where it does.
     fn is_short(&self) -> bool;
 }
 

@@ -349,7 +349,7 @@ impl Server<'_> {
     }
 }
 
-/// Whether this host is why nobody was let in, and not a client that has gone again.
+/// True where this host is why nobody was let in, and not a client that has gone again.
 fn is_own_fault(error: &io::Error) -> bool {
     let gone = [Errno::CONNABORTED, Errno::PROTO, Errno::AGAIN, Errno::INTR];
     !Errno::from_io_error(error).is_some_and(|error| gone.contains(&error))

@@ -107,9 +107,9 @@ pub struct Scenario {
     pub rest: bool,
     /// Whether somebody changes a byte of an unpublished file between two runs of the sink.
     pub tampers: bool,
-    /// Whether somebody else has pushed before under the same identities, with other contents, and left.
+    /// True where somebody else has pushed before under the same identities, with other contents, and left.
     pub prepared: bool,
-    /// Whether the source may have lost its secret, or have another, in each run.
+    /// True where the source may have lost its secret, or have another, in each run.
     pub forgets: bool,
     /// What goes wrong, and when.
     pub faults: Vec<Fault>,

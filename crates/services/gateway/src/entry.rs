@@ -20,7 +20,7 @@ pub trait Entry: Debug + Send {
     /// Judges all that came so far and was not used.
     fn receive(&mut self, bytes: &[u8], client: &mut Arrival<'_>) -> Entered;
 
-    /// What this client gets to see of an answer; payload follows `connected`.
+    /// The bytes by which this client learns of an answer; payload follows `connected`.
     fn answer(&self, answer: &Answer) -> Vec<u8>;
 }
 

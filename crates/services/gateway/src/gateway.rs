@@ -22,7 +22,7 @@ use crate::worker::{Mailbox, Worker};
 /// Takes what a gateway reports, from any of its threads.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// What a gateway is to do.
+/// The work of a gateway.
 #[derive(Debug)]
 pub struct GatewaySettings {
     /// Where clients and gateways that speak docs/relay.md arrive.

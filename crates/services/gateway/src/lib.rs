@@ -9,7 +9,7 @@
 //! Payload is never looked at, and moves inside the kernel where both segments allow it. A slow
 //! reader slows its own session only: a session with nothing under way holds no buffer.
 //!
-//! What the segments carry before the payload is in `longhaul-relay` (docs/relay.md).
+//! `longhaul-relay` defines the bytes before the payload (docs/relay.md).
 
 pub mod entry;
 mod gateway;
@@ -27,13 +27,13 @@ use std::net::SocketAddr;
 pub use gateway::{Gateway, GatewaySettings, Report, StartError};
 pub use session::{Ending, Summary};
 
-/// What a gateway reports while it works.
+/// A gateway's report while it works.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
     /// A session is over.
     Ended {
-        /// Who went where.
+        /// Client and target.
         summary: Summary,
         /// How it ended.
         ending: Ending,

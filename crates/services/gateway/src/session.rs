@@ -15,7 +15,7 @@ use crate::shared::Seat;
 use crate::transport::{Direction, Segment};
 use dial::Dialling;
 
-/// What a driver brings to each call.
+/// The driver's part in each call.
 #[derive(Debug)]
 pub struct Context<'a> {
     /// The time.
@@ -87,11 +87,11 @@ pub struct Session {
     pumps: [Pump; 2],
     ends: Ends,
     deadline: Instant,
-    /// For the log: who goes where.
+    /// For the log.
     pub summary: Summary,
 }
 
-/// Who goes where, for the log.
+/// Client and target, for the log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// The client's name, once it is let in.

@@ -1,4 +1,4 @@
-//! What all sessions of a gateway share.
+//! Policy, credentials and limits of a gateway, which all its sessions share.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use longhaul_units::Duration;
 use crate::policy::Destinations;
 use crate::transport::{SegmentSettings, Transport};
 
-/// What all sessions of a gateway share: policy, credentials, limits.
+/// Policy, credentials and limits of a gateway, which all its sessions share.
 #[derive(Debug)]
 pub struct Shared {
     /// Its name in answers; without one, each answer names the address that was dialled.
@@ -103,7 +103,7 @@ impl Seat {
         new
     }
 
-    /// What all sessions share.
+    /// Policy, credentials and limits.
     pub fn shared(&self) -> &Arc<Shared> {
         &self.shared
     }

@@ -116,7 +116,7 @@ pub trait Segment: Debug + Send {
     /// A setting cannot be met.
     fn change(&mut self, settings: &SegmentSettings) -> io::Result<()>;
 
-    /// What the transport knows of the segment.
+    /// The transport's account of the segment.
     ///
     /// # Errors
     /// The segment broke.
@@ -130,7 +130,7 @@ pub trait Segment: Debug + Send {
     fn readiness(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// What a transport knows of a segment.
+/// A transport's account of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// Smoothed round-trip time.

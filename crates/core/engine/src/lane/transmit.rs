@@ -139,7 +139,7 @@ impl Lane {
         self.addresses.allowance() > u64::from(self.config.datagram_max) + self.ip_overhead()
     }
 
-    /// Whether the address may be sent a packet of the base size.
+    /// True where the address may be sent a packet of the base size.
     pub(super) fn base_allowed(&self) -> bool {
         self.addresses.allowance() >= BASE_DATAGRAM as u64 + self.ip_overhead()
     }
@@ -458,7 +458,7 @@ impl Lane {
         Some(self.objects(now, path, to, payload, overhead, plan))
     }
 
-    /// Whether objects may be sent: to a proven address, where it is not unknown that they fit.
+    /// True where objects may be sent: to a proven address, where it is not unknown that they fit.
     fn may_carry(&self) -> bool {
         self.addresses.is_validated() && !self.mtu.waits()
     }

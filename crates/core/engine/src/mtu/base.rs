@@ -1,4 +1,4 @@
-//! Whether packets of the base size pass (protocol.md 4.6).
+//! Proof that packets of the base size pass (protocol.md 4.6).
 
 use core::time::Duration;
 

@@ -33,7 +33,7 @@ impl Sink {
         self.forget();
     }
 
-    /// Whether the source has answered, or nobody needs its answer.
+    /// True where the source has answered, or nobody needs its answer.
     fn is_settled(&self, object: ObjectId) -> bool {
         !self.offers.is_pending(object)
             || !self.has_files_in(object, |state| state != State::Settled)

@@ -43,7 +43,7 @@ impl Earlier {
         Self { resume, partials: BTreeMap::new(), rechecks: BTreeMap::new() }
     }
 
-    /// Whether the record says that the file is published, or kept with this stamp; of a large one,
+    /// True where the record says that the file is published, or kept with this stamp; of a large one,
     /// with the value of every group.
     pub(super) fn published(
         &mut self,

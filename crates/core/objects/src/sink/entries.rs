@@ -382,7 +382,7 @@ impl Entries {
         }
     }
 
-    /// Whether it takes the place of what the record tells to be published.
+    /// True where it takes the place of what the record tells to be published.
     pub(super) fn replaces(&self, id: EntryId) -> bool {
         self.get(id).is_some_and(|slot| slot.replaces)
     }

@@ -189,7 +189,7 @@ impl Objects {
         }
     }
 
-    /// Whether it is a large file, not small ones.
+    /// True where it is a large file, not small ones.
     pub(super) fn is_large(&self, id: ObjectId) -> bool {
         self.get(id).is_some_and(|object| object.layout.is_large())
     }

@@ -72,7 +72,7 @@ impl Offers {
         self.objects.insert(object, offer);
     }
 
-    /// Whether the source has not answered all of an object's.
+    /// True where the source has not answered all of an object's.
     pub(super) fn is_pending(&self, object: ObjectId) -> bool {
         self.objects.get(&object).is_some_and(|offer| !offer.pending.is_empty())
     }

@@ -71,7 +71,7 @@ impl Setup {
         self.queue.push_back((id, Step::Make));
     }
 
-    /// Whether so many are to be prepared that no more should be announced meanwhile. It does not stop
+    /// True where so many are to be prepared that no more should be announced meanwhile. It does not stop
     /// at files that wait for contents: for these the source has to speak.
     pub(super) fn is_behind(&self, entries: &Entries) -> bool {
         let is_held =

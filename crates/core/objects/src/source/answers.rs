@@ -210,7 +210,7 @@ impl Source {
         self.sent_before.extend(again.map(|(group, _)| *group));
     }
 
-    /// Whether a forgotten entry can still be confirmed or refused.
+    /// True where a forgotten entry can still be confirmed or refused.
     fn is_kept(&self, id: EntryId) -> bool {
         self.directories.get(id).is_some() || self.failed_before.contains_key(&id)
     }

@@ -26,7 +26,7 @@ impl Directories {
         Self { known: BTreeMap::new(), names, above: Vec::new(), last: Vec::new() }
     }
 
-    /// Whether there is memory for the directory until it is settled; then it is taken.
+    /// True where there is memory for the directory until it is settled; then it is taken.
     pub(super) fn reserve(&mut self, entry: &Entry) -> bool {
         let has_room = self.names.has_room(reserved(entry));
         if has_room {

@@ -109,7 +109,7 @@ impl Source {
 }
 
 impl Object {
-    /// Whether the sink may say that it has these groups: it knows what they are, or nobody needs them.
+    /// True where the sink may say that it has these groups: it knows what they are, or nobody needs them.
     pub(super) fn may_have(&self, groups: &Range<u64>, is_open: impl Fn(EntryId) -> bool) -> bool {
         // All groups of a large file are needed as long as that is.
         let mut unknown = self.answered.gaps(groups.clone());

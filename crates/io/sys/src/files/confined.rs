@@ -441,7 +441,7 @@ fn open_step(
     }
 }
 
-/// Whether the system does not know a call, or a sandbox forbids it: those that do not know it tend to
+/// True where the system does not know a call, or a sandbox forbids it: those that do not know it tend to
 /// answer EPERM.
 fn is_missing(error: Errno) -> bool {
     matches!(error, Errno::NOSYS | Errno::PERM)

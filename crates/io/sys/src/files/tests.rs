@@ -265,7 +265,7 @@ thread_local! {
     static IS_FORBIDDEN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is to find `openat2` forbidden.
+/// True where the calling thread is to find `openat2` forbidden.
 pub(super) fn is_forbidden() -> bool {
     IS_FORBIDDEN.get()
 }

@@ -140,10 +140,10 @@ pub enum ConnectError {
         /// Which one, what it could not reach, and why.
         words: String,
     },
-    /// What answers where a gateway should be is none.
+    /// Something else answers where a gateway should be.
     #[error("{gateway} is not a gateway: {reason}")]
     NotGateway {
-        /// What answered.
+        /// The address that answered.
         gateway: SocketAddr,
         /// How that was seen.
         reason: String,

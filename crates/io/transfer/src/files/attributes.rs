@@ -44,7 +44,7 @@ impl SinkTree {
         self.notes.load(Ordering::Relaxed)
     }
 
-    /// Whether modification times say nothing here.
+    /// True where modification times say nothing here.
     pub(super) fn lacks_times(&self) -> bool {
         self.notes() & Summary::TIMES_NOT_SET != 0
     }
@@ -96,7 +96,7 @@ fn attempt(
     if super::hindrance::refuses(entry, what) { Err(Errno::PERM) } else { set() }
 }
 
-/// Whether the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS
+/// True where the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS
 /// and FUSE do for who is not the owner that they show, and sandboxes.
 fn is_refusal(error: Errno) -> bool {
     let refusals =

@@ -67,7 +67,7 @@ impl<K: Ord + Clone, V> Inner<K, V> {
         }
     }
 
-    /// Whether there was any.
+    /// True where there was any.
     fn remove_oldest(&mut self) -> bool {
         let oldest = self.handles.iter().min_by_key(|(_, (used, _))| *used);
         let oldest = oldest.map(|(key, _)| key.clone());

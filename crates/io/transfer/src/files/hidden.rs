@@ -114,7 +114,7 @@ impl Hidden {
     }
 }
 
-/// Whether an earlier run of the transfer has left its hidden directory in `root`.
+/// True where an earlier run of the transfer has left its hidden directory in `root`.
 pub(super) fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
     let search = Search::new(root, transfer, false);
     search.and_then(|mut search| search.left()).is_ok_and(|found| found.is_some())

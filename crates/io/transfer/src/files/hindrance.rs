@@ -21,7 +21,7 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
     }
 }
 
-/// Whether the file system does not let the mode or time of `entry` be set, as `what` says.
+/// True where the file system does not let the mode or time of `entry` be set, as `what` says.
 pub(super) fn refuses(entry: &Entry, what: &str) -> bool {
     String::from_utf8_lossy(entry.path.as_bytes()).contains(&format!("without {what}"))
 }

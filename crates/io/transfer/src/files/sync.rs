@@ -77,7 +77,7 @@ impl SinkTree {
         })
     }
 
-    /// Whether they are more than are synced one by one.
+    /// True where they are more than are synced one by one.
     fn are_many(&self, checkpoint: &Checkpoint) -> bool {
         let mut some = BTreeSet::new();
         self.directories(checkpoint).any(|path| {

@@ -45,23 +45,23 @@ impl Trust {
         }
     }
 
-    /// Whether it is a directory of this user's which nobody else enters.
+    /// True where it is a directory of this user's which nobody else enters.
     pub(super) fn has_directory(self, stat: &Stat) -> bool {
         is(stat, FileType::Directory) && self.owns(stat, OTHERS)
     }
 
-    /// Whether it is a file of this user's to which nobody else writes.
+    /// True where it is a file of this user's to which nobody else writes.
     pub(super) fn has_record(self, stat: &Stat) -> bool {
         self.has_file(stat) && self.owns(stat, OTHERS_WRITE)
     }
 
-    /// Whether it is a file of this user's, which has no name elsewhere. It may have its final mode.
+    /// True where it is a file of this user's, which has no name elsewhere. It may have its final mode.
     pub(super) fn has_file(self, stat: &Stat) -> bool {
         let is_alone = self == Self::Anything || stat.st_nlink <= 1;
         is(stat, FileType::RegularFile) && is_alone && self.owns(stat, 0)
     }
 
-    /// Whether it is this user's, and none of `bits` are set.
+    /// True where it is this user's, and none of `bits` are set.
     fn owns(self, stat: &Stat, bits: u32) -> bool {
         match self {
             Self::Anything => true,

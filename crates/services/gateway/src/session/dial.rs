@@ -22,7 +22,7 @@ pub(super) struct Dialling {
     failure: Option<(Status, String)>,
 }
 
-/// What comes next on the route.
+/// The next stop on the route.
 #[derive(Debug)]
 enum Next {
     /// A gateway, or a target that speaks the protocol, and the route that is left for it.
