@@ -9,7 +9,7 @@ WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
 # What tests use beside it: they are ignored, with the reason, where that is missing.
-WISHED := ip postgres
+WISHED := ip postgres strace curl
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
 SERVER_PEERS := rsync-ssh uftp
