@@ -284,7 +284,12 @@ fn an_end_at_any_byte_is_an_error_at_both_ends() {
         let relay = Relay::start(server.address, up, down);
         let error = dial_at(relay.address, &token(), &client_config()).unwrap_err();
         assert!(
-            matches!(error, ConnectError::NotLonghaul { .. } | ConnectError::Lost { .. }),
+            matches!(
+                error,
+                ConnectError::NotLonghaul { .. }
+                    | ConnectError::HungUp { .. }
+                    | ConnectError::Lost { .. }
+            ),
             "{up} {down} {error:?}"
         );
         match server.outcome() {
