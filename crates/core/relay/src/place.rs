@@ -19,7 +19,7 @@ pub struct Place {
 /// A host, by name or by address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Host {
-    /// A name of 1 to 255 bytes without control characters or spaces; whoever dials resolves it.
+    /// A name of 1 to 255 bytes without control characters or spaces; the side that dials resolves it.
     Name(String),
     /// An address. IPv4 is never written as IPv6.
     Address(IpAddr),

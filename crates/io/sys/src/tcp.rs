@@ -34,7 +34,7 @@ pub struct TcpOptions {
     /// times, a third of it apart.
     pub keep_alive: Option<Duration>,
     /// Reset the connection when it is closed, also when the process is killed, instead of ending
-    /// it as if all had been said (`SO_LINGER` of 0 s).
+    /// it as if everything had been sent (`SO_LINGER` of 0 s).
     pub reset_on_close: bool,
 }
 
