@@ -39,9 +39,9 @@ impl<'t> Program<'t> {
         Self::spawn(test, Command::new(PROGRAM).args(words))
     }
 
-    /// The same, with no more than so many descriptors.
-    pub fn start_within(test: &'t Test, descriptors: u32, words: &[&str]) -> Self {
-        let limited = format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"");
+    /// The same, within a limit of the shell's: `-n 1024`.
+    pub fn start_within(test: &'t Test, limit: &str, words: &[&str]) -> Self {
+        let limited = format!("ulimit {limit} && exec \"$0\" \"$@\"");
         Self::spawn(test, Command::new("sh").args(["-c", &limited, PROGRAM]).args(words))
     }
 

@@ -12,7 +12,7 @@ fn ten_clients_of_many_large_files_get_by_with_a_servers_1024_descriptors() {
         large_files(test, "here/tree", 200);
         let words = ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--memory", "4GiB"];
         let words = [&words[..], &["--token-file", "token"]].concat();
-        let mut server = Program::start_within(test, 1024, &words);
+        let mut server = Program::start_within(test, "-n 1024", &words);
         let at = server.listens();
         let places: Vec<_> = (0..10).map(|n| format!("lh://{at}/{n}")).collect();
         let copy = |to: &String| Program::cp(test, &["--fsync", "never", "here/tree", to]);
@@ -32,9 +32,10 @@ fn a_copy_gets_by_with_64_descriptors() {
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
         let there = format!("lh://{at}/tree");
         for descriptors in [64, 96, 128] {
+            let limit = format!("-n {descriptors}");
             let copy = |from, to| {
                 let words = ["cp", "--json", "--token-file", "token", from, to];
-                Program::start_within(test, descriptors, &words).end().assert_succeeded();
+                Program::start_within(test, &limit, &words).end().assert_succeeded();
             };
             copy("here/tree", &there);
             copy(&there, "here/back");

@@ -17,6 +17,7 @@ mod history;
 mod hosts;
 mod lab;
 mod links;
+mod memory;
 mod owners;
 mod pipe;
 mod profiles;

@@ -21,7 +21,7 @@ pub use self::checksums::ChecksumErrorsSampler;
 pub use self::devices::DeviceDropsSampler;
 pub use self::interrupts::network_interrupts;
 pub use self::machine::Machine;
-pub use self::memory::memory_limit;
+pub use self::memory::{memory_limit, share_one_heap, unmapped};
 pub use self::pressure::PressureSampler;
 pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};

@@ -7,7 +7,7 @@
 
 use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
 use longhaul_rate_control::{MemoryBudget, Repair};
-use longhaul_sys::host::memory_limit;
+use longhaul_sys::host::{memory_limit, share_one_heap, unmapped};
 use longhaul_units::{Bytes, Instant};
 
 /// Memory for contents at one end of a transfer.
@@ -21,7 +21,7 @@ pub(crate) struct Budget {
 impl Budget {
     /// As much as the path is worth, and no more than `cap`, or half of what this process may take.
     pub fn new(cap: Option<Bytes>) -> Self {
-        Self::within(cap.unwrap_or_else(default_memory))
+        Self::within(memory_for_contents(cap))
     }
 
     fn within(cap: Bytes) -> Self {
@@ -66,9 +66,26 @@ impl Budget {
     }
 }
 
-/// Unless the user says: half of the memory that this process may take.
-pub(crate) fn default_memory() -> Bytes {
-    Bytes::new(memory_limit().get() / 2)
+/// As much as the user says, or half of the memory that this process may take; and no more than half of the addresses
+/// that the program itself leaves: names, and what peers send before it is judged, take the rest.
+pub(crate) fn memory_for_contents(cap: Option<Bytes>) -> Bytes {
+    let cap = cap.unwrap_or_else(|| Bytes::new(memory_limit().get() / 2));
+    let addresses = unmapped().map(|all| Bytes::new(all.get().saturating_sub(PROGRAM.get()) / 2));
+    addresses.map_or(cap, |addresses| cap.min(addresses))
+}
+
+/// Makes do with the addresses that this process may map, or says why it cannot: who finds none left in mid-copy
+/// ends without a word.
+pub(crate) fn check_addresses() -> Result<(), String> {
+    let Some(unmapped) = unmapped() else { return Ok(()) };
+    share_one_heap();
+    let least = PROGRAM + MEMORY_LEAST + MEMORY_LEAST;
+    if unmapped >= least {
+        return Ok(());
+    }
+    Err(format!(
+        "the limit on virtual memory (ulimit -v) leaves this process {unmapped}, and it needs {least}: raise that limit first"
+    ))
 }
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.
@@ -79,6 +96,8 @@ pub(crate) const NAMES_LEAST: Bytes = Bytes::new(UNSETTLED_COST + NAME_MEMORY);
 pub(crate) const MEMORY_FIRST: Bytes = Bytes::from_mib(192);
 /// What a sink takes beyond what it promises: a group that is short takes a buffer, too.
 pub(crate) const SINK_SPARE: Bytes = Bytes::from_mib(32);
+/// Addresses of threads' stacks, the heap, and sockets' and ciphers' buffers.
+const PROGRAM: Bytes = Bytes::from_mib(96);
 /// No path needs more, and a peer that makes itself look far away gets no more.
 const MOST: Bytes = Bytes::from_mib(4096);
 

@@ -17,7 +17,7 @@ use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
-use crate::budget::Budget;
+use crate::budget::{Budget, check_addresses};
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, Remote, Via, dial};
 use crate::descriptors;
@@ -146,6 +146,7 @@ impl Client<'_> {
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
         self.check_links()?;
+        check_addresses().map_err(Failure::Local)?;
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         let first = match self.carrier {

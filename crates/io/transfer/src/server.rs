@@ -23,7 +23,7 @@ use rustix::io::Errno;
 use crate::admission::{Place, Places};
 use crate::api::{ServeEvent, ServeOptions, Stop};
 use crate::attend::INTERVAL;
-use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, default_memory};
+use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, check_addresses, memory_for_contents};
 use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
 use crate::descriptors::Descriptors;
@@ -60,6 +60,9 @@ pub enum ServeError {
         /// What the operating system said.
         error: io::Error,
     },
+    /// This process may not take enough memory.
+    #[error("cannot serve: {0}")]
+    Memory(String),
     /// The operating system refuses something else.
     #[error("cannot go on serving: {0}")]
     System(#[from] io::Error),
@@ -75,6 +78,7 @@ pub fn serve(
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), ServeError> {
+    check_addresses().map_err(ServeError::Memory)?;
     let root = ConfinedDir::open_root(&options.root);
     // What transfers keep for themselves is nobody else's.
     let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| ServeError::Root {
@@ -96,7 +100,7 @@ pub fn serve(
     }
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
     let memory = Budget::new(options.memory);
-    let all_memory = options.memory.unwrap_or_else(default_memory);
+    let all_memory = memory_for_contents(options.memory);
     let share = Share {
         root: Arc::new(root),
         read: options.allow_read,

@@ -1,6 +1,7 @@
 use std::fs;
 
 use longhaul_units::Bytes;
+use rustix::process::{Resource, getrlimit};
 
 /// Memory that this process may take at most: that of the host, or the least that a control group which it is in allows.
 pub fn memory_limit() -> Bytes {
@@ -8,6 +9,26 @@ pub fn memory_limit() -> Bytes {
     let limits = groups.lines().flat_map(limit_paths);
     let limits = limits.filter_map(|path| parse_limit(&fs::read_to_string(path).ok()?));
     limits.map(Bytes::new).fold(host_memory(), Bytes::min)
+}
+
+/// Memory that this process may still map: what its limit on addresses (`ulimit -v`) leaves. None without a limit.
+///
+/// A thread's stack and a heap of its own count in full, used or not.
+pub fn unmapped() -> Option<Bytes> {
+    let limit = getrlimit(Resource::As).current?;
+    let mapped = fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = mapped.split(' ').next().and_then(|pages| pages.parse().ok()).unwrap_or(0);
+    let mapped = pages.saturating_mul(rustix::param::page_size() as u64);
+    Some(Bytes::new(limit.saturating_sub(mapped)))
+}
+
+/// All threads allocate from one heap. Each one's own would take 64 MiB of addresses, which a limit on these counts.
+pub fn share_one_heap() {
+    // SAFETY: sets a number of the allocator's own, under its lock.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1)
+    };
 }
 
 /// What this host has; known without `/proc`, too.
@@ -63,6 +84,13 @@ mod tests {
     fn numbers_are_read_and_words_are_no_limit() {
         assert_eq!(parse_limit("104857600\n"), Some(104_857_600));
         assert_eq!(parse_limit("max\n"), None);
+    }
+
+    #[test]
+    fn without_a_limit_on_addresses_nothing_is_left_to_count() {
+        let limit = getrlimit(Resource::As).current;
+        assert_eq!(unmapped().is_some(), limit.is_some());
+        assert!(unmapped() <= limit.map(Bytes::new));
     }
 
     #[test]

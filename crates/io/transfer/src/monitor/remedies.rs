@@ -57,11 +57,11 @@ pub(crate) fn poll_device(socket: &UdpSocket) -> u64 {
 /// What `--host-priority` would do here, and what of it would be refused.
 pub(crate) fn with_priority() -> u64 {
     // A thread that ends with what it took.
-    let taken = std::thread::spawn(|| {
+    let taken = std::thread::Builder::new().spawn(|| {
         let polled = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &UdpOptions::default());
         Priority::First.take() | polled.map_or(0, |socket| poll_device(&socket))
     });
-    taken.join().unwrap_or(0)
+    taken.map_or(0, |taken| taken.join().unwrap_or(0))
 }
 
 /// The calling thread runs anywhere but where the network's interrupts are served, if that is one
