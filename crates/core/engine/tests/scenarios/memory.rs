@@ -168,3 +168,66 @@ fn what_a_limit_of_the_user_bounded_is_not_taken_for_the_path() {
         assert!(warm.queue <= 10 * MS, "{profile}: {warm:?}");
     }
 }
+
+/// How long a copy takes, the median of five, and what those to come are told by each.
+fn copied(
+    path: &PathConfig,
+    rtt: Duration,
+    memory: Option<PathMemory>,
+) -> (Duration, Option<Observation>) {
+    let mut copies = [11, 12, 13, 14, 15].map(|seed| {
+        let mut world = World::new(path, Rate::from_gbps(1), seed);
+        let mut flow = auto(rtt, Offer::Bytes(60_000_000), seed);
+        flow.memory = memory;
+        // Timers are late.
+        flow.stutters = Some((Duration::from_micros(80), Duration::from_micros(70)));
+        let observed: Rc<RefCell<Option<Observation>>> = Rc::default();
+        let told = observed.clone();
+        flow.trace = Some(Box::new(move |_, rated| *told.borrow_mut() = rated.observed()));
+        let (start, index) = (world.now, world.add(Duration::ZERO, flow));
+        world.run_until(start + 600 * SECOND, |world| world.flow(index).done());
+        (world.now - start, *observed.borrow())
+    });
+    copies.sort_by_key(|copy| copy.0);
+    copies[2]
+}
+
+/// A tenth or four round trips, whatever was remembered; and so the next copy, which knows what that one saw.
+#[test]
+fn no_memory_makes_a_copy_much_slower_nor_the_next_one() {
+    let mut slow = Vec::new();
+    for (rtt_ms, queue, loss_ppm) in
+        [(10, 64_000, 0), (20, 125_000, 10_000), (50, 640_000, 10_000), (100, 625_000, 0)]
+    {
+        let rtt = MS * rtt_ms;
+        let path = path(Rate::from_gbps(1), rtt, queue, loss_ppm);
+        let (cold, _) = copied(&path, rtt, None);
+        let most = (cold + cold / 10).max(cold + rtt * 4);
+        let right = PathMemory { chance_ppm: loss_ppm, ..memory(1_000, rtt) };
+        let month = Duration::from_secs(29 * 24 * 3_600);
+        let (tenth, tenfold) = (Rate::from_mbps(100), Rate::from_gbps(10));
+        for (history, known) in [
+            ("right", right),
+            ("right but for the chance", PathMemory { chance_ppm: 0, ..right }),
+            ("old", PathMemory { age: month, ..right }),
+            ("ten times too low", PathMemory { band: (tenth, tenth), ..right }),
+            ("ten times too high", PathMemory { band: (tenfold, tenfold), ..right }),
+            ("half too high", memory(1_500, rtt)),
+            ("poisoned", PathMemory { band: (tenfold, tenfold), chance_ppm: 100_000, ..right }),
+        ] {
+            let name = format!("{rtt_ms} ms, {queue} bytes, {loss_ppm} ppm, {history}");
+            let (warm, seen) = copied(&path, rtt, Some(known));
+            if warm > most {
+                slow.push(format!("{name}: {warm:?} with the memory, {cold:?} without"));
+            }
+            let Some(seen) = seen else { continue };
+            let (age, profile) = (SECOND, Some("auto"));
+            let next = PathMemory::of(&[Remembered { seen, age, hours_apart: age, profile }]);
+            let (next, _) = copied(&path, rtt, next);
+            if next > most {
+                slow.push(format!("{name}, the next: {next:?} by {seen:?}, {cold:?} without"));
+            }
+        }
+    }
+    assert!(slow.is_empty(), "{slow:#?}");
+}

@@ -257,6 +257,11 @@ impl Startup {
         self.found_full() && model.min_rtt >= LONG_PATH
     }
 
+    /// Whether an eighth of the first train was lost.
+    fn was_cut(&self) -> bool {
+        self.battered >= self.length / 8
+    }
+
     fn found_full(&self) -> bool {
         self.battered >= self.length / 2
     }
@@ -291,7 +296,7 @@ impl Startup {
         }
         let arrived = self.acked >= self.length * self.packet * 5 / 8;
         let slow = Rate::from_bytes_over(self.acked, round_trip).scale(4, 1);
-        let drops = self.battered >= self.length / 8;
+        let drops = self.was_cut();
         if let Some(rate) = self.spread_rate(4).filter(|_| drops) {
             // A short queue took the first of them, and passed them on at the rate of the line.
             model.learn_capacity(now, rate);

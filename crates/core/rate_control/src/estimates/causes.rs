@@ -147,7 +147,7 @@ impl Estimates {
     }
 
     /// Delays below this are those of batches and of hosts.
-    pub(super) fn least_visible(&self) -> Duration {
+    pub(crate) fn least_visible(&self) -> Duration {
         self.recent().time_for(BATCH * self.packet).clamp(LEAST_VISIBLE, MOST_VISIBLE)
     }
 }

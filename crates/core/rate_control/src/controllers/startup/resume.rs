@@ -17,9 +17,11 @@ pub(super) struct Resume {
     memory: PathMemory,
     phase: Phase,
     pub(super) usage: MemoryUse,
-    /// Packets that arrived since the train left, and those that were lost.
+    /// Packets that arrived since the train left, and those that were lost of what followed it.
     arrived: u64,
     lost: u64,
+    /// The rate that the train showed.
+    train: Option<Rate>,
     /// The best delivery.
     best: Rate,
 }
@@ -53,6 +55,7 @@ impl Startup {
             usage: MemoryUse::Waiting,
             arrived: 0,
             lost: 0,
+            train: None,
             best: Rate::ZERO,
         });
     }
@@ -118,30 +121,30 @@ impl Startup {
         // The newest packet that is reported was sent behind that time.
         let seen = |since: Instant| feedback.rtt.is_some_and(|rtt| now - since > rtt + rtt / 64);
         let resume = self.resume.as_mut()?;
-        match resume.phase {
-            Phase::Unvalidated | Phase::Validating => {}
-            Phase::SafeRetreat(since) if !seen(since + round_trip / 8) => return Some(false),
-            Phase::SafeRetreat(_) => {
-                resume.phase = Phase::Over;
-                // From here on as behind a first train without a memory.
-                let validated = self.rate.scale(2, 1);
-                self.first_train(now, validated);
-                return None;
-            }
-            Phase::Reconnaissance | Phase::Due(_) | Phase::Over => return None,
+        if !matches!(resume.phase, Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat(_)) {
+            return None;
         }
+        // A queue that the train alone overflows says nothing of the rate that follows it.
+        let is_of_train = resume.phase == Phase::Unvalidated && !seen(self.since + round_trip / 2);
+        let lost = feedback.lost.network();
+        let of_train =
+            if is_of_train { lost.min(self.length.saturating_sub(self.battered)) } else { 0 };
+        let lost = lost - of_train;
+        self.battered += of_train;
         resume.arrived += feedback.acked_packets;
-        resume.lost += feedback.lost.network();
+        resume.lost += lost;
         resume.best = resume.best.max(slice.map_or(Rate::ZERO, |slice| slice.rate));
         let crowded = resume.is_congested() || feedback.marked_packets > 0;
-        let known = resume.memory.rate();
+        let (known, phase) = (resume.memory.rate(), resume.phase);
         if self.hint.is_none() {
-            self.battered += feedback.lost.network();
-            if let Some(rate) = self.train_rate(feedback) {
-                model.learn_capacity(now, rate);
-                let alike = known.scale(7, 8)..=known.scale(9, 8);
-                self.hint = Some(if alike.contains(&rate) { known } else { rate });
+            self.read_train(now, model, feedback);
+        }
+        if let Phase::SafeRetreat(since) = phase {
+            if !seen(since + round_trip / 8) {
+                return Some(false);
             }
+            self.begin_again(now);
+            return None;
         }
         // More than the path carries was sent behind the train.
         let slow = self.hint.is_some_and(|hint| hint < known.scale(15, 32));
@@ -150,8 +153,11 @@ impl Startup {
         let drained = round_trip + known.time_for(self.length * self.packet) * 3;
         let queued = model.queue > limit && now - self.since > drained;
         if crowded || slow || queued {
-            if crowded {
+            // A queue that did not show was not measured.
+            if crowded && model.queue_peak() >= model.least_visible() {
                 model.set_queue_full(now, model.queue_peak());
+            } else {
+                self.learn_queue(now, model);
             }
             self.retreat(now, round_trip, model);
             return Some(false);
@@ -174,7 +180,7 @@ impl Startup {
         if model.queue < limit / 4 {
             self.past_train = true;
             self.packets += feedback.acked_packets;
-            self.lost += feedback.lost.network();
+            self.lost += lost;
             model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
         }
         let Some(slice) = slice else { return Some(false) };
@@ -188,11 +194,23 @@ impl Startup {
                 true
             }));
         }
-        Some(self.step(now, round_trip))
+        Some(self.step(now, round_trip, model))
+    }
+
+    /// What the train shows by itself.
+    fn read_train(&mut self, now: Instant, model: &mut Estimates, feedback: &Feedback) {
+        let Some(rate) = self.train_rate(feedback) else { return };
+        model.learn_capacity(now, rate);
+        let Some(resume) = &mut self.resume else { return };
+        resume.train = Some(rate);
+        let known = resume.memory.rate();
+        let alike = known.scale(7, 8)..=known.scale(9, 8);
+        self.hint = Some(if alike.contains(&rate) { known } else { rate });
     }
 
     /// What was sent last was delivered without a queue; whether that was all there is to find.
-    fn step(&mut self, now: Instant, round_trip: Duration) -> bool {
+    fn step(&mut self, now: Instant, round_trip: Duration, model: &mut Estimates) -> bool {
+        self.learn_queue(now, model);
         let Some(resume) = &mut self.resume else { return false };
         let known = resume.memory.rate();
         let hint = *self.hint.get_or_insert(known);
@@ -200,6 +218,8 @@ impl Startup {
         self.window = self.window.max(hint.bytes_in(round_trip) * 2);
         if resume.phase == Phase::Unvalidated {
             resume.phase = Phase::Validating;
+            // What the train lost is no part of what the next rate is judged by.
+            model.forget_rounds(now);
             // Half of what a train shows would be tried without a memory.
             self.rate = known.min(hint).max(hint.scale(1, 2));
             return false;
@@ -224,6 +244,29 @@ impl Startup {
         self.rate = validated.scale(1, 2).clamp(least.min(self.rate), self.rate.scale(1, 2));
         resume.phase = Phase::SafeRetreat(now);
         resume.usage = MemoryUse::Retreated;
+    }
+
+    /// The retreat is over: from here on as behind a first train without a memory, at the rate that it
+    /// showed, or else at what was validated.
+    fn begin_again(&mut self, now: Instant) {
+        let shown = self.spread_rate(4).filter(|_| self.was_cut());
+        let validated = self.rate.scale(2, 1);
+        let Some(resume) = &mut self.resume else { return };
+        resume.phase = Phase::Over;
+        let shown = resume.train.or(shown);
+        self.measured = shown.is_some();
+        if self.measured {
+            self.battered = 0;
+        }
+        self.past_train = false;
+        self.first_train(now, shown.unwrap_or(validated));
+    }
+
+    /// The first packets of a train whose end a short queue dropped are as many as that holds.
+    fn learn_queue(&self, now: Instant, model: &mut Estimates) {
+        if self.was_cut() && self.spread_rate(4).is_some() {
+            model.set_queue_full(now, self.spread.1);
+        }
     }
 }
 

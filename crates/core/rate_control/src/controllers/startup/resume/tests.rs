@@ -67,15 +67,16 @@ fn a_path_that_the_train_itself_shows_needs_no_memory() {
 
 #[test]
 fn any_sign_of_congestion_is_a_reason_to_retreat() {
-    let after = |feedback: Feedback, chance_ppm| {
+    let at = |now: Instant, feedback: Feedback, chance_ppm| {
         let (rtt, known) = (measured(RTT), PathMemory { chance_ppm, ..memory(1_000) });
         let mut startup = behind_train(&known, &rtt);
         let mut model = Estimates::new(BEGIN, PACKET);
-        let now = BEGIN + RTT + Duration::from_millis(1);
         let feedback = Feedback { rtt: Some(RTT), acked_packets: 60, ..feedback };
         assert_eq!(startup.resume(now, &rtt, &mut model, &feedback, None), Some(false));
         (startup.memory_use(), startup.rate)
     };
+    let of_train = BEGIN + RTT + Duration::from_millis(1);
+    let after = |feedback, chance_ppm| at(of_train + RTT * 9 / 16, feedback, chance_ppm);
     let lost = |packets| {
         let lost = longhaul_units::Losses { unknown: packets, ..Default::default() };
         Feedback { lost, ..Feedback::default() }
@@ -84,6 +85,9 @@ fn any_sign_of_congestion_is_a_reason_to_retreat() {
     let fine = (Some(MemoryUse::Unvalidated), Rate::from_mbps(500));
     assert_eq!(after(Feedback::default(), 0), fine);
     assert_eq!(after(lost(3), 10_000), fine, "chance, as is known of the path");
+    assert_eq!(at(of_train, lost(64), 0), fine, "a queue that the train alone overflows");
+    let (usage, _) = at(of_train, lost(65), 0);
+    assert_eq!(usage, Some(MemoryUse::Retreated), "more than the train had");
     for (why, feedback, chance_ppm) in
         [("a loss", lost(1), 0), ("a mark", marked, 0), ("many losses", lost(20), 10_000)]
     {
