@@ -125,7 +125,7 @@ fn what_a_gateway_cannot_do_is_said_before_it_listens() {
             ),
             (
                 &["--allow", "10.0.0.0/8", "--socks", "127.0.0.1:0", "--congestion", "nosuch"],
-                "does not have that congestion control",
+                "--congestion nosuch: this kernel does not have that congestion control",
             ),
         ] {
             let words = [&["gateway", "serve"], words].concat();
@@ -137,6 +137,70 @@ fn what_a_gateway_cannot_do_is_said_before_it_listens() {
         let words = [&["gateway", "serve", "--socks-password-file", "bad"], &socks[..]].concat();
         let ended = Program::start(test, &words).end();
         ended.assert_failed("bad: line 1 is not USER:PASSWORD");
+    });
+}
+
+#[test]
+fn a_file_configures_a_gateway_and_is_read_again_at_a_signal() {
+    limited(|test| {
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let target = target.local_addr().map(|at| (target, at)).unwrap();
+        let file = |rest: &str| {
+            let forward = format!("forward = [\"0={}\"]\n", target.1);
+            fs::write(test.path("gateway.toml"), forward + rest).unwrap();
+        };
+        let words = ["gateway", "serve", "--config", "gateway.toml"];
+        file("allow = [\"127.0.0.1\"]\n");
+        let mut program = Program::start(test, &words);
+        let text = program.says("listening on ");
+        let at = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+        let at: SocketAddr = at.parse().unwrap();
+        let session = || {
+            let client = TcpStream::connect(at).unwrap();
+            let (server, _) = target.0.accept().unwrap();
+            (client, server)
+        };
+        let echoes = |(client, server): &mut (TcpStream, TcpStream)| {
+            client.write_all(b"x").unwrap();
+            server.read_exact(&mut [0]).unwrap();
+        };
+        let mut before = session();
+        echoes(&mut before);
+
+        file("allow = [\"127.0.0.1\"]\nmax_sessions = 0\n");
+        program.signal(Signal::HUP);
+        program.says("gateway.toml: line 3: max_sessions 0: expected at least 1");
+        echoes(&mut session());
+        file("allow = [\"127.0.0.9\"]\n");
+        program.signal(Signal::HUP);
+        program.says("the configuration was read again");
+        let mut refused = TcpStream::connect(at).unwrap();
+        assert_eq!(refused.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        echoes(&mut before);
+        drop(before);
+        program.signal(Signal::TERM);
+        program.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn check_says_everything_that_is_wrong_with_a_file_by_line() {
+    limited(|test| {
+        let check = |text: &str| {
+            fs::write(test.path("gateway.toml"), text).unwrap();
+            Program::start(test, &["gateway", "check", "gateway.toml", "--json"]).end()
+        };
+        let sound = "listen = [\"127.0.0.1\"]\ntoken_file = \"token\"\nallow = [\"10.0.0.0/8\"]\n";
+        check(sound).assert_succeeded();
+        let ended =
+            check(&format!("{sound}rate = \"fast\"\n[[route]]\nto = [\"a b\"]\nvia = []\n"));
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        for line in ["gateway.toml: line 4: rate fast: ", "gateway.toml: line 6: to a b: "] {
+            assert!(ended.stderr.contains(line), "{ended:?}");
+        }
+        check(&sound.replace("\"token\"", "\"none\"")).assert_failed("line 2: token_file none: ");
+        let both = ["gateway", "serve", "--config", "gateway.toml", "--allow", "10.0.0.0/8"];
+        assert_eq!(Program::start(test, &both).end().status, Some(2));
     });
 }
 

@@ -68,9 +68,26 @@ impl Held {
         output: &Output,
         known: impl Fn() -> Map<String, Value> + Send + 'static,
     ) -> Result<(), Failure> {
+        self.stop_or_reload(stop, None, output, known)
+    }
+
+    /// The same, but SIGHUP sets `reload`, where there is one, also with `nohup`.
+    ///
+    /// # Errors
+    /// The operating system does not let us.
+    pub(crate) fn stop_or_reload(
+        self,
+        stop: &Stop,
+        reload: Option<Arc<AtomicBool>>,
+        output: &Output,
+        known: impl Fn() -> Map<String, Value> + Send + 'static,
+    ) -> Result<(), Failure> {
         let follow = |signals: Signals| {
             that_stop()?.into_iter().try_for_each(|signal| signals.add_signal(signal))?;
-            follow(signals, stop, Some(STOPPING), Again::Exit(*output, Box::new(known)))
+            if reload.is_some() {
+                signals.add_signal(SIGHUP)?;
+            }
+            follow(signals, stop, reload, Some(STOPPING), Again::Exit(*output, Box::new(known)))
         };
         self.0.and_then(follow).map_err(|error| cannot_wait(&error))
     }
@@ -108,19 +125,26 @@ pub(crate) fn survive_large_files() -> io::Result<()> {
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
-    follow(Signals::new(that_stop()?)?, stop, first, again)
+    follow(Signals::new(that_stop()?)?, stop, None, first, again)
 }
 
 fn follow(
     mut signals: Signals,
     stop: &Stop,
+    reload: Option<Arc<AtomicBool>>,
     first: Option<&'static str>,
     again: Again,
 ) -> io::Result<()> {
     let stop = stop.clone();
     std::thread::Builder::new().name("signals".into()).spawn(move || {
         let mut heard = Heard::default();
-        for _ in signals.forever() {
+        for signal in signals.forever() {
+            if signal == SIGHUP
+                && let Some(reload) = &reload
+            {
+                reload.store(true, Ordering::Relaxed);
+                continue;
+            }
             match (heard.take(Instant::now()), &again) {
                 (Wish::Stop, _) => {
                     stop.request();

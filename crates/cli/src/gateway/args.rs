@@ -18,6 +18,19 @@ pub enum GatewayCommand {
     /// Pass sessions on, each segment with a connection of its own
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
+    /// Say what is wrong with a configuration of `gateway serve`
+    Check(CheckArgs),
+}
+
+/// `longhaul gateway check`.
+///
+/// Reads a file as `gateway serve --config` does, with the files that it names, and says all that
+/// is wrong, by line. Status 0: nothing is.
+#[derive(Args, Debug)]
+pub struct CheckArgs {
+    /// The configuration
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
 }
 
 /// `longhaul gateway serve`.
@@ -28,6 +41,13 @@ pub enum GatewayCommand {
 /// that --allow does not name.
 #[derive(Args, Debug)]
 pub struct ServeArgs {
+    /// Everything from a TOML file, in place of options: its keys are their names, with _ for -,
+    /// and it has routes and settings of segments (docs/gateways.md). SIGHUP reads it again
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "listen", "token_file", "allow", "socks", "socks_password_file", "forward", "from", "via",
+        "via_token_file", "name", "congestion", "max_sessions", "drain",
+    ])]
+    pub config: Option<PathBuf>,
     /// Address for clients and gateways with a token; repeatable [default port: 7421]
     #[arg(long, value_name = "ADDR:PORT")]
     pub listen: Vec<String>,
@@ -36,7 +56,7 @@ pub struct ServeArgs {
     pub token_file: Option<PathBuf>,
     /// Destination that may be dialled, an address or a range, perhaps with one port; next gateways
     /// too; repeatable. Loopback, link-local and this host's own addresses need a rule for just them
-    #[arg(long, value_name = "PREFIX[:PORT]", required = true)]
+    #[arg(long, value_name = "PREFIX[:PORT]", required_unless_present = "config")]
     pub allow: Vec<String>,
     /// Address for SOCKS5 clients; repeatable
     #[arg(long, value_name = "ADDR:PORT")]
@@ -63,13 +83,12 @@ pub struct ServeArgs {
     /// Congestion control of all segments, such as bbr [default: the host's]
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
-    /// Most sessions at a time
-    #[arg(long, value_name = "N", default_value_t = 1024,
-          value_parser = clap::value_parser!(u32).range(1..=100_000))]
-    pub max_sessions: u32,
-    /// How long SIGTERM lets sessions go on before they are reset
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub drain: u64,
+    /// Most sessions at a time [default: 1024]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_sessions: Option<u32>,
+    /// How long SIGTERM lets sessions go on before they are reset [default: 30]
+    #[arg(long, value_name = "SECONDS")]
+    pub drain: Option<u32>,
 }
 
 const SERVE_EXAMPLES: &str = "\
@@ -79,5 +98,7 @@ Examples:
   longhaul gateway serve --socks 127.0.0.1:1080 --token-file tokens --via far.example \\
       --allow 203.0.113.9:7421
       SOCKS5 for this host: `curl --socks5-hostname 127.0.0.1:1080 URL`
+  longhaul gateway serve --config /etc/longhaul/gateway.toml
+      everything from a file, which `longhaul gateway check` judges
   longhaul gateway serve --forward 8443=data.example:443 --allow 198.51.100.7:443
       `curl https://localhost:8443/` reaches data.example";

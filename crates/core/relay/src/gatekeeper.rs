@@ -71,9 +71,10 @@ impl Gatekeeper {
         Self { keys, name, started, nonces: Nonces::default() }
     }
 
-    /// Accepts `keys` and no others from now on. Nonces are kept.
-    pub fn replace_keys(&mut self, keys: Keyring) {
+    /// Accepts `keys` and no others from now on, and is called `name`. Nonces are kept.
+    pub fn replace(&mut self, keys: Keyring, name: Option<String>) {
         self.keys = keys;
+        self.name = name;
     }
 
     /// Judges what came so far on a connection that arrived at the address `local`.

@@ -20,6 +20,11 @@ pub trait Entry: Debug + Send {
     /// Judges all that came so far and was not used.
     fn receive(&mut self, bytes: &[u8], client: &mut Arrival<'_>) -> Entered;
 
+    /// Its clients know nothing of gateways: which ones they pass is decided here.
+    fn is_led(&self) -> bool {
+        true
+    }
+
     /// The bytes by which this client learns of an answer; payload follows `connected`.
     fn answer(&self, answer: &Answer) -> Vec<u8>;
 }

@@ -1,23 +1,28 @@
 //! A gateway: its doors, its threads, and how it ends.
 
+mod doors;
+
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use longhaul_relay::{Clock, Gatekeeper, Hop, Route, Target};
+use longhaul_relay::{Clock, Gatekeeper, Hop, Target};
 use longhaul_session::{Keyring, TokenKey};
 use longhaul_sys::clock::WallTime;
 
 use crate::Event;
-use crate::entry::{Entry, Forward, HeaderEntry, Passwords, Socks};
+use crate::entry::Passwords;
 use crate::policy::{Destinations, Prefix};
 use crate::resolver::Resolver;
-use crate::shared::Shared;
+use crate::routes::{Route, Routes};
+use crate::segments::{SegmentClass, Segments};
+use crate::shared::{Policy, Shared};
 use crate::transport::tcp::Tcp;
-use crate::transport::{Listener, SegmentSettings, Transport};
+use crate::transport::{SegmentSettings, Transport};
 use crate::worker::{Mailbox, Worker};
+pub(crate) use doors::Door;
 
 /// Takes what a gateway reports, from any of its threads.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
@@ -37,7 +42,7 @@ pub struct GatewaySettings {
     pub keys: Keyring,
     /// Proves it to the next gateway.
     pub via_key: Option<TokenKey>,
-    /// Gateways through which SOCKS and forwarded clients are led.
+    /// Gateways through which SOCKS and forwarded clients are led whom no route leads elsewhere.
     pub via: Vec<Hop>,
     /// Where it may go.
     pub destinations: Destinations,
@@ -45,8 +50,12 @@ pub struct GatewaySettings {
     pub passwords: Option<Passwords>,
     /// Addresses from which SOCKS and forwarded clients may come, besides this host's loopback.
     pub from: Vec<Prefix>,
-    /// Settings of all segments.
+    /// Further gateways by target.
+    pub routes: Vec<Route>,
+    /// Settings of segments, unless a class has others.
     pub segment: SegmentSettings,
+    /// Settings of some segments, by the address at their other end.
+    pub classes: Vec<SegmentClass>,
     /// Most sessions at a time.
     pub max_sessions: usize,
     /// Threads that carry sessions.
@@ -66,7 +75,9 @@ impl Default for GatewaySettings {
             destinations: Destinations::default(),
             passwords: None,
             from: Vec::new(),
+            routes: Vec::new(),
             segment: SegmentSettings::default(),
+            classes: Vec::new(),
             max_sessions: 1024,
             threads: thread::available_parallelism().map_or(1, usize::from).min(8),
         }
@@ -110,36 +121,43 @@ pub enum StartError {
     System(#[from] io::Error),
 }
 
-/// A place where clients arrive, and how.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub listener: Box<dyn Listener>,
-    kind: Kind,
-    /// Addresses from which clients may come; without any, from everywhere.
-    from: Vec<Prefix>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Header,
-    Socks { passwords: Option<Passwords>, via: Vec<Hop> },
-    Forward(Route),
-}
-
-impl Door {
-    /// A client with this address may come in.
-    pub fn admits(&self, from: IpAddr) -> bool {
-        self.from.is_empty()
-            || from.to_canonical().is_loopback()
-            || self.from.iter().any(|prefix| prefix.contains(from))
+impl GatewaySettings {
+    /// Refuses settings of no use, and doors that everybody could use.
+    ///
+    /// # Errors
+    /// What is missing.
+    pub fn judge(&self) -> Result<(), StartError> {
+        if self.listen.is_empty() && self.socks.is_empty() && self.forwards.is_empty() {
+            return Err(StartError::NoDoor);
+        }
+        if !self.listen.is_empty() && self.keys.is_empty() {
+            return Err(StartError::NoToken);
+        }
+        if self.destinations.is_empty() {
+            return Err(StartError::NoDestination);
+        }
+        let is_open = |at: &SocketAddr| self.from.is_empty() && !at.ip().is_loopback();
+        if self.passwords.is_none()
+            && let Some(address) = self.socks.iter().find(|at| is_open(at))
+        {
+            return Err(StartError::Open { address: *address, passwords: true });
+        }
+        match self.forwards.iter().find(|(at, _)| is_open(at)) {
+            Some((address, _)) => Err(StartError::Open { address: *address, passwords: false }),
+            None => Ok(()),
+        }
     }
 
-    /// The way in of one client.
-    pub fn entry(&self) -> Box<dyn Entry> {
-        match &self.kind {
-            Kind::Header => Box::new(HeaderEntry::default()),
-            Kind::Socks { passwords, via } => Box::new(Socks::new(passwords.clone(), via.clone())),
-            Kind::Forward(route) => Box::new(Forward::new(route.clone())),
+    /// What holds for sessions, and may change while they go on.
+    fn policy(&mut self) -> Policy {
+        Policy {
+            name: self.name.clone(),
+            via_key: self.via_key.take(),
+            destinations: std::mem::take(&mut self.destinations),
+            via: std::mem::take(&mut self.via),
+            routes: Routes::new(std::mem::take(&mut self.routes)),
+            segments: Segments::new(std::mem::take(&mut self.classes), self.segment.clone()),
+            max_sessions: self.max_sessions,
         }
     }
 }
@@ -147,7 +165,7 @@ impl Door {
 /// A gateway at work. Dropping it resets its sessions.
 #[derive(Debug)]
 pub struct Gateway {
-    doors: Arc<Vec<Door>>,
+    doors: Mutex<Arc<Vec<Door>>>,
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -158,24 +176,16 @@ impl Gateway {
     ///
     /// # Errors
     /// The settings are of no use or open to everybody, or an address cannot be had.
-    pub fn start(settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
+    pub fn start(mut settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
         let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(Tcp)];
-        let doors = Arc::new(open(&settings, &Tcp)?);
+        let doors = Arc::new(doors::open(&settings, &Tcp, &[])?);
         let now = Clock::from_micros(WallTime::now().as_nanos() / 1000);
-        let gatekeeper = Gatekeeper::new(settings.keys, settings.name.clone(), now);
-        let mut shared = Shared::new(
-            settings.name,
-            gatekeeper,
-            settings.via_key,
-            settings.destinations,
-            transports,
-            settings.segment,
-        );
-        shared.max_sessions = settings.max_sessions;
-        let shared = Arc::new(shared);
+        let policy = settings.policy();
+        let gatekeeper = Gatekeeper::new(settings.keys, settings.name, now);
+        let shared = Arc::new(Shared::new(policy, gatekeeper, transports));
         let resolver = Resolver::start()?;
         let mut gateway = Self {
-            doors: doors.clone(),
+            doors: Mutex::new(doors.clone()),
             shared: shared.clone(),
             mailboxes: vec![],
             threads: vec![],
@@ -192,12 +202,32 @@ impl Gateway {
         Ok(gateway)
     }
 
+    /// Works by other settings from now on, its number of threads aside. Sessions that stand go on,
+    /// and doors that are open at the same addresses stay open.
+    ///
+    /// # Errors
+    /// As with [`Self::start`]; the old settings hold then.
+    pub fn reload(&self, mut settings: GatewaySettings) -> Result<(), StartError> {
+        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Arc::new(doors::open(&settings, &Tcp, &doors)?);
+        self.shared.set_policy(settings.policy());
+        let mut gatekeeper = self.shared.gatekeeper.lock().unwrap_or_else(PoisonError::into_inner);
+        gatekeeper.replace(settings.keys, settings.name);
+        drop(gatekeeper);
+        for mailbox in &self.mailboxes {
+            mailbox.open(new.clone());
+        }
+        *doors = new;
+        Ok(())
+    }
+
     /// The addresses of the doors, in the order of the settings: headers, SOCKS, forwards.
     ///
     /// # Errors
     /// A listener broke.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        self.doors.iter().map(|door| door.listener.local_address()).collect()
+        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
+        doors.iter().map(|door| door.listener.local_address()).collect()
     }
 
     /// Sessions at present.
@@ -247,44 +277,4 @@ impl Drop for Gateway {
             let _ = thread.join();
         }
     }
-}
-
-fn open(settings: &GatewaySettings, transport: &dyn Transport) -> Result<Vec<Door>, StartError> {
-    if settings.listen.is_empty() && settings.socks.is_empty() && settings.forwards.is_empty() {
-        return Err(StartError::NoDoor);
-    }
-    if !settings.listen.is_empty() && settings.keys.is_empty() {
-        return Err(StartError::NoToken);
-    }
-    if settings.destinations.is_empty() {
-        return Err(StartError::NoDestination);
-    }
-    let from = &settings.from;
-    let mut doors = Vec::new();
-    let mut open = |address: SocketAddr, kind, from: &[Prefix]| -> Result<(), StartError> {
-        let listener = transport
-            .listen(address, &settings.segment)
-            .map_err(|source| StartError::Listen { address, source })?;
-        doors.push(Door { listener, kind, from: from.to_vec() });
-        Ok(())
-    };
-    for address in &settings.listen {
-        open(*address, Kind::Header, &[])?;
-    }
-    for address in &settings.socks {
-        let passwords = settings.passwords.clone();
-        if passwords.is_none() && from.is_empty() && !address.ip().is_loopback() {
-            return Err(StartError::Open { address: *address, passwords: true });
-        }
-        open(*address, Kind::Socks { passwords, via: settings.via.clone() }, from)?;
-    }
-    for (address, target) in &settings.forwards {
-        if from.is_empty() && !address.ip().is_loopback() {
-            return Err(StartError::Open { address: *address, passwords: false });
-        }
-        let mut route = Route::new([0; 16], target.clone());
-        route.hops = settings.via.clone();
-        open(*address, Kind::Forward(route), from)?;
-    }
-    Ok(doors)
 }

@@ -1,8 +1,10 @@
 //! Session gateways (docs/gateways.md): each segment of a path gets the transport, buffers and
 //! rate that suit it (Phoebus sections 2.1 and 4).
 //!
-//! - [`Gateway`]: doors, threads and their end; [`GatewaySettings`] says what it does.
-//! - [`entry`]: ways in, [`transport`]: what carries a segment, [`policy`]: where sessions may go.
+//! - [`Gateway`]: doors, threads and their end; [`GatewaySettings`] says what it does, and
+//!   [`config`] reads that from what an operator writes.
+//! - [`entry`]: ways in, [`transport`]: what carries a segment, [`policy`]: where sessions may go,
+//!   [`routes`] and [`segments`]: by which gateways, and how.
 //! - [`session`] and [`pump`]: one session and its bytes, without sockets, clock or randomness of
 //!   their own, so that a simulation runs the code that ships.
 //!
@@ -11,11 +13,14 @@
 //!
 //! `longhaul-relay` defines the bytes before the payload (docs/relay.md).
 
+pub mod config;
 pub mod entry;
 mod gateway;
 pub mod policy;
 pub mod pump;
 mod resolver;
+pub mod routes;
+pub mod segments;
 pub mod session;
 pub mod shared;
 pub mod transport;

@@ -1,5 +1,6 @@
 //! Which addresses may be dialled, and from which clients come.
 
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::str::FromStr;
 
@@ -18,6 +19,11 @@ impl Prefix {
         let host_bits = u32::from(len - self.len);
         let network = |bits: u128| bits.checked_shr(host_bits).unwrap_or(0);
         len == other && network(ours) == network(theirs)
+    }
+
+    /// Bits that all addresses of the range share: more of them name fewer addresses.
+    pub fn length(&self) -> usize {
+        self.len.into()
     }
 
     /// All addresses of the range lie in `other`.
@@ -51,6 +57,15 @@ pub enum ParseRuleError {
     /// Not a port.
     #[error("\"{0}\" is not a port: 1 to 65535")]
     Port(String),
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.is_single() {
+            true => self.address.fmt(f),
+            false => write!(f, "{}/{}", self.address, self.len),
+        }
+    }
 }
 
 impl FromStr for Prefix {

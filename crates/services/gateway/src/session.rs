@@ -6,7 +6,9 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
-use longhaul_relay::{Answer, Clock, Dialled, Dialler, Ends, MAX_MESSAGE, Place, Side, Status};
+use longhaul_relay::{
+    Answer, Clock, Dialled, Dialler, Ends, MAX_MESSAGE, Place, Route, Side, Status,
+};
 use longhaul_units::Instant;
 
 use crate::entry::{Arrival, Entered, Entry};
@@ -227,13 +229,14 @@ impl Session {
                 Entered::Refused { reply, why } => {
                     return Ok(self.begin_refusal(&reply, Ending::NotEntered(why), cx));
                 }
-                Entered::Asked { used, route, client } => {
+                Entered::Asked { used, mut route, client } => {
                     self.summary.client = client;
                     self.summary.target = route.target.place.to_string();
                     received.drain(..used);
                     if !self.seat.name(route.session) {
                         return Ok(self.refuse(Status::LOOP, "", cx));
                     }
+                    self.lead(&mut route);
                     return Ok(self.begin_dialling(Dialling::new(*route, received), cx));
                 }
             }
@@ -249,6 +252,16 @@ impl Session {
                 Some(0) => return Err(Ending::NotEntered("it left before it asked".into())),
                 Some(len) => received.extend_from_slice(&buffer[..len]),
             }
+        }
+    }
+
+    /// Adds the gateways of this gateway's own routes where the client names none.
+    fn lead(&self, route: &mut Route) {
+        let policy = self.seat.shared().policy();
+        if route.hops.is_empty() {
+            let led = policy.routes.to(&route.target.place).map(|route| &route.via);
+            route.hops =
+                led.or(self.entry.is_led().then_some(&policy.via)).cloned().unwrap_or_default();
         }
     }
 
@@ -414,7 +427,7 @@ impl Session {
 
     /// This gateway, as it calls itself in answers.
     fn name(&self) -> String {
-        self.seat.shared().name.clone().unwrap_or_else(|| self.local.to_string())
+        self.seat.shared().policy().name.clone().unwrap_or_else(|| self.local.to_string())
     }
 }
 

@@ -2,32 +2,44 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
-use longhaul_relay::{Gatekeeper, SessionId};
+use longhaul_relay::{Gatekeeper, Hop, SessionId};
 use longhaul_session::TokenKey;
 use longhaul_units::Duration;
 
 use crate::policy::Destinations;
-use crate::transport::{SegmentSettings, Transport};
+use crate::routes::Routes;
+use crate::segments::Segments;
+use crate::transport::Transport;
 
-/// Policy, credentials and limits of a gateway, which all its sessions share.
-#[derive(Debug)]
-pub struct Shared {
-    /// Its name in answers; without one, each answer names the address that was dialled.
+/// What an operator decides, and may change while sessions go on.
+#[derive(Debug, Default)]
+pub struct Policy {
+    /// The gateway's name in answers; without one, each answer names the address that was dialled.
     pub name: Option<String>,
-    /// Judge of headers.
-    pub gatekeeper: Mutex<Gatekeeper>,
     /// Proves this gateway to the next one.
     pub via_key: Option<TokenKey>,
     /// The addresses that may be dialled.
     pub destinations: Destinations,
-    /// Transports by name; the first one is used where none is asked for.
-    pub transports: Vec<Arc<dyn Transport>>,
-    /// Settings of the segments that are dialled.
-    pub segment: SegmentSettings,
+    /// Gateways through which SOCKS and forwarded clients are led whom no route leads elsewhere.
+    pub via: Vec<Hop>,
+    /// Further gateways by target.
+    pub routes: Routes,
+    /// Settings of segments.
+    pub segments: Segments,
     /// Most sessions at a time.
     pub max_sessions: usize,
+}
+
+/// Policy, credentials and limits of a gateway, which all its sessions share.
+#[derive(Debug)]
+pub struct Shared {
+    policy: RwLock<Arc<Policy>>,
+    /// Judge of headers.
+    pub gatekeeper: Mutex<Gatekeeper>,
+    /// Transports by name; the first one is used where none is asked for.
+    pub transports: Vec<Arc<dyn Transport>>,
     /// Time for a header, or all that SOCKS says before its request.
     pub header_timeout: Duration,
     /// Time for each address that is dialled, and for an answer of the next gateway.
@@ -41,21 +53,14 @@ pub struct Shared {
 impl Shared {
     /// A gateway without sessions.
     pub fn new(
-        name: Option<String>,
+        policy: Policy,
         gatekeeper: Gatekeeper,
-        via_key: Option<TokenKey>,
-        destinations: Destinations,
         transports: Vec<Arc<dyn Transport>>,
-        segment: SegmentSettings,
     ) -> Self {
         Self {
-            name,
+            policy: RwLock::new(Arc::new(policy)),
             gatekeeper: Mutex::new(gatekeeper),
-            via_key,
-            destinations,
             transports,
-            segment,
-            max_sessions: 1024,
             header_timeout: Duration::from_secs(10),
             dial_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(60),
@@ -64,9 +69,20 @@ impl Shared {
         }
     }
 
+    /// The policy of now.
+    pub fn policy(&self) -> Arc<Policy> {
+        self.policy.read().unwrap_or_else(|held| held.into_inner()).clone()
+    }
+
+    /// Another policy from now on; sessions that stand go on.
+    pub fn set_policy(&self, policy: Policy) {
+        *self.policy.write().unwrap_or_else(|held| held.into_inner()) = Arc::new(policy);
+    }
+
     /// Takes a place among the sessions; `None` where all are taken.
     pub fn admit(self: &Arc<Self>) -> Option<Seat> {
-        let free = |taken: usize| (taken < self.max_sessions).then_some(taken + 1);
+        let most = self.policy().max_sessions;
+        let free = |taken: usize| (taken < most).then_some(taken + 1);
         self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
         Some(Seat { shared: self.clone(), session: None })
     }

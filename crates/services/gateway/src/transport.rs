@@ -26,6 +26,12 @@ pub trait Transport: Debug + Send + Sync {
     /// Its name in routes and configurations.
     fn name(&self) -> &'static str;
 
+    /// Says that segments can have these settings on this host.
+    ///
+    /// # Errors
+    /// `NotFound` for a congestion control that is not there; what the system says of others.
+    fn judge(&self, settings: &SegmentSettings) -> io::Result<()>;
+
     /// Listens at `address` for segments that get these settings.
     ///
     /// # Errors
@@ -51,6 +57,12 @@ pub trait Listener: Debug + Send + Sync {
     /// # Errors
     /// Descriptors are exhausted, or the listener broke.
     fn accept(&self) -> io::Result<Option<(Box<dyn Segment>, SocketAddr)>>;
+
+    /// Gives other settings to the segments that come.
+    ///
+    /// # Errors
+    /// A setting cannot be met.
+    fn change(&self, settings: &SegmentSettings) -> io::Result<()>;
 
     /// The address, with the port that the system chose where 0 was asked for.
     ///

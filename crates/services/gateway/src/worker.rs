@@ -26,6 +26,8 @@ use crate::shared::Shared;
 pub(crate) struct Mailbox {
     pub waker: Waker,
     resolved: Mutex<VecDeque<(Token, io::Result<Vec<SocketAddr>>)>>,
+    /// Doors in place of those that are open.
+    doors: Mutex<Option<Arc<Vec<Door>>>>,
     /// Accept no more; end when the last session has.
     pub draining: AtomicBool,
     /// End now.
@@ -37,9 +39,20 @@ impl Mailbox {
         Ok(Self {
             waker: Waker::new()?,
             resolved: Mutex::default(),
+            doors: Mutex::default(),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
+    }
+
+    /// Opens these doors, in place of those that are open.
+    pub fn open(&self, doors: Arc<Vec<Door>>) {
+        *self.doors.lock().unwrap_or_else(|held| held.into_inner()) = Some(doors);
+        self.waker.wake();
+    }
+
+    fn new_doors(&self) -> Option<Arc<Vec<Door>>> {
+        self.doors.lock().unwrap_or_else(|held| held.into_inner()).take()
     }
 }
 
@@ -135,6 +148,13 @@ impl Worker {
                 self.draining = true;
                 self.close_doors();
             }
+            if let Some(doors) = self.mailbox.new_doors() {
+                self.close_doors();
+                self.doors = doors;
+                if self.closed_until.is_none() && !self.draining {
+                    self.open_doors()?;
+                }
+            }
             if self.draining && self.slots.iter().all(|slot| slot.session.is_none()) {
                 return Ok(());
             }
@@ -221,7 +241,7 @@ impl Worker {
     fn accept(&mut self, door: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
             let Some(door) = self.doors.get(door) else { return };
-            let (segment, peer) = match door.listener.accept() {
+            let (mut segment, peer) = match door.listener.accept() {
                 Ok(None) => return,
                 Ok(Some(accepted)) => accepted,
                 Err(error) => {
@@ -235,6 +255,11 @@ impl Worker {
             };
             if !door.admits(peer.ip()) {
                 (self.report)(Event::Stranger { from: peer });
+                continue;
+            }
+            let settings = self.shared.policy().segments.of(peer.ip()).settings.clone();
+            if segment.change(&settings).is_err() {
+                // It broke already, or asks for what start-up and reload have tried.
                 continue;
             }
             let Some(seat) = self.shared.admit() else {

@@ -350,6 +350,72 @@ fn socks_clients_are_led_through_the_gateways_before_the_target() {
 }
 
 #[test]
+fn a_route_of_the_gateway_leads_sessions_whose_clients_name_none() {
+    let far = start(settings());
+    let led = longhaul_gateway::routes::Route {
+        to: vec!["127.0.0.0/8".parse().unwrap(), "*.test".parse().unwrap()],
+        via: vec![Hop::from(Place::from(far.addresses[0]))],
+    };
+    let near = start(GatewaySettings { routes: vec![led], ..settings() });
+    let target = echo_twice();
+    // The second one is a name, of which addresses are known only here.
+    for target in [target.to_string(), format!("localhost:{}", target.port())] {
+        let mut stream = try_connect(near.addresses[0], &route(&[], &target), now()).unwrap();
+        stream.write_all(b"x").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"xx");
+        assert_eq!((near.ending(), far.ending()), (Ending::Clean, Ending::Clean), "{target}");
+    }
+    // The far gateway does not find that name.
+    let answer = try_connect(near.addresses[0], &route(&[], "no.test:1"), now()).unwrap_err();
+    assert_eq!((answer.status, answer.at), (Status::UNRESOLVED, far.addresses[0].to_string()));
+}
+
+#[test]
+fn other_settings_hold_from_a_reload_on_and_sessions_go_on() {
+    let gateway = start(settings());
+    let address = echo_twice();
+    let mut before = connect(gateway.addresses[0], &[], address);
+    let elsewhere = longhaul_gateway::policy::Destinations::new(vec!["127.0.0.9".parse().unwrap()]);
+    let new = GatewaySettings {
+        destinations: elsewhere,
+        forwards: vec![(loopback(), Target { place: address.into(), aware: false })],
+        ..settings()
+    };
+    gateway.gateway.reload(new).unwrap();
+    let doors = gateway.gateway.addresses().unwrap();
+    assert_eq!((doors[0], doors.len()), (gateway.addresses[0], 2), "the old door stays open");
+    let to = || route(&[], &address.to_string());
+    let answer = try_connect(doors[0], &to(), now()).unwrap_err();
+    assert_eq!(answer.status, Status::FORBIDDEN);
+
+    // What cannot be done changes nothing.
+    let taken = TcpListener::bind(loopback()).unwrap();
+    let bad = GatewaySettings { listen: vec![taken.local_addr().unwrap()], ..settings() };
+    let error = gateway.gateway.reload(bad).unwrap_err();
+    assert!(matches!(error, StartError::Listen { .. }), "{error}");
+    let nobody = GatewaySettings { keys: Default::default(), ..settings() };
+    assert!(matches!(gateway.gateway.reload(nobody).unwrap_err(), StartError::NoToken));
+    let answer = try_connect(doors[0], &to(), now()).unwrap_err();
+    assert_eq!(answer.status, Status::FORBIDDEN);
+
+    gateway.gateway.reload(settings()).unwrap();
+    try_connect(doors[0], &to(), now()).unwrap();
+    // Its threads close the other door when they come to it.
+    while TcpStream::connect(doors[1]).is_ok() {
+        thread::sleep(Duration::from_millis(1));
+    }
+
+    before.write_all(b"x").unwrap();
+    before.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    before.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"xx");
+}
+
+#[test]
 fn a_forwarded_port_leads_to_its_target() {
     let target = Target { place: echo_twice().into(), aware: false };
     let gateway = start(GatewaySettings {

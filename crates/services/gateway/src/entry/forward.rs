@@ -1,17 +1,17 @@
-use longhaul_relay::{Answer, Route};
+use longhaul_relay::{Answer, Route, Target};
 
 use super::{Arrival, Entered, Entry};
 
 /// A port whose clients all go to one target, and need not know of gateways.
 #[derive(Debug)]
 pub struct Forward {
-    route: Route,
+    target: Target,
 }
 
 impl Forward {
-    /// An entry to `route`, whose session id and client are not set yet.
-    pub const fn new(route: Route) -> Self {
-        Self { route }
+    /// An entry to `target`.
+    pub const fn new(target: Target) -> Self {
+        Self { target }
     }
 }
 
@@ -19,10 +19,9 @@ impl Entry for Forward {
     fn receive(&mut self, _bytes: &[u8], client: &mut Arrival<'_>) -> Entered {
         let name = client.peer.ip().to_string();
         let route = Route {
-            session: client.random,
             client: name.clone(),
             origin: Some(client.peer),
-            ..self.route.clone()
+            ..Route::new(client.random, self.target.clone())
         };
         Entered::Asked { used: 0, route: Box::new(route), client: name }
     }

@@ -38,6 +38,10 @@ impl Entry for HeaderEntry {
         }
     }
 
+    fn is_led(&self) -> bool {
+        false
+    }
+
     fn answer(&self, answer: &Answer) -> Vec<u8> {
         self.request.as_ref().map(|request| request.sign(answer)).unwrap_or_default()
     }

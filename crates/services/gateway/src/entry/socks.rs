@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-use longhaul_relay::{Answer, Hop, Host, Place, Route, Status, Target};
+use longhaul_relay::{Answer, Host, Place, Route, Status, Target};
 
 use super::{Arrival, Entered, Entry};
 
@@ -59,7 +59,6 @@ pub enum ParsePasswordsError {
 #[derive(Debug)]
 pub struct Socks {
     passwords: Option<Passwords>,
-    hops: Vec<Hop>,
     stage: Stage,
     user: Option<String>,
 }
@@ -72,9 +71,9 @@ enum Stage {
 }
 
 impl Socks {
-    /// A client that is led through `hops`, and has to know one of `passwords` if there are any.
-    pub const fn new(passwords: Option<Passwords>, hops: Vec<Hop>) -> Self {
-        Self { passwords, hops, stage: Stage::Methods, user: None }
+    /// A client that has to know one of `passwords` if there are any.
+    pub const fn new(passwords: Option<Passwords>) -> Self {
+        Self { passwords, stage: Stage::Methods, user: None }
     }
 
     fn methods(&mut self, bytes: &[u8]) -> Entered {
@@ -168,7 +167,6 @@ impl Socks {
         };
         let target = Target { place: Place { host, port }, aware: false };
         let route = Route {
-            hops: self.hops.clone(),
             client: name.clone(),
             origin: Some(client.peer),
             ..Route::new(client.random, target)
@@ -260,7 +258,7 @@ mod tests {
     #[test]
     fn a_client_without_password_asks_for_a_name() {
         for step in 1..40 {
-            let mut entry = Socks::new(None, Vec::new());
+            let mut entry = Socks::new(None);
             let bytes = b"\x05\x02\x00\x01\x05\x01\x00\x03\x06server\x00\x50payload";
             let (replies, entered) = feed(&mut entry, bytes, step);
             assert_eq!(replies, [5, 0]);
@@ -274,7 +272,7 @@ mod tests {
     fn passwords_are_asked_for_and_checked() {
         let passwords = Passwords::parse("# ours\nalice:secret:1\n\nbob:x\n").unwrap();
         let ask = |password: &[u8]| {
-            let mut entry = Socks::new(Some(passwords.clone()), Vec::new());
+            let mut entry = Socks::new(Some(passwords.clone()));
             let mut bytes = b"\x05\x02\x00\x02\x01\x05alice".to_vec();
             bytes.push(password.len() as u8);
             bytes.extend_from_slice(password);
@@ -291,7 +289,7 @@ mod tests {
             assert!(matches!(entered, Entered::Refused { reply, .. } if reply == [1, 1]));
         }
         // Who offers no password is refused at once.
-        let mut entry = Socks::new(Some(passwords.clone()), Vec::new());
+        let mut entry = Socks::new(Some(passwords.clone()));
         let (_, entered) = feed(&mut entry, b"\x05\x01\x00", 3);
         assert!(matches!(entered, Entered::Refused { reply, .. } if reply == [5, 0xff]));
     }
@@ -306,7 +304,7 @@ mod tests {
             (b"\x05\x01\x00\x05\x01\x00\x03\x01\n\x00\x50", super::reply(1)),
             (b"\x05\x01\x00\x05\x01\x00\x01\x01\x02\x03\x04\x00\x00", super::reply(1)),
         ] {
-            let (_, entered) = feed(&mut Socks::new(None, Vec::new()), bytes, 1);
+            let (_, entered) = feed(&mut Socks::new(None), bytes, 1);
             let Entered::Refused { reply: found, .. } = entered else { panic!("{bytes:?}") };
             assert_eq!(found, reply, "{bytes:?}");
         }
@@ -325,7 +323,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic(bytes in any::<Vec<u8>>(), step in 1usize..8, first in 0u8..3) {
             let passwords = Passwords::parse("a:b").unwrap();
-            let mut entry = Socks::new((first == 0).then_some(passwords), Vec::new());
+            let mut entry = Socks::new((first == 0).then_some(passwords));
             let mut all = if first == 2 { vec![5, 1, 0] } else { Vec::new() };
             all.extend(bytes);
             feed(&mut entry, &all, step);

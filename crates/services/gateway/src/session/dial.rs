@@ -27,8 +27,8 @@ pub(super) struct Dialling {
 enum Next {
     /// A gateway, or a target that speaks the protocol, and the route that is left for it.
     Aware(Box<(Hop, Route)>),
-    /// A target that knows of nothing.
-    Plain(Place),
+    /// A target that knows of nothing, with the route that led here.
+    Plain(Box<Route>),
 }
 
 impl Dialling {
@@ -38,7 +38,7 @@ impl Dialling {
             None if route.target.aware => {
                 Next::Aware(Box::new((route.target.place.clone().into(), route)))
             }
-            None => Next::Plain(route.target.place),
+            None => Next::Plain(Box::new(route)),
         };
         Self { next, addresses: VecDeque::new(), payload, clock_offset: None, failure: None }
     }
@@ -46,7 +46,7 @@ impl Dialling {
     pub const fn next(&self) -> &Place {
         match &self.next {
             Next::Aware(next) => &next.0.place,
-            Next::Plain(place) => place,
+            Next::Plain(route) => &route.target.place,
         }
     }
 
@@ -55,6 +55,16 @@ impl Dialling {
             Next::Aware(next) => &next.0.transport,
             Next::Plain(_) => "",
         }
+    }
+
+    /// The route, where its target comes next and is a name: a route of this gateway's own may
+    /// depend on the name's addresses.
+    fn undecided(&self) -> Option<&Route> {
+        let route = match &self.next {
+            Next::Aware(next) => Some(&next.1).filter(|route| next.0.place == route.target.place),
+            Next::Plain(route) => Some(&**route),
+        };
+        route.filter(|route| route.hops.is_empty() && route.target.place.address().is_none())
     }
 }
 
@@ -78,6 +88,13 @@ impl Session {
         let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
         match addresses {
             Ok(addresses) => {
+                let policy = self.seat.shared().policy();
+                let led = policy.routes.to_addresses(&addresses).filter(|led| !led.via.is_empty());
+                if let Some((led, route)) = led.zip(dialling.undecided()) {
+                    let route = Route { hops: led.via.clone(), ..route.clone() };
+                    let payload = std::mem::take(&mut dialling.payload);
+                    return self.begin_dialling(Dialling::new(route, payload), cx);
+                }
                 dialling.addresses = addresses.into();
                 self.dial_next(cx)
             }
@@ -89,18 +106,24 @@ impl Session {
     fn dial_next(&mut self, cx: &mut Context<'_>) -> Turn {
         self.far = None;
         let shared = self.seat.shared().clone();
+        let policy = shared.policy();
         let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
         while let Some(address) = dialling.addresses.pop_front() {
-            if !shared.destinations.allow(address) {
+            if !policy.destinations.allow(address) {
                 let reason = format!("{address} is not among its destinations");
                 dialling.failure.get_or_insert((Status::FORBIDDEN, reason));
                 continue;
             }
-            let Some(transport) = shared.transport(dialling.transport()) else {
-                let reason = format!("no transport \"{}\"", dialling.transport());
+            let class = policy.segments.of(address.ip());
+            let wanted = match dialling.transport() {
+                "" => &class.transport,
+                wanted => wanted,
+            };
+            let Some(transport) = shared.transport(wanted) else {
+                let reason = format!("no transport \"{wanted}\"");
                 return self.refuse(Status::UNSUPPORTED_TRANSPORT, &reason, cx);
             };
-            match transport.dial(address, &shared.segment) {
+            match transport.dial(address, &class.settings) {
                 Ok(segment) => {
                     self.summary.next = Some(address);
                     self.far = Some(Link::new(segment));
@@ -160,7 +183,8 @@ impl Session {
         clock_offset: Option<i64>,
         cx: &Context<'_>,
     ) -> Result<(Dialler, Vec<u8>), String> {
-        let key = self.seat.shared().via_key.as_ref();
+        let policy = self.seat.shared().policy();
+        let key = policy.via_key.as_ref();
         let key = key.ok_or("this gateway has no token for the next one (--via-token-file)")?;
         let dialled = self.summary.next.ok_or("no address was dialled")?.into();
         let clock = cx.clock.as_micros().saturating_add_signed(clock_offset.unwrap_or(0));

@@ -20,6 +20,10 @@ impl Transport for Tcp {
         "tcp"
     }
 
+    fn judge(&self, settings: &SegmentSettings) -> io::Result<()> {
+        apply(&Socket::new(Domain::IPV4, Type::STREAM, None)?, settings)
+    }
+
     fn listen(
         &self,
         address: SocketAddr,
@@ -35,7 +39,7 @@ impl Transport for Tcp {
         apply(&socket, settings)?;
         socket.bind(&address.into())?;
         socket.listen(BACKLOG)?;
-        Ok(Box::new(TcpListener { socket, settings: settings.clone() }))
+        Ok(Box::new(TcpListener { socket }))
     }
 
     fn dial(
@@ -70,7 +74,6 @@ fn apply(socket: &Socket, settings: &SegmentSettings) -> io::Result<()> {
 #[derive(Debug)]
 struct TcpListener {
     socket: Socket,
-    settings: SegmentSettings,
 }
 
 impl Listener for TcpListener {
@@ -81,9 +84,12 @@ impl Listener for TcpListener {
             Err(error) => return Err(error),
         };
         socket.set_nonblocking(true)?;
-        apply(&socket, &self.settings)?;
         let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
         Ok(Some((Box::new(TcpSegment { socket, connected: true }), peer)))
+    }
+
+    fn change(&self, settings: &SegmentSettings) -> io::Result<()> {
+        apply(&self.socket, settings)
     }
 
     fn local_address(&self) -> io::Result<SocketAddr> {

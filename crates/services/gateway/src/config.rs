@@ -1,0 +1,142 @@
+//! What an operator writes, on the command line or in a file: both are read into [`Config`], and
+//! one check makes [`GatewaySettings`] of it.
+
+mod check;
+mod file;
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub use check::Tokens;
+
+use crate::GatewaySettings;
+
+/// Something that an operator wrote, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written<T = String> {
+    /// What it says.
+    pub value: T,
+    /// Where it stands.
+    pub at: At,
+}
+
+impl<T> Written<T> {
+    /// The value of the option `key` of the command line.
+    pub const fn option(key: &'static str, value: T) -> Self {
+        Self { value, at: At { key, line: None } }
+    }
+}
+
+/// A place in a file or on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct At {
+    /// The key, as a file has it.
+    pub key: &'static str,
+    /// The line of the file, from 1; `None` on the command line.
+    pub line: Option<usize>,
+}
+
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            None => write!(f, "--{}", self.key.replace('_', "-")),
+            Some(line) => write!(f, "line {line}: {}", self.key),
+        }
+    }
+}
+
+/// Everything that can be configured, as it was written. A file has the options' names as keys,
+/// with `_` for `-`.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// `ADDR[:PORT]` for headers.
+    pub listen: Vec<Written>,
+    /// `ADDR:PORT` for SOCKS5.
+    pub socks: Vec<Written>,
+    /// File of `USER:PASSWORD` lines.
+    pub socks_password_file: Option<Written<PathBuf>>,
+    /// `[ADDR:]PORT=HOST:PORT`.
+    pub forward: Vec<Written>,
+    /// Ranges of SOCKS and forwarded clients.
+    pub from: Vec<Written>,
+    /// Gateways of SOCKS and forwarded clients.
+    pub via: Vec<Written>,
+    /// File of tokens that may use the gateway.
+    pub token_file: Option<Written<PathBuf>>,
+    /// File with the token for next gateways.
+    pub via_token_file: Option<Written<PathBuf>>,
+    /// The gateway's name.
+    pub name: Option<Written>,
+    /// `PREFIX[:PORT]` that may be dialled.
+    pub allow: Vec<Written>,
+    /// Settings of segments without a class.
+    pub segment: SegmentConfig,
+    /// Classes of segments, in a file `[[segment]]`.
+    pub classes: Vec<ClassConfig>,
+    /// Routes, in a file `[[route]]`.
+    pub routes: Vec<RouteConfig>,
+    /// Most sessions.
+    pub max_sessions: Option<Written<u32>>,
+    /// Seconds that SIGTERM leaves to sessions.
+    pub drain: Option<Written<u32>>,
+}
+
+/// Settings of segments.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentConfig {
+    /// Name of the congestion control.
+    pub congestion: Option<Written>,
+    /// Bytes of each buffer.
+    pub buffer: Option<Written>,
+    /// Rate of what is sent.
+    pub rate: Option<Written>,
+}
+
+/// Segments to some addresses.
+#[derive(Clone, Debug, Default)]
+pub struct ClassConfig {
+    /// Ranges of the addresses at their other end.
+    pub to: Vec<Written>,
+    /// Name of the transport.
+    pub transport: Option<Written>,
+    /// Settings; what is not said here is as without a class.
+    pub settings: SegmentConfig,
+}
+
+/// Gateways on the path to some targets.
+#[derive(Clone, Debug, Default)]
+pub struct RouteConfig {
+    /// The targets: ranges and names.
+    pub to: Vec<Written>,
+    /// The gateways.
+    pub via: Vec<Written>,
+}
+
+/// A mistake of an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// What is wrong, with the place where it stands, if it stands anywhere.
+    pub text: String,
+    /// A file that it names cannot be used.
+    pub is_of_file: bool,
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A configuration that was checked.
+#[derive(Debug)]
+pub struct Checked {
+    /// The work of the gateway.
+    pub settings: GatewaySettings,
+    /// Seconds that SIGTERM leaves to sessions.
+    pub drain: u32,
+}
+
+/// Most sessions at a time, where nothing is said.
+pub const MAX_SESSIONS: u32 = 1024;
+/// Seconds that SIGTERM leaves to sessions, where nothing is said.
+pub const DRAIN: u32 = 30;

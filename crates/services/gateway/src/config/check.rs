@@ -1,0 +1,347 @@
+use std::fmt::Display;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
+use longhaul_session::Token;
+use longhaul_units::{Bytes, Rate};
+
+use super::{
+    Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, Mistake, RouteConfig, SegmentConfig, Written,
+};
+use crate::GatewaySettings;
+use crate::entry::Passwords;
+use crate::policy::Destinations;
+use crate::routes::Route;
+use crate::segments::SegmentClass;
+use crate::transport::tcp::Tcp;
+use crate::transport::{SegmentSettings, Transport};
+
+/// Reads the tokens of a file, at least one, or says why it cannot.
+pub type Tokens<'t> = &'t dyn Fn(&Path) -> Result<Vec<Token>, String>;
+
+impl Config {
+    /// Judges everything, and reads the files that are named.
+    ///
+    /// # Errors
+    /// All mistakes that were found, at least one.
+    pub fn check(&self, tokens: Tokens<'_>) -> Result<Checked, Vec<Mistake>> {
+        let mut check = Check { mistakes: Vec::new() };
+        let read = |check: &mut Check, file: &Option<Written<PathBuf>>| {
+            let file = file.as_ref()?;
+            check.file(file, |path| tokens(path))
+        };
+        let own_tokens = read(&mut check, &self.token_file).unwrap_or_default();
+        let via_token = match &self.via_token_file {
+            None => own_tokens.first().cloned(),
+            file => read(&mut check, file).and_then(|tokens| tokens.into_iter().next()),
+        };
+        let passwords = self.socks_password_file.as_ref().and_then(|file| {
+            check.file(file, |path| {
+                let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
+                Passwords::parse(&text).map_err(|error| error.to_string())
+            })
+        });
+        let segment = check.settings(&self.segment, &SegmentSettings::default());
+        let settings = GatewaySettings {
+            listen: check.each(&self.listen, |text| address(text, Some(GATEWAY_PORT))),
+            socks: check.each(&self.socks, |text| address(text, None)),
+            forwards: check.each(&self.forward, forward),
+            name: self.name.as_ref().and_then(|name| check.one(name, self::name)),
+            keys: own_tokens.iter().collect(),
+            via_key: via_token.as_ref().map(Token::key),
+            via: check.each(&self.via, parsed::<Hop>),
+            destinations: Destinations::new(check.each(&self.allow, parsed)),
+            passwords,
+            from: check.each(&self.from, parsed),
+            routes: self.routes.iter().map(|route| check.route(route)).collect(),
+            classes: self.classes.iter().map(|class| check.class(class, &segment)).collect(),
+            segment,
+            max_sessions: self.at_least_one(&mut check),
+            ..GatewaySettings::default()
+        };
+        let via = self.via.iter().chain(self.routes.iter().flat_map(|route| &route.via)).next();
+        if let Some(via) = via
+            && via_token.is_none()
+            && self.via_token_file.is_none()
+            && self.token_file.is_none()
+        {
+            check.wrong(
+                via,
+                "the token of that gateway is needed: name a file with \
+                 --via-token-file, in a file via_token_file",
+            );
+        }
+        if check.mistakes.is_empty()
+            && let Err(error) = settings.judge()
+        {
+            check.mistakes.push(Mistake { text: error.to_string(), is_of_file: false });
+        }
+        match check.mistakes.is_empty() {
+            true => Ok(Checked { settings, drain: self.drain.as_ref().map_or(DRAIN, |s| s.value) }),
+            false => Err(check.mistakes),
+        }
+    }
+
+    fn at_least_one(&self, check: &mut Check) -> usize {
+        let Some(most) = &self.max_sessions else { return MAX_SESSIONS as usize };
+        if most.value == 0 {
+            check.wrong(most, "expected at least 1");
+        }
+        most.value as usize
+    }
+}
+
+/// The mistakes so far.
+struct Check {
+    mistakes: Vec<Mistake>,
+}
+
+impl Check {
+    fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
+        let text = format!("{} {}: {why}", written.at, written.value);
+        self.mistakes.push(Mistake { text, is_of_file: false });
+    }
+
+    fn one<T>(
+        &mut self,
+        written: &Written,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        read(&written.value).map_err(|why| self.wrong(written, why)).ok()
+    }
+
+    fn each<T>(&mut self, written: &[Written], read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+        written.iter().filter_map(|written| self.one(written, &read)).collect()
+    }
+
+    fn file<T>(
+        &mut self,
+        file: &Written<PathBuf>,
+        read: impl FnOnce(&Path) -> Result<T, String>,
+    ) -> Option<T> {
+        let found = read(&file.value);
+        let wrong = |why| Mistake {
+            text: format!("{} {}: {why}", file.at, file.value.display()),
+            is_of_file: true,
+        };
+        found.map_err(|why| self.mistakes.push(wrong(why))).ok()
+    }
+
+    /// Settings, as `others` where they say nothing.
+    fn settings(&mut self, config: &SegmentConfig, others: &SegmentSettings) -> SegmentSettings {
+        let mut settings = others.clone();
+        if let Some(written) = &config.congestion {
+            let wish = SegmentSettings {
+                congestion_control: Some(written.value.clone()),
+                ..SegmentSettings::default()
+            };
+            match Tcp.judge(&wish) {
+                Ok(()) => settings.congestion_control = wish.congestion_control,
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                    self.wrong(written, "this kernel does not have that congestion control");
+                }
+                Err(error) => self.wrong(written, error),
+            }
+        }
+        if let Some(written) = &config.buffer
+            && let Some(buffer) = self.one(written, buffer)
+        {
+            settings.buffer = Some(buffer);
+        }
+        if let Some(written) = &config.rate
+            && let Some(rate) = self.one(written, rate)
+        {
+            settings.rate = Some(rate);
+        }
+        settings
+    }
+
+    fn class(&mut self, config: &ClassConfig, others: &SegmentSettings) -> SegmentClass {
+        let known = |text: &str| match text == Tcp.name() {
+            true => Ok(text.to_owned()),
+            false => Err(format!("no such transport: expected {}", Tcp.name())),
+        };
+        let transport = config.transport.as_ref().and_then(|written| self.one(written, known));
+        SegmentClass {
+            to: self.each(&config.to, parsed),
+            transport: transport.unwrap_or_default(),
+            settings: self.settings(&config.settings, others),
+        }
+    }
+
+    fn route(&mut self, config: &RouteConfig) -> Route {
+        Route { to: self.each(&config.to, parsed), via: self.each(&config.via, parsed) }
+    }
+}
+
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let expected = || "expected a name without spaces, of at most 255 bytes".to_owned();
+    Host::parse(text).map(|_| text.to_owned()).ok_or_else(expected)
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    let rate: Rate = parsed(text)?;
+    if rate.as_bps() < 8_000 { Err("expected at least 8kbps".into()) } else { Ok(rate) }
+}
+
+fn buffer(text: &str) -> Result<u32, String> {
+    let bytes: Bytes = parsed(text)?;
+    let fits = u32::try_from(bytes.get()).ok().filter(|bytes| (4096..=1 << 30).contains(bytes));
+    fits.ok_or_else(|| "expected 4KiB to 1GiB".into())
+}
+
+/// Reads `ADDR:PORT`, or an address alone where there is a usual port.
+fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    let alone = || bare.parse::<IpAddr>().ok().zip(port).map(SocketAddr::from);
+    text.parse().ok().or_else(alone).ok_or_else(|| {
+        "expected an address and port of this host, like 192.0.2.7:1080 or [::1]:1080".into()
+    })
+}
+
+/// Reads `[ADDR:]PORT=HOST:PORT`.
+fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
+    let expected = || "expected [ADDR:]PORT=HOST:PORT, like 8443=data.example:443".to_owned();
+    let (here, there) = text.split_once('=').ok_or_else(expected)?;
+    let on_loopback = || {
+        let port = here.parse().ok()?;
+        Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port))
+    };
+    let listen = here.parse().ok().or_else(on_loopback).ok_or_else(expected)?;
+    let place: Place = there.parse().map_err(|_| expected())?;
+    Ok((listen, Target { place, aware: false }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forwards_name_a_port_and_a_target() {
+        for (text, listen) in [
+            ("8443=data.example:443", "127.0.0.1:8443"),
+            ("0.0.0.0:8443=data.example:443", "0.0.0.0:8443"),
+            ("[::1]:8443=data.example:443", "[::1]:8443"),
+        ] {
+            let (address, target) = forward(text).unwrap();
+            assert_eq!(address.to_string(), listen);
+            assert_eq!(target.place.to_string(), "data.example:443");
+        }
+        for text in ["", "8443", "8443=", "8443=host", "x=host:1", "70000=host:1", "1=host:0"] {
+            assert!(forward(text).unwrap_err().starts_with("expected"), "{text}");
+        }
+    }
+
+    #[test]
+    fn addresses_have_the_usual_port_where_there_is_one() {
+        assert_eq!(address("::1", Some(7421)), Ok("[::1]:7421".parse().unwrap()));
+        assert_eq!(address("[::1]", Some(7421)), Ok("[::1]:7421".parse().unwrap()));
+        assert_eq!(address("192.0.2.1:5", None), Ok("192.0.2.1:5".parse().unwrap()));
+        assert!(address("192.0.2.1", None).is_err());
+        assert!(address("host:5", Some(1)).is_err());
+    }
+
+    const TEXT: &str = "\
+listen = [\"192.0.2.1\"]
+forward = [\"8443=data.example:443\"]
+token_file = \"tokens\"
+allow = [
+    \"198.51.100.0/24\",
+    \"203.0.113.9:7421\",
+]
+congestion = \"reno\"
+max_sessions = 7
+
+[[segment]]
+to = [\"203.0.113.0/24\"]
+transport = \"tcp\"
+buffer = \"8MiB\"
+rate = \"900Mbps\"
+
+[[route]]
+to = [\"198.51.100.0/24\", \"*.example\"]
+via = [\"203.0.113.9\", \"b@203.0.113.10\"]
+";
+
+    fn check(text: &str) -> Result<Checked, Vec<String>> {
+        let tokens = |path: &Path| match path.to_str() {
+            Some("tokens") => Ok(vec![Token::from_random([7; 16])]),
+            _ => Err("no such file".to_owned()),
+        };
+        let checked = Config::parse(text).map_err(|mistake| vec![mistake]);
+        let checked = checked.and_then(|config| config.check(&tokens));
+        checked.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.text).collect())
+    }
+
+    #[test]
+    fn a_file_says_all_that_a_gateway_does() {
+        let Checked { settings, drain } = check(TEXT).unwrap();
+        assert_eq!(settings.listen, ["192.0.2.1:7421".parse().unwrap()]);
+        assert_eq!((settings.forwards.len(), settings.max_sessions, drain), (1, 7, 30));
+        assert!(settings.via_key.is_some() && settings.keys.len() == 1);
+        let class = &settings.classes[0];
+        assert_eq!(
+            class.settings.congestion_control.as_deref(),
+            Some("reno"),
+            "as without a class"
+        );
+        assert_eq!(
+            (class.settings.buffer, class.settings.rate),
+            (Some(8 << 20), Some(Rate::from_mbps(900)))
+        );
+        assert_eq!((settings.segment.buffer, settings.segment.rate), (None, None));
+        assert_eq!(settings.routes[0].via[1].name, "b");
+    }
+
+    #[test]
+    fn each_mistake_is_named_with_its_line() {
+        for (from, to, mistake) in [
+            ("\"192.0.2.1\"", "\"gw\"", "line 1: listen gw: expected an address"),
+            ("8443=data", "8443-data", "line 2: forward 8443-data.example:443: expected"),
+            ("\"tokens\"", "\"nowhere\"", "line 3: token_file nowhere: no such file"),
+            ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
+            ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
+            ("= 7", "= 0", "line 9: max_sessions 0: expected at least 1"),
+            ("= 7", "= -1", "line 9: "),
+            ("= 7", "= 7\nmax_session = 8", "line 10: unknown field `max_session`"),
+            ("= 7", "= ", "line 9: "),
+            (
+                "203.0.113.0/24",
+                "203.0.113.0/33",
+                "line 12: to 203.0.113.0/33: \"33\" is not a length",
+            ),
+            ("\"tcp\"", "\"warp\"", "line 13: transport warp: no such transport"),
+            ("\"8MiB\"", "\"8GiB\"", "line 14: buffer 8GiB: expected 4KiB to 1GiB"),
+            ("\"900Mbps\"", "\"fast\"", "line 15: rate fast: expected a number"),
+            ("*.example", "a b", "line 18: to a b: \"a b\" is not a destination"),
+            ("b@203.0.113.10", "b@", "line 19: via b@: expected a gateway"),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            let mistakes = check(&TEXT.replacen(from, to, 1)).unwrap_err();
+            assert!(mistakes[0].starts_with(mistake), "{mistakes:?}, not {mistake}");
+            assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        }
+        let mistakes = check(&TEXT.replace("8MiB", "x").replace("reno", "y")).unwrap_err();
+        assert_eq!(mistakes.len(), 2, "all of them: {mistakes:?}");
+    }
+
+    #[test]
+    fn a_file_that_says_too_little_is_not_enough() {
+        for (text, mistake) in [
+            ("", "nothing to do"),
+            ("socks = [\"127.0.0.1:1080\"]", "no destination is allowed"),
+            ("socks = [\"127.0.0.1:1\"]\nvia = [\"gw\"]", "line 2: via gw: the token"),
+            ("socks = [\"0.0.0.0:1\"]\nallow = [\"10.0.0.0/8\"]", "0.0.0.0:1 is open to everybody"),
+        ] {
+            let mistakes = check(text).unwrap_err();
+            assert!(mistakes[0].starts_with(mistake), "{mistakes:?}");
+        }
+    }
+}

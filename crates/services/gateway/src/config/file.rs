@@ -1,0 +1,135 @@
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::{At, ClassConfig, Config, Mistake, RouteConfig, SegmentConfig, Written};
+
+impl Config {
+    /// Reads the text of a file.
+    ///
+    /// # Errors
+    /// It is no TOML, or has keys that mean nothing.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        let file: File = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| line(text, span.start));
+            // It goes on with an excerpt, which the line's number makes needless.
+            let why = error.message().lines().next().unwrap_or_default();
+            Mistake { text: format!("line {line}: {why}"), is_of_file: false }
+        })?;
+        Ok(file.written(text))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct File {
+    listen: Vec<Spanned<String>>,
+    socks: Vec<Spanned<String>>,
+    socks_password_file: Option<Spanned<PathBuf>>,
+    forward: Vec<Spanned<String>>,
+    from: Vec<Spanned<String>>,
+    via: Vec<Spanned<String>>,
+    token_file: Option<Spanned<PathBuf>>,
+    via_token_file: Option<Spanned<PathBuf>>,
+    name: Option<Spanned<String>>,
+    allow: Vec<Spanned<String>>,
+    congestion: Option<Spanned<String>>,
+    buffer: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+    segment: Vec<FileSegment>,
+    route: Vec<FileRoute>,
+    max_sessions: Option<Spanned<u32>>,
+    drain: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSegment {
+    to: Vec<Spanned<String>>,
+    transport: Option<Spanned<String>>,
+    congestion: Option<Spanned<String>>,
+    buffer: Option<Spanned<String>>,
+    rate: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileRoute {
+    to: Vec<Spanned<String>>,
+    via: Vec<Spanned<String>>,
+}
+
+impl File {
+    fn written(self, text: &str) -> Config {
+        let at = Lines { text };
+        Config {
+            listen: at.each("listen", self.listen),
+            socks: at.each("socks", self.socks),
+            socks_password_file: at.one("socks_password_file", self.socks_password_file),
+            forward: at.each("forward", self.forward),
+            from: at.each("from", self.from),
+            via: at.each("via", self.via),
+            token_file: at.one("token_file", self.token_file),
+            via_token_file: at.one("via_token_file", self.via_token_file),
+            name: at.one("name", self.name),
+            allow: at.each("allow", self.allow),
+            segment: at.segment(self.congestion, self.buffer, self.rate),
+            classes: self.segment.into_iter().map(|segment| at.class(segment)).collect(),
+            routes: self.route.into_iter().map(|route| at.route(route)).collect(),
+            max_sessions: at.one("max_sessions", self.max_sessions),
+            drain: at.one("drain", self.drain),
+        }
+    }
+}
+
+/// Finds the lines of values.
+struct Lines<'t> {
+    text: &'t str,
+}
+
+impl Lines<'_> {
+    fn of<T>(&self, key: &'static str, value: Spanned<T>) -> Written<T> {
+        let line = Some(line(self.text, value.span().start));
+        Written { value: value.into_inner(), at: At { key, line } }
+    }
+
+    fn one<T>(&self, key: &'static str, value: Option<Spanned<T>>) -> Option<Written<T>> {
+        value.map(|value| self.of(key, value))
+    }
+
+    fn each<T>(&self, key: &'static str, values: Vec<Spanned<T>>) -> Vec<Written<T>> {
+        values.into_iter().map(|value| self.of(key, value)).collect()
+    }
+
+    fn segment(
+        &self,
+        congestion: Option<Spanned<String>>,
+        buffer: Option<Spanned<String>>,
+        rate: Option<Spanned<String>>,
+    ) -> SegmentConfig {
+        SegmentConfig {
+            congestion: self.one("congestion", congestion),
+            buffer: self.one("buffer", buffer),
+            rate: self.one("rate", rate),
+        }
+    }
+
+    fn class(&self, segment: FileSegment) -> ClassConfig {
+        ClassConfig {
+            to: self.each("to", segment.to),
+            transport: self.one("transport", segment.transport),
+            settings: self.segment(segment.congestion, segment.buffer, segment.rate),
+        }
+    }
+
+    fn route(&self, route: FileRoute) -> RouteConfig {
+        RouteConfig { to: self.each("to", route.to), via: self.each("via", route.via) }
+    }
+}
+
+/// The line of a byte of `text`, from 1.
+fn line(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
