@@ -17,7 +17,7 @@ pub const BUNDLE_SPREAD: u64 = 1 << 18;
 pub const BUNDLE_FILES_MAX: usize = 1024;
 /// Largest object: group numbers have 32 bits.
 pub const OBJECT_MAX: u64 = (u32::MAX as u64) * GROUP_SIZE;
-/// Most entries of one transfer. Each costs a sink about 50 bytes until the end.
+/// Most entries of one transfer.
 pub const ENTRIES_MAX: u32 = 1 << 26;
 /// Most directories of one transfer. Each is held until the end, when its times are set.
 pub const DIRECTORIES_MAX: u32 = 1 << 22;
@@ -36,6 +36,8 @@ pub const BACKLOG_MAX: usize = 1 << 14;
 pub const UNANNOUNCED_MAX: u32 = 1 << 14;
 /// The same in memory.
 pub const UNANNOUNCED_COST: u64 = 8 << 20;
+/// Memory that a sink takes for the path of any entry, of which it keeps a hash until the end.
+pub const PATH_COST: u64 = 50;
 /// Memory that a directory takes beside its own name, until the end.
 pub const DIRECTORY_COST: u64 = 192;
 /// Memory that it takes besides until it is in its place.

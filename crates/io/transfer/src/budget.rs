@@ -50,9 +50,9 @@ impl Budget {
         self.of_source() - SINK_SPARE
     }
 
-    /// Names of directories, which are kept to the end, take no more beside that, unless they are leased.
+    /// Paths and names of directories, which are kept to the end, take no more beside that, unless they are leased.
     pub fn of_names(self) -> Bytes {
-        Bytes::new(self.most.get() / 4)
+        Bytes::new(self.most.get() / 4).max(MEMORY_LEAST)
     }
 
     /// That of a source as its path shows what it is worth.

@@ -14,7 +14,7 @@ use super::{Sink, SinkError, Told};
 use crate::entry::{PathKey, check, cost, own_name, parent};
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
-    UNSETTLED_COST, WINDOW_MAX,
+    PATH_COST, UNSETTLED_COST, WINDOW_MAX,
 };
 use crate::names::{shown_name, shown_top};
 use crate::{Directory, EntryId, TopNames};
@@ -31,7 +31,7 @@ pub(super) struct Manifest {
     covered: u32,
     bytes: u64,
     directories: u32,
-    /// A directory was left out, for want of memory: what is in it is too.
+    /// Something was left out, for want of memory. What is in a directory is left out with it.
     has_left_out: bool,
     ended: bool,
 }
@@ -50,7 +50,7 @@ struct Addition {
     /// As [`Manifest::paths`].
     taken: BTreeMap<PathKey, Option<EntryId>>,
     places: Vec<Place>,
-    /// Memory for names of the directories among them.
+    /// Memory for their paths, and for names of the directories among them.
     names: u64,
     has_left_out: bool,
     root_is_leaf: bool,
@@ -70,6 +70,7 @@ impl Sink {
         let first = EntryId(self.entries.end());
         let known = Known { entries: &self.entries, objects: self.objects.end() };
         let addition = self.manifest.check(&known, first_entry, &entries, objects)?;
+        self.entries.names.take(PATH_COST * addition.taken.len() as u64);
         let places = self.manifest.add(addition);
         self.report.announced(entries.len(), self.manifest.bytes);
         for ((number, entry), place) in (first.0..).zip(entries).zip(places) {
@@ -323,15 +324,17 @@ impl Manifest {
         if known(&key).is_some() {
             return Err(SinkError::Duplicate { entry: id });
         }
-        if is_directory {
-            let own = DIRECTORY_COST + ASIDE_COST + own_name(entry).len() as u64;
-            if !entries.entries.names.has_room(new.names + own) {
-                new.has_left_out = true;
-                new.places.push(Place::Out(LEFT_OUT));
-                return Ok(());
-            }
-            new.names += own;
+        let own = if is_directory {
+            PATH_COST + DIRECTORY_COST + ASIDE_COST + own_name(entry).len() as u64
+        } else {
+            PATH_COST
+        };
+        if !entries.entries.names.has_room(new.names + own) {
+            new.has_left_out = true;
+            new.places.push(Place::Out(LEFT_OUT));
+            return Ok(());
         }
+        new.names += own;
         new.taken.insert(key, is_directory.then_some(id));
         new.places.push(Place::In(holder));
         new.root_is_leaf = is_root && !is_directory;
@@ -340,7 +343,7 @@ impl Manifest {
 }
 
 const LEFT_OUT: &str =
-    "the receiving side has no memory left for another directory (--memory); copy it in parts";
+    "the receiving side has no memory left for another name (--memory); copy it in parts";
 const LEFT_OUT_WITH: &str = "its directory, or one above it, was left out";
 
 #[cfg(test)]

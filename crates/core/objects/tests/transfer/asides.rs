@@ -56,6 +56,9 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
         while let Some(message) = sink.poll_message() {
             source.handle(message).unwrap();
         }
+        if let Some(wanted) = sink.name_memory_wanted() {
+            sink.grow_name_memory(wanted);
+        }
     }
     assert_eq!(source.stats().failed, 0);
     assert_eq!(disk.temp_count(), 0);

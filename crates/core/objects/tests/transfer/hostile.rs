@@ -2,7 +2,7 @@
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{
-    ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, NAME_MEMORY, OBJECT_MAX, UNSETTLED_COST,
+    ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, NAME_MEMORY, OBJECT_MAX, PATH_COST, UNSETTLED_COST,
 };
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
@@ -10,7 +10,7 @@ use longhaul_objects::{
     Action, Answer, EntryError, NamedEntry, Prepared, PushError, Sink, SinkConfig, SinkError,
     Source, SourceError, TopNames, Verdict,
 };
-use longhaul_units::{Bytes, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{
     Entry, EntryKind, ManifestObject, Offered, SinkMessage, SourceMessage, SourceReport, Summary,
 };
@@ -282,6 +282,36 @@ fn directories_beyond_the_memory_for_names_fail_by_name_with_all_that_is_in_them
     // Whatever else goes on.
     sink.handle(manifest(first + 2, vec![file("top", 0)], &[])).unwrap();
     assert_eq!(answer(&mut sink), []);
+}
+
+#[test]
+fn files_whose_paths_find_no_memory_fail_by_name() {
+    let mut sink = sink();
+    let mut disk = MemoryStorage::new();
+    let mut first = above(&mut sink);
+    // There is no more than at first.
+    sink.grow_name_memory(0);
+    let mut now = Instant::ZERO;
+    let reason = loop {
+        let names = (first..first + 1_000).map(|n| file(&format!("{n}"), 0));
+        sink.handle(manifest(first, names.collect(), &[])).unwrap();
+        first += 1_000;
+        now += Duration::from_secs(2);
+        while let Some(action) = sink.poll_action(now) {
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
+        }
+        let refused =
+            core::iter::from_fn(|| sink.poll_message()).find_map(|message| match message {
+                SinkMessage::EntryRefused { reason, .. } => Some(reason),
+                _ => None,
+            });
+        if let Some(reason) = refused {
+            break reason;
+        }
+        assert!(first * PATH_COST < 2 * NAME_MEMORY);
+    };
+    assert!(reason.contains("--memory"), "{reason}");
+    assert!(first * PATH_COST > NAME_MEMORY / 2);
 }
 
 /// A source that makes everything fail and never reads: what waits for it is bounded.
@@ -675,7 +705,7 @@ proptest! {
             if sink.handle(message).is_err() {
                 prop_assert_eq!(before, format!("{sink:?}"));
             }
-            now += core::time::Duration::from_millis(300);
+            now += Duration::from_millis(300);
             if then == 0 && let Some(action) = sink.poll_action(now) {
                 sink.handle_answer(storage::perform(&mut disk, action).unwrap());
             }
