@@ -79,7 +79,8 @@ fn check_always(outcome: &Outcome, row: &Row, wrong: &mut Vec<String>) {
         wrong.push(format!("wrong bytes: {:?}", outcome.left.wrong));
     }
     let Some(last) = outcome.last() else { return };
-    let complete = outcome.left.missing.is_empty() || row.gone;
+    let is_gone = row.gone && outcome.lost() < Lost::Copy;
+    let complete = outcome.left.missing.is_empty() || is_gone;
     if last.status == Some(0) && !complete {
         wrong.push(format!("status 0, and {:?} is missing", outcome.left.missing));
     }

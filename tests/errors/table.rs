@@ -82,8 +82,8 @@ impl Row {
         let gone = lost == "gone";
         let lost = match lost {
             "nothing" => Lost::Nothing,
-            "entries" | "gone" => Lost::Entries,
-            "copy" => Lost::Copy,
+            "entries" => Lost::Entries,
+            "copy" | "gone" => Lost::Copy,
             other => panic!("table.txt: {other} is nothing that can be lost"),
         };
         let statuses = status.split_whitespace().map(|status| status.parse().unwrap()).collect();

@@ -68,8 +68,8 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
         return Err(Failure::usage("a pipe has a name of 1 to 255 bytes: lh://HOST[:PORT]/NAME"));
     }
     let (role, stream, file) = match args.receive {
-        true => (PipeRole::Receive, Stream::Output, own(io::stdout())),
-        false => (PipeRole::Send, Stream::Input, own(io::stdin())),
+        true => (PipeRole::Receive, Stream::Output, own(io::stdout(), "output")),
+        false => (PipeRole::Send, Stream::Input, own(io::stdin(), "input")),
     };
     if stream.was_closed() {
         return Err(Failure::usage(match role {
@@ -168,9 +168,9 @@ fn circuit(
 }
 
 /// A standard stream without the buffer that Rust puts before it.
-fn own(stream: impl AsFd) -> Result<File, Failure> {
+fn own(stream: impl AsFd, name: &str) -> Result<File, Failure> {
     let file = stream.as_fd().try_clone_to_owned().map(File::from);
-    file.map_err(|error| Failure::failed(format!("cannot use the standard streams: {error}")))
+    file.map_err(|error| Failure::failed(format!("cannot use standard {name}: {error}")))
 }
 
 fn failure(error: &PipeError, progress: &Progress) -> Failure {

@@ -2,7 +2,7 @@
 //! files only as far as they are not needed otherwise.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use longhaul_sys::clock;
@@ -30,6 +30,9 @@ pub(crate) fn register(keeper: Weak<dyn Keeps>) {
     keepers.push(keeper);
 }
 
+/// Nobody has got a descriptor since somebody waited for one in vain.
+static IN_VAIN: AtomicBool = AtomicBool::new(false);
+
 /// One more handle is to be kept. Whether it may be.
 pub(crate) fn keep() -> bool {
     let most = kept_most(descriptor_limit());
@@ -47,14 +50,21 @@ pub(crate) fn let_go(count: usize) {
 /// Does `open`. Where no descriptor is left, closes what is kept, and waits until there is one.
 ///
 /// # Errors
-/// That of `open`; where none has come for [`PATIENCE`] that there is none.
+/// That of `open`; where none has come for [`PATIENCE`] that there is none. Until one comes, others wait for
+/// [`LITTLE_PATIENCE`] only: ten thousand files are not to fail by name in as many turns.
 pub(crate) fn patiently<T, E: MayBeShort>(mut open: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let mut until = None;
     loop {
         let result = open();
-        if !result.as_ref().is_err_and(MayBeShort::is_short)
-            || clock::now() >= *until.get_or_insert_with(|| clock::now() + PATIENCE)
-        {
+        if !result.as_ref().is_err_and(MayBeShort::is_short) {
+            if IN_VAIN.load(Ordering::Relaxed) {
+                IN_VAIN.store(false, Ordering::Relaxed);
+            }
+            return result;
+        }
+        let patience = if IN_VAIN.load(Ordering::Relaxed) { LITTLE_PATIENCE } else { PATIENCE };
+        if clock::now() >= *until.get_or_insert_with(|| clock::now() + patience) {
+            IN_VAIN.store(true, Ordering::Relaxed);
             return result;
         }
         let keepers: Vec<_> = lock(&KEEPERS).iter().filter_map(Weak::upgrade).collect();
@@ -145,7 +155,8 @@ const LANE: usize = 3;
 const SERVER: usize = 32;
 const STRANGERS: usize = 512;
 /// So long a descriptor is waited for: others close theirs within a group or a file.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
+const LITTLE_PATIENCE: Duration = Duration::from_millis(100);
 const LOOK: Duration = Duration::from_millis(5);
 
 #[cfg(test)]

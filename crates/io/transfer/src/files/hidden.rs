@@ -55,8 +55,8 @@ impl Failed {
 /// What has a name.
 enum Holder {
     Nobody,
-    /// Something that is not used.
-    Stranger,
+    /// Something that is not used, and the error where it could not be opened.
+    Stranger(Option<Errno>),
     Ours(Found),
 }
 
@@ -133,7 +133,7 @@ impl<'a> Search<'a> {
         for number in 0..NAMES {
             match self.holder(hidden_name(self.transfer, number))? {
                 Holder::Ours(found) => return Ok(Some(found)),
-                Holder::Stranger => self.others = true,
+                Holder::Stranger(_) => self.others = true,
                 // Others may have removed what the first run has met under this name.
                 Holder::Nobody if self.trust == Trust::Anything => break,
                 Holder::Nobody => {}
@@ -144,6 +144,7 @@ impl<'a> Search<'a> {
 
     /// A new one; `None` if it is gone again.
     fn make(&mut self) -> Result<Option<Found>, Failed> {
+        let mut refused = None;
         for number in 0..NAMES + DRAWS {
             let name = match number {
                 0..NAMES => hidden_name(self.transfer, number),
@@ -155,14 +156,31 @@ impl<'a> Search<'a> {
                 Err(Errno::EXIST) => continue,
                 Err(error) => return Err(Failed::of("cannot make", &name)(error.into())),
             }
-            match self.holder(name)? {
-                Holder::Ours(found) => return Ok(Some(found)),
-                Holder::Nobody => return Ok(None),
-                Holder::Stranger if self.learn()? => return Ok(None),
-                Holder::Stranger => {}
-            }
+            let error = match self.holder(name.clone()) {
+                Ok(Holder::Ours(found)) => return Ok(Some(found)),
+                Ok(Holder::Nobody) => {
+                    self.unmake(&name);
+                    return Ok(None);
+                }
+                Ok(Holder::Stranger(_)) if self.learn()? => return Ok(None),
+                Ok(Holder::Stranger(error)) => error.map(|error| (name.clone(), error)),
+                Err(failed) => {
+                    self.unmake(&name);
+                    return Err(failed);
+                }
+            };
+            self.unmake(&name);
+            refused = refused.or(error);
         }
-        Ok(None)
+        match refused {
+            Some((name, error)) => Err(Failed::of("cannot open", &name)(error.into())),
+            None => Ok(None),
+        }
+    }
+
+    /// Removes what was made a moment ago and cannot be used. What is not empty is another run's by now.
+    fn unmake(&self, name: &[u8]) {
+        let _ = unlinkat(self.root, name, AtFlags::REMOVEDIR);
     }
 
     /// What has the name.
@@ -173,7 +191,7 @@ impl<'a> Search<'a> {
         };
         let stat = fstat(&directory).map_err(io::Error::from);
         if !self.trust.has_directory(&stat.map_err(Failed::of("cannot look at", &name))?) {
-            return Ok(Holder::Stranger);
+            return Ok(Holder::Stranger(None));
         }
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let flags = if self.takes { flags | OFlags::CREATE } else { flags };
@@ -189,7 +207,7 @@ impl<'a> Search<'a> {
         let stat = stat.map_err(Failed::of("cannot look at the record in", &name))?;
         // Of a run that is ending nothing is left.
         if stat.st_nlink > 0 && !self.trust.has_record(&stat) {
-            return Ok(Holder::Stranger);
+            return Ok(Holder::Stranger(None));
         }
         Ok(Holder::Ours(Found { name, directory, record: Some(record) }))
     }
@@ -210,7 +228,7 @@ fn no_holder(error: Errno) -> io::Result<Holder> {
         Errno::NOENT => Ok(Holder::Nobody),
         // A link, a file, a socket, or of somebody else.
         Errno::LOOP | Errno::NOTDIR | Errno::ISDIR | Errno::NXIO | Errno::ACCESS => {
-            Ok(Holder::Stranger)
+            Ok(Holder::Stranger(Some(error)))
         }
         error => Err(error.into()),
     }

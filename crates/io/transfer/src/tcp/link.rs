@@ -14,6 +14,8 @@ use crate::control::pipe::{LINGER, Until, drain, is_transient};
 pub(crate) struct Link {
     pub stream: TcpStream,
     tls: Option<Box<Tls>>,
+    /// A write failed: nobody knows how much of it went, so nothing can follow.
+    is_torn: bool,
 }
 
 #[derive(Debug)]
@@ -45,33 +47,46 @@ impl Link {
             connection.set_buffer_limit(Some(TLS_OUTGOING));
             Box::new(Tls { connection, sealed: vec![0; TLS_INCOMING], start: 0, end: 0 })
         });
-        Ok(Self { stream, tls })
+        Ok(Self { stream, tls, is_torn: false })
     }
 
     /// Sends as much of `head` and then `body` as goes; returns how much.
     pub fn write(&mut self, head: &[u8], body: &[u8]) -> io::Result<usize> {
-        let Some(tls) = &mut self.tls else {
-            let parts = [IoSlice::new(head), IoSlice::new(body)];
-            return match self.stream.write_vectored(&parts) {
-                Err(error) if is_transient(&error) => Ok(0),
-                Ok(0) => Err(io::ErrorKind::WriteZero.into()),
-                written => written,
+        self.unless_torn(|link| {
+            let Some(tls) = &mut link.tls else {
+                let parts = [IoSlice::new(head), IoSlice::new(body)];
+                return match link.stream.write_vectored(&parts) {
+                    Err(error) if is_transient(&error) => Ok(0),
+                    Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+                    written => written,
+                };
             };
-        };
-        if !tls.flush(&mut self.stream)? {
-            return Ok(0);
-        }
-        let mut taken = tls.connection.writer().write(head)?;
-        if taken == head.len() {
-            taken += tls.connection.writer().write(body)?;
-        }
-        tls.flush(&mut self.stream)?;
-        Ok(taken)
+            if !tls.flush(&mut link.stream)? {
+                return Ok(0);
+            }
+            let mut taken = tls.connection.writer().write(head)?;
+            if taken == head.len() {
+                taken += tls.connection.writer().write(body)?;
+            }
+            tls.flush(&mut link.stream)?;
+            Ok(taken)
+        })
     }
 
     /// Sends what TLS holds; whether all of it went.
     pub fn flush(&mut self) -> io::Result<bool> {
-        self.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&mut self.stream))
+        self.unless_torn(|link| {
+            link.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&mut link.stream))
+        })
+    }
+
+    fn unless_torn<T>(&mut self, write: impl FnOnce(&mut Self) -> io::Result<T>) -> io::Result<T> {
+        if self.is_torn {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let written = write(self);
+        self.is_torn = written.is_err();
+        written
     }
 
     /// Whether TLS holds bytes that wait for room in the socket.
