@@ -1,6 +1,7 @@
 mod circuits;
 mod drawn;
 mod meddling;
+mod memory;
 mod paths;
 mod profiles;
 mod refusals;
@@ -15,7 +16,7 @@ pub use paths::{Silence, Ways};
 pub use refusals::{Refusal, RefusedBecause};
 pub use taking::Taking;
 
-use longhaul_rate_control::{ChosenProfile, Profile};
+use longhaul_rate_control::{ChosenProfile, PathMemory, Profile};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
@@ -65,6 +66,8 @@ pub struct Scenario {
     pub paths: Vec<DuplexConfig>,
     /// The path that each lane begins on: those with the same number are one, with one controller.
     pub homes: Vec<u16>,
+    /// What the side that sends remembers of each of them.
+    pub memory: Option<PathMemory>,
     /// A circuit beside these paths.
     pub circuit: Option<Circuit>,
     /// What the sink's host says that it takes, in order.
@@ -200,6 +203,7 @@ impl Scenario {
             sizes: Vec::new(),
             paths: vec![DuplexConfig::symmetric(path)],
             homes: vec![0],
+            memory: None,
             circuit: None,
             takings: Vec::new(),
             silences: Vec::new(),

@@ -125,8 +125,12 @@ impl Lines {
         if let Some(limit) = self.chosen.rate.filter(|_| !is_reserved) {
             governor.set(Bottleneck::UserLimit, limit);
         }
-        let path =
+        let mut path =
             Path::new(local, controller, governor, self.round_trip, seed).playing(profile_there);
+        let memory = scenario.memory.filter(|_| !is_booked && self.end == scenario.source());
+        if let Some(memory) = memory {
+            path.recall(local, &memory);
+        }
         let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
         let told = self.least_burst_told(scenario);
         let booked_meter = scenario.circuit.as_ref().filter(|_| is_booked);

@@ -5,8 +5,8 @@ use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
 use super::{
-    Accident, Choice, End, Fault, Meddling, Scenario, circuits, paths, profiles, refusals, sizes,
-    taking,
+    Accident, Choice, End, Fault, Meddling, Scenario, circuits, memory, paths, profiles, refusals,
+    sizes, taking,
 };
 use crate::draw::Draw;
 
@@ -92,6 +92,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     refusals::draw(&mut scenario, horizon);
     sizes::draw(&mut scenario, horizon);
     profiles::draw(&mut scenario);
+    memory::draw(&mut scenario, base.rate, base.delay * 2);
     if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
         taking::draw(&mut scenario, slowest, horizon);
     }
