@@ -134,6 +134,10 @@ pub struct PathArgs {
     /// Do not answer packets above --path-mtu
     #[arg(long, requires = "path_mtu")]
     pub black_hole: bool,
+    /// A firewall swallows UDP both ways, from TIME on [default: from the start]
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "0s")]
+    #[arg(value_parser = parse_time)]
+    pub swallow_udp: Option<Duration>,
     /// Impair only what host sends to peer; the way back keeps delay, rate and queue
     #[arg(long)]
     pub one_way: bool,
@@ -221,7 +225,7 @@ fn parse_run(text: &str) -> Result<(String, String), String> {
 }
 
 /// What a topology says itself.
-const PATH_OPTIONS: [&str; 15] = [
+const PATH_OPTIONS: [&str; 16] = [
     "rtt",
     "rate",
     "queue",
@@ -235,13 +239,14 @@ const PATH_OPTIONS: [&str; 15] = [
     "mtu",
     "path_mtu",
     "black_hole",
+    "swallow_udp",
     "one_way",
     "peer",
 ];
 
 /// What netem cannot do, or would do otherwise, and what only the lab's own emulation knows.
-const NOT_OF_KERNEL: [&str; 7] =
-    ["topology", "ecn", "path_mtu", "black_hole", "seed", "losses", "series"];
+const NOT_OF_KERNEL: [&str; 8] =
+    ["topology", "ecn", "path_mtu", "black_hole", "swallow_udp", "seed", "losses", "series"];
 
 const PATH_EXAMPLES: &str = "\
 Examples:

@@ -139,6 +139,7 @@ fn two_hosts(args: &PathArgs) -> Topology {
         rate: args.rate,
         queue: args.queue,
         path_mtu: args.path_mtu,
+        swallows_udp: args.swallow_udp,
         ..Conditions::default()
     };
     let impaired = Conditions {

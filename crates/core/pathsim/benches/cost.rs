@@ -56,7 +56,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn train_pass(path: &mut Path, pass: u64) {
-    let train = Train { count: TRAIN, segment_len: 1_500, last_len: 1_500, ecn: Ecn::Ect0 };
+    let train =
+        Train { count: TRAIN, segment_len: 1_500, last_len: 1_500, ecn: Ecn::Ect0, udp: true };
     for number in 0..TRAINS {
         let now = Instant::from_nanos((pass * TRAINS + number) * TRAIN_NANOS);
         let (mut arrivals, mut last, mut special) = (0, Instant::ZERO, 0);

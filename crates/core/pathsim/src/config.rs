@@ -8,7 +8,7 @@ use crate::{
 
 /// One direction of a path. The default is ideal: everything arrives at once.
 ///
-/// A packet meets the elements in this order, and the first that drops it gives the reason: MTU,
+/// A packet meets the elements in this order, and the first that drops it gives the reason: firewall, MTU,
 /// policer, queue of the bottleneck, outage, scripted loss, burst loss, random loss; then delay,
 /// jitter, reordering, duplication and corruption. So what is lost at random has used its share
 /// of the bottleneck, as on a real line.
@@ -30,6 +30,8 @@ pub struct PathConfig {
     pub delay: Duration,
     /// What is added to the delay.
     pub jitter: Option<Jitter>,
+    /// When a firewall swallows the datagrams of UDP, and nothing else.
+    pub firewall: Outages,
     /// Rate, queue and marking; `None` transmits in no time.
     pub bottleneck: Option<Bottleneck>,
     /// Drops what exceeds a token bucket, before the bottleneck.
@@ -187,6 +189,13 @@ impl PathConfig {
         self
     }
 
+    /// Adds a time of `length`, `at` after the start of the path, in which UDP is swallowed.
+    #[must_use]
+    pub fn swallowing_udp(mut self, at: Duration, length: Duration) -> Self {
+        self.firewall.windows.push(at..at.saturating_add(length));
+        self
+    }
+
     /// Sets the outage that comes back.
     #[must_use]
     pub fn periodic_outage(mut self, outage: PeriodicOutage) -> Self {
@@ -212,11 +221,13 @@ impl PathConfig {
         if self.policer.is_some_and(|policer| policer.burst > Bottleneck::MAX_QUEUE) {
             return Err(ConfigError::QueueTooLarge);
         }
-        if self.outages.windows.iter().any(|window| window.end < window.start) {
-            return Err(ConfigError::OutageOrder);
-        }
-        if self.outages.periodic.is_some_and(|outage| outage.length >= outage.every) {
-            return Err(ConfigError::OutagePeriod);
+        for outages in [&self.firewall, &self.outages] {
+            if outages.windows.iter().any(|window| window.end < window.start) {
+                return Err(ConfigError::OutageOrder);
+            }
+            if outages.periodic.is_some_and(|outage| outage.length >= outage.every) {
+                return Err(ConfigError::OutagePeriod);
+            }
         }
         if self.rebindings.every == Some(Duration::ZERO) {
             return Err(ConfigError::RebindingPeriod);
@@ -261,6 +272,8 @@ mod tests {
         never.rebindings.every = Some(Duration::ZERO);
         let mut reversed = base();
         reversed.outages.windows.push(MS * 2..MS);
+        let mut closed = base();
+        closed.firewall.windows.push(MS * 2..MS);
         for (config, error) in [
             (base().rate(Rate::ZERO, queue), ConfigError::NoRate),
             (base().rate(dead, queue), ConfigError::NoRate),
@@ -270,6 +283,7 @@ mod tests {
             (base().rate(mbps(1), queue).ecn(ramp).unwrap(), ConfigError::EcnRamp),
             (base().periodic_outage(outage), ConfigError::OutagePeriod),
             (reversed, ConfigError::OutageOrder),
+            (closed, ConfigError::OutageOrder),
             (never, ConfigError::RebindingPeriod),
         ] {
             assert_eq!(config.validate(), Err(error), "{config:?}");

@@ -21,6 +21,7 @@ use crate::{ConfigError, DropReason, Ecn, PathConfig, PathStats};
 #[derive(Clone, Debug)]
 pub struct Path {
     hazards: Hazards,
+    firewall: OutageClock,
     mtu: u32,
     policer: Option<Bucket>,
     queue: Option<Queue>,
@@ -87,6 +88,7 @@ impl Path {
         config.validate()?;
         Ok(Self {
             hazards: Hazards::new(config, seed),
+            firewall: OutageClock::new(&config.firewall, start),
             mtu: config.mtu.unwrap_or(u32::MAX),
             policer: config.policer.map(|policer| Bucket::new(policer, start)),
             queue: config.bottleneck.as_ref().map(|config| Queue::new(config, seed, start)),
@@ -102,25 +104,25 @@ impl Path {
         })
     }
 
-    /// Decides about one packet of `wire_len` bytes.
+    /// Decides about one packet of `wire_len` bytes, a datagram of UDP.
     #[inline]
     #[must_use]
     pub fn offer(&mut self, now: Instant, wire_len: u32, ecn: Ecn) -> Fate {
-        self.decide(now, wire_len, ecn)
+        self.decide(now, wire_len, ecn, true)
     }
 
     /// Decides about the packets of a train that were all offered at `now`: a super-packet of
     /// `count` segments, each of `segment_len` bytes on the wire but the last of `last_len`.
     ///
-    /// Calls `act` with the index and fate of each segment, in order. Exactly like as many calls of
-    /// [`Path::offer`].
+    /// Calls `act` with the index and fate of each segment, in order. For UDP exactly like as many calls
+    /// of [`Path::offer`].
     #[inline]
     pub fn offer_train(&mut self, now: Instant, train: Train, mut act: impl FnMut(u32, Fate)) {
         let Some(last) = train.count.checked_sub(1) else { return };
         for index in 0..last {
-            act(index, self.decide(now, train.segment_len, train.ecn));
+            act(index, self.decide(now, train.segment_len, train.ecn, train.udp));
         }
-        act(last, self.decide(now, train.last_len, train.ecn));
+        act(last, self.decide(now, train.last_len, train.ecn, train.udp));
     }
 
     /// The number that the next packet offered will have; the first has 0.
@@ -160,10 +162,13 @@ impl Path {
     }
 
     #[inline]
-    fn decide(&mut self, now: Instant, wire_len: u32, ecn: Ecn) -> Fate {
+    fn decide(&mut self, now: Instant, wire_len: u32, ecn: Ecn, udp: bool) -> Fate {
         let meeting = self.hazards.meet(self.stats.offered);
         self.stats.offered += 1;
         self.stats.offered_bytes += u64::from(wire_len);
+        if udp && self.firewall.is_out(now) {
+            return self.dropped(DropReason::Firewall);
+        }
         let departure = match self.depart(now, wire_len, ecn) {
             Ok(departure) => departure,
             Err(reason) => return self.dropped(reason),
@@ -239,4 +244,6 @@ pub struct Train {
     pub last_len: u32,
     /// ECN field of all.
     pub ecn: Ecn,
+    /// They are datagrams of UDP.
+    pub udp: bool,
 }

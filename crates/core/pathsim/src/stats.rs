@@ -4,6 +4,8 @@ use core::fmt;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum DropReason {
+    /// A datagram of UDP, which a firewall swallows.
+    Firewall,
     /// Larger than the path's MTU.
     Mtu,
     /// Above the policer's token bucket.
@@ -22,7 +24,8 @@ pub enum DropReason {
 
 impl DropReason {
     /// All reasons, in the order in which a packet meets them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Firewall,
         Self::Mtu,
         Self::Policer,
         Self::Queue,
@@ -35,6 +38,7 @@ impl DropReason {
     /// The word used in logs and reports.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Firewall => "firewall",
             Self::Mtu => "mtu",
             Self::Policer => "policer",
             Self::Queue => "queue",

@@ -3,7 +3,7 @@
 
 use longhaul_pathsim::{
     DropReason, Ecn, Fate, GilbertElliott, Jitter, Path, PathConfig, Preset, Probability,
-    RateSchedule,
+    RateSchedule, Train,
 };
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
@@ -133,6 +133,22 @@ fn a_black_hole_swallows_only_what_is_too_large() {
     let mut path = path(PathConfig::default().mtu(1_400));
     assert_eq!(arrival(path.offer(at(0), 1_400, Ecn::NotEct)), Some(at(0)));
     assert_eq!(path.offer(at(0), 1_401, Ecn::NotEct), Fate::Drop(DropReason::Mtu));
+}
+
+#[test]
+fn a_firewall_swallows_udp_from_a_time_on_and_nothing_else() {
+    let mut path = path(PathConfig::default().swallowing_udp(us(5), Duration::MAX));
+    let mut fate = |at, udp| {
+        let train = Train { count: 1, segment_len: 100, last_len: 100, ecn: Ecn::NotEct, udp };
+        let mut found = None;
+        path.offer_train(at, train, |_, fate| found = fate.drop_reason());
+        found
+    };
+    assert_eq!(fate(at(4), true), None);
+    for at in [at(5), at(5_000_000)] {
+        assert_eq!(fate(at, true), Some(DropReason::Firewall));
+        assert_eq!(fate(at, false), None);
+    }
 }
 
 #[test]

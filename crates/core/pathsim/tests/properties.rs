@@ -191,7 +191,7 @@ proptest! {
         let mut now = Instant::ZERO;
         for (gap, count, segment_len, last_len) in trains {
             now += us(gap);
-            let train = Train { count, segment_len, last_len, ecn: Ecn::Ect0 };
+            let train = Train { count, segment_len, last_len, ecn: Ecn::Ect0, udp: true };
             let mut seen = Vec::new();
             whole.offer_train(now, train, |index, fate| seen.push((index, fate)));
             let expected: Vec<_> = (0..count)

@@ -72,6 +72,7 @@ pub(crate) fn commands(path: &PathConfig, mtu: u32) -> Result<Vec<Vec<String>>, 
         say(format!("rate {} {FRAME}", bits(rate)));
     }
     for (is_there, what) in [
+        (path.firewall != Default::default(), "a firewall"),
         (path.policer.is_some(), "a policer"),
         (path.mtu.is_some(), "a smaller path MTU"),
         (!path.scripted_loss.is_empty(), "losses by number"),
@@ -192,6 +193,7 @@ mod tests {
             ("jitter = { max = \"1ms\" }", "jitter without a rate"),
             ("rate = \"1Gbps\"\nrates = [{ at = \"1s\", rate = \"2Gbps\" }]", "rates that change"),
             ("rate = \"1Gbps\"\necn = { from = \"10kB\" }", "congestion marks"),
+            ("swallows_udp = \"0s\"", "a firewall"),
             ("policer = { rate = \"1Gbps\", burst = \"10kB\" }", "a policer"),
             ("path_mtu = 1400", "a smaller path MTU"),
             ("outages = [{ at = \"1s\", length = \"1s\" }]", "outages"),

@@ -184,7 +184,7 @@ const TCP_HEADER: usize = 20;
 /// Of the byte whose upper half is the length of a TCP header.
 const TCP_OFFSET: usize = 12;
 const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const UDP: u8 = 17;
 /// Extension headers that may stand before a transport: hop-by-hop, routing, destination options.
 const IPV6_OPTIONS: [u8; 3] = [0, 43, 60];
 /// IPv6 with some extensions and TCP with all options.

@@ -101,6 +101,7 @@ impl Line {
             segment_len: u32::from(segment) + IP_UDP_HEADERS,
             last_len: last as u32 + IP_UDP_HEADERS,
             ecn: Ecn::from_bits(traffic_class),
+            udp: true,
         };
         let chunk = self.first_chunk + self.chunks.len() as u64 - 1;
         let before = self.flights.len();

@@ -11,7 +11,7 @@ use super::lateness::Lateness;
 use super::log::{Loss, LossLog};
 use super::stats::{DirectionStats, LineStats};
 use super::store::Store;
-use crate::packet::{Cut, Joined, Part, Shape, corrupted, stays_on_link, too_big};
+use crate::packet::{Cut, Joined, Part, Shape, UDP, corrupted, stays_on_link, too_big};
 
 /// One direction: packets from one device, decided about, kept, and written to another.
 #[derive(Debug)]
@@ -192,6 +192,7 @@ impl Line {
             segment_len: shape.segment_len(),
             last_len: shape.last_len(),
             ecn: shape.ecn,
+            udp: shape.flow.protocol == UDP,
         };
         let number = self.path.next_number();
         let late = self.arrivals.are_late();

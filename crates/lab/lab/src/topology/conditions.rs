@@ -30,6 +30,9 @@ pub struct Conditions {
     pub ecn: Option<Marking>,
     /// Drops what exceeds a token bucket, before the queue.
     pub policer: Option<PolicerSpec>,
+    /// A firewall swallows the datagrams of UDP from that time of the testbed on.
+    #[serde(deserialize_with = "optional_time")]
+    pub swallows_udp: Option<Duration>,
     /// Longest packet that passes; longer ones are dropped and answered with ICMP.
     pub path_mtu: Option<u32>,
     /// Loss of each packet independently.
@@ -184,6 +187,7 @@ impl Conditions {
             queue: own.queue.or(self.queue),
             ecn: own.ecn.or(self.ecn),
             policer: own.policer.or(self.policer),
+            swallows_udp: own.swallows_udp.or(self.swallows_udp),
             path_mtu: own.path_mtu.or(self.path_mtu),
             loss: own.loss.or(self.loss),
             burst_loss: own.burst_loss.or(self.burst_loss),
@@ -234,6 +238,9 @@ impl Conditions {
                 spec.probability.unwrap_or(Probability::ONE),
             );
             config = config.ecn(marking).map_err(Fault::Path)?;
+        }
+        if let Some(at) = self.swallows_udp {
+            config = config.swallowing_udp(at, Duration::MAX);
         }
         for outage in self.outages.iter().flatten() {
             config = match outage.every {

@@ -40,6 +40,10 @@ impl LinkSpec {
         words.extend(conditions.queue.map(|queue| format!("queue {queue}")));
         words.extend(conditions.ecn.map(|marking| format!("marks above {}", marking.from)));
         words.extend(conditions.policer.map(|spec| format!("policed at {}", spec.rate)));
+        words.extend(conditions.swallows_udp.map(|at| match at.is_zero() {
+            true => "UDP swallowed".into(),
+            false => format!("UDP swallowed from {} on", milliseconds(at)),
+        }));
         words.extend(conditions.path_mtu.map(|mtu| format!("path MTU {mtu}")));
         words.extend(conditions.loss.map(|loss| format!("{loss} lost")));
         words.extend(
