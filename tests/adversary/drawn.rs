@@ -118,8 +118,8 @@ fn middle(test: &Test, victim: &Victim<'_>, way: Way, pull: bool, mut draw: Draw
         _ => vec![datagram.to_vec()],
     });
     let (tap, taps) = match way.carried {
-        longhaul_wire::Carrier::Udp => (tap, Box::new(|_, _| pass()) as StreamTaps),
         longhaul_wire::Carrier::Tcp => (untouched(), taps),
+        _ => (tap, Box::new(|_, _| pass()) as StreamTaps),
     };
     let relay = Relay::altering(victim.address, tap, taps);
     copy_through(test, way, &relay, pull);

@@ -6,6 +6,7 @@
 mod bookings;
 mod bytes;
 mod carrier;
+mod carriers;
 mod clients;
 mod crowds;
 mod drawn;

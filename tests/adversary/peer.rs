@@ -84,6 +84,16 @@ pub struct Peer {
     pub over: bool,
     /// It is the client, who closes at the end.
     pub dialled: bool,
+    /// Of a client: what it joins with.
+    joins: Option<Joins>,
+}
+
+/// What connections of the TCP carrier join with.
+struct Joins {
+    ends: (Ipv4Addr, SocketAddr),
+    way: Way,
+    secret: [u8; 32],
+    connection: u32,
 }
 
 impl Peer {
@@ -104,23 +114,37 @@ impl Peer {
         }
         let connection = u32::from_be_bytes(option(&welcome, 8)?.try_into().unwrap());
         let carrier = match way.carried {
-            Carried::Udp => {
+            Carried::Udp | Carried::Either => {
                 let port = u16::from_be_bytes(option(&welcome, 9)?.try_into().unwrap());
                 let socket = UdpSocket::bind((from, 0))?;
                 let to = Some(SocketAddr::new(server.ip(), port));
                 Carrier::Udp(Udp::new(socket, to, &secret, connection, way.protect))
             }
-            Carried::Tcp => {
-                let data = connect(from, server)?;
-                let mut link = match way.protect {
-                    Protect::Clear => Link::Bare(data),
-                    _ => Link::client(data, DATA)?,
-                };
-                link.write_all(&join(&secret, connection, 0))?;
-                Carrier::Tcp(Tcp::new(link, &secret, false))
-            }
+            Carried::Tcp => Carrier::Tcp(joined((from, server), way.protect, &secret, connection)?),
         };
-        Ok(Self::new(control, carrier, true))
+        let whole = Self::new(control, carrier, true);
+        Ok(Self { joins: Some(Joins { ends: (from, server), way, secret, connection }), ..whole })
+    }
+
+    /// Another connection of the TCP carrier, with the right proof.
+    pub fn join(&self) -> io::Result<Tcp> {
+        let Joins { ends, way, secret, connection } = self.joins.as_ref().unwrap();
+        joined(*ends, way.protect, secret, *connection)
+    }
+
+    /// The same by somebody who knows all but the secret.
+    pub fn join_without_secret(&self) -> io::Result<Tcp> {
+        let Joins { ends, way, connection, .. } = self.joins.as_ref().unwrap();
+        joined(*ends, way.protect, &[7; 32], *connection)
+    }
+
+    /// Goes on over `tcp`, from the first word on; gives the carrier that was left.
+    pub fn take_up(&mut self, tcp: Tcp) -> Carrier {
+        (self.said, self.limit, self.heard_to) = (0, FIRST_LIMIT, 0);
+        self.early.clear();
+        self.ready.clear();
+        self.reader = MessageReader::new();
+        std::mem::replace(&mut self.carrier, Carrier::Tcp(tcp))
     }
 
     pub fn new(control: Link, carrier: Carrier, dialled: bool) -> Self {
@@ -137,6 +161,7 @@ impl Peer {
             ready: VecDeque::new(),
             over: false,
             dialled,
+            joins: None,
         }
     }
 
@@ -306,6 +331,22 @@ impl Peer {
     }
 }
 
+/// A connection that has joined.
+fn joined(
+    (from, server): (Ipv4Addr, SocketAddr),
+    protect: Protect,
+    secret: &[u8; 32],
+    connection: u32,
+) -> io::Result<Tcp> {
+    let data = connect(from, server)?;
+    let mut link = match protect {
+        Protect::Clear => Link::Bare(data),
+        _ => Link::client(data, DATA)?,
+    };
+    link.write_all(&join(secret, connection, 0))?;
+    Ok(Tcp::new(link, secret, false))
+}
+
 /// A connection from that address.
 pub fn connect(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -321,7 +362,7 @@ const FIRST_LIMIT: u64 = 256 << 10;
 pub fn hello(secret: &[u8; 32], way: Way) -> Vec<u8> {
     let proof = proof(&TOKEN_KEY, "client", secret, &[]);
     let protect = 1 + Protect::ALL.iter().position(|one| *one == way.protect).unwrap() as u8;
-    let carried = if way.carried == Carried::Tcp { 2 } else { 1 };
+    let carried = 1 + Carried::ALL.iter().position(|one| *one == way.carried).unwrap() as u8;
     options(&[
         (1, &[0, 1]),
         (2, &key_id(&TOKEN_KEY)),

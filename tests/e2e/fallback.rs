@@ -1,12 +1,18 @@
 //! Networks that let TCP pass and swallow UDP.
 
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions};
+use longhaul_history::{History, unix_time};
+use longhaul_needs::needs;
+use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, Kept, ServeEvent, ServeOptions};
 
-use crate::program::Program;
-use crate::relay::{Relay, Way};
-use crate::server::{Server, pull, push, run};
+use crate::program::{PROGRAM, Program};
+use crate::relay::{Relay, StreamTap, Way};
+use crate::server::{Copying, Server, pull, push, run, serve_options, slowly};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, noise};
 
@@ -45,6 +51,134 @@ fn tcp_takes_over_where_udp_passes_in_one_direction() {
             assert_eq!(report.link.carrier, "tcp");
             assert_same(&test.here("f"), &test.there(&to));
         }
+    });
+}
+
+#[test]
+fn tcp_joins_the_connection_that_udp_was_to_carry() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let options =
+            ServeOptions { once: true, connections_max: 1, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        let relay = Relay::start(server.address);
+        relay.block_udp();
+        let report = run(test, &push(&test.here("f"), relay.address, b"")).unwrap();
+        assert_same(&test.here("f"), &test.there("f"));
+        assert_eq!(report.link.carrier, "tcp");
+        // One connection was served, one request was made, in one place.
+        let begun = |event: &ServeEvent| matches!(event, ServeEvent::Began { .. });
+        assert_eq!(server.outcome(), Ok(1_000_000));
+        assert_eq!(server.events().iter().filter(|event| begun(event)).count(), 1);
+        server.join();
+    });
+}
+
+#[test]
+fn udp_that_answers_while_tcp_is_opened_wins() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        let passes = Arc::new(AtomicBool::new(false));
+        let udp = passes.clone();
+        let tap = move |_, datagram: &[u8]| match udp.load(Ordering::Relaxed) {
+            true => vec![datagram.to_vec()],
+            false => Vec::new(),
+        };
+        let streams = move |count: usize, _: Way| -> StreamTap {
+            let passes = passes.clone();
+            Box::new(move |bytes: &[u8]| {
+                // A data connection: it comes no further before UDP does.
+                if count > 0 {
+                    passes.store(true, Ordering::Relaxed);
+                    thread::sleep(Duration::from_secs(3));
+                }
+                Some(bytes.to_vec())
+            })
+        };
+        let relay = Relay::altering(server.address, Box::new(tap), Box::new(streams));
+        let report = run(test, &push(&test.here("f"), relay.address, b"")).unwrap();
+        assert_eq!(report.link.carrier, "udp");
+        assert_same(&test.here("f"), &test.there("f"));
+    });
+}
+
+#[test]
+fn where_udp_was_swallowed_both_are_tried_for_an_hour() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
+        let server = Server::start(test);
+        let relay = Relay::start(server.address);
+        let (host, ip) = (relay.address.ip().to_string(), relay.address.ip());
+        let history = Arc::new(History::open(&test.path("history.db")).unwrap());
+        let copy = |to: &[u8]| {
+            let options = push(&test.here("f"), relay.address, to);
+            let options = CopyOptions { history: Some(history.clone()), ..options };
+            run(test, &options).unwrap().link.carrier
+        };
+        relay.block_udp();
+        assert_eq!(copy(b"a"), "tcp");
+        assert!(history.is_udp_swallowed(&host, ip, unix_time()).unwrap());
+        assert_eq!(copy(b"b"), "tcp");
+        relay.pass_udp();
+        assert_eq!(copy(b"c"), "udp", "it is preferred");
+        assert!(!history.is_udp_swallowed(&host, ip, unix_time() + 3_601).unwrap());
+    });
+}
+
+#[test]
+fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        let idle_timeout = Duration::from_secs(6);
+        let options = ServeOptions { idle_timeout, ..serve_options(&test.path("there")) };
+        let server = Server::with(test, options);
+        for direction in ["push", "pull"] {
+            let relay = Relay::start(server.address);
+            let options = match direction {
+                "push" => push(&test.here("f"), relay.address, b"f"),
+                _ => pull(relay.address, b"f", &test.here("back")),
+            };
+            let options = CopyOptions { idle_timeout, ..options };
+            let copying = Copying::start(test, slowly(options.clone()));
+            copying.moved(5_000_000);
+            relay.block_udp();
+            let error = copying.end().unwrap_err();
+            assert!(matches!(error, CopyError::Lost { kept: Kept::Written, .. }), "{error:?}");
+            assert!(error.to_string().contains("nothing was heard"), "{error}");
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.link.carrier, "tcp");
+            assert!(report.resumed_bytes > 0, "{report:?}");
+        }
+        assert_same(&test.here("f"), &test.there("f"));
+        assert_same(&test.here("f"), &test.here("back"));
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn through_a_firewall_that_swallows_udp_tcp_carries_and_all_say_why() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let serve = format!(
+            "exec {PROGRAM} serve --root there --allow-write --listen [::]:7420 --token-file token"
+        );
+        let command = format!(
+            "{PROGRAM} probe --token-file token lh://peer:7420 && \
+             exec {PROGRAM} cp --json --token-file token here/f lh://peer:7420/"
+        );
+        let firewall = ["lab", "path", "--rtt", "20ms", "--swallow-udp", "--json"];
+        let words = [&firewall[..], &["--peer", &serve, "--", "sh", "-c", &command]].concat();
+        let ended = Program::start(test, &words).end();
+        ended.assert_succeeded();
+        let lost = &ended.json()["links"][0]["forward"]["lost"];
+        assert!(lost["firewall"].as_u64() > Some(0), "{lost}");
+        let said = &ended.stderr;
+        assert!(said.contains("UDP does not pass"), "{said}");
+        assert!(said.contains("\"carrier\":\"tcp\""), "{said}");
+        assert!(said.contains("no UDP packet comes through"), "{said}");
+        assert_eq!(said.matches("copies to here").count(), 1, "{said}");
+        assert_same(&test.here("f"), &test.there("f"));
     });
 }
 

@@ -23,6 +23,11 @@ impl Silence {
         self.looked = now;
         self.lasted
     }
+
+    /// When to look again, to find that it has lasted for `time` as soon as it has.
+    pub fn next_look(&self, time: Duration) -> Instant {
+        self.looked + time.saturating_sub(self.lasted).min(LOOK_MAX)
+    }
 }
 
 /// Most that counts between two looks: they are made every few milliseconds up to 100 ms.

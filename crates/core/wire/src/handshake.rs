@@ -183,6 +183,8 @@ choices! {
         1 Udp "udp"
         /// TCP connections (docs/protocol.md section 8).
         2 Tcp "tcp"
+        /// UDP lanes, and TCP connections in their place where UDP does not pass.
+        3 Either "udp or tcp"
     }
 }
 
@@ -357,7 +359,7 @@ impl Welcome {
             None => None,
             Some(_) => Some(u16::from_be_bytes(options.array(options::UDP_PORT)?)),
         };
-        if udp_port.is_some() != (carrier == Carrier::Udp) || udp_port == Some(0) {
+        if udp_port.is_some() != (carrier != Carrier::Tcp) || udp_port == Some(0) {
             return Err(DecodeError::Invalid { what: "UDP port option" });
         }
         let connection = u32::from_be_bytes(options.array(options::CONNECTION_ID)?);

@@ -135,7 +135,7 @@ fn move_aside(file: &Path) -> io::Result<PathBuf> {
 
 const VERSION: i64 = STEPS.len() as i64;
 /// The steps from each version to the next.
-const STEPS: [&str; 2] = [FIRST, BY_TOKEN];
+const STEPS: [&str; 3] = [FIRST, BY_TOKEN, SWALLOWED];
 const FIRST: &str = "
     CREATE TABLE observations (
         peer TEXT NOT NULL,
@@ -194,5 +194,13 @@ const BY_TOKEN: &str = "
         number INTEGER NOT NULL,
         until INTEGER NOT NULL,
         PRIMARY KEY (peer, local, remote, direction, token)
+    ) STRICT;
+";
+const SWALLOWED: &str = "
+    CREATE TABLE swallowed (
+        peer TEXT NOT NULL,
+        remote TEXT NOT NULL,
+        seen INTEGER NOT NULL,
+        PRIMARY KEY (peer, remote)
     ) STRICT;
 ";

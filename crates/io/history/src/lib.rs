@@ -28,6 +28,7 @@ mod file;
 mod lease;
 mod paths;
 mod show;
+mod swallowed;
 
 use std::net::IpAddr;
 use std::path::PathBuf;

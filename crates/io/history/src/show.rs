@@ -93,6 +93,7 @@ impl History {
         let paths = transaction.execute(&paths, [host])?;
         let circuits = "DELETE FROM circuits WHERE ?1 IS NULL OR host = ?1";
         let circuits = transaction.execute(circuits, [host])?;
+        transaction.execute(&format!("DELETE FROM swallowed WHERE {OF_HOST}"), [host])?;
         transaction.commit()?;
         // What was deleted is not to be found in the log either.
         connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;

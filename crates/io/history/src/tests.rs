@@ -154,7 +154,7 @@ fn a_damaged_file_is_moved_aside() {
 fn what_cannot_be_used_is_said_and_left_alone() {
     with_file(|file| {
         let history = History::open(file).unwrap();
-        history.connection(BUSY).unwrap().pragma_update(None, "user_version", 3).unwrap();
+        history.connection(BUSY).unwrap().pragma_update(None, "user_version", 4).unwrap();
         drop(history);
         assert!(matches!(History::open(file), Err(HistoryError::Newer(_))));
         let below = file.join("history.db");
@@ -306,4 +306,18 @@ fn what_is_shown_is_what_was_recorded_and_clearing_clears() {
         let left = fs::read(file).unwrap();
         assert!(!left.windows(9).any(|bytes| bytes == b"192.0.2.7"), "still in the file");
     });
+}
+
+#[test]
+fn swallowed_udp_is_remembered_for_an_hour_by_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = History::open(&folder.path().join("history.db")).unwrap();
+    let [here, there] = ["192.0.2.7", "192.0.2.8"].map(|ip| ip.parse().unwrap());
+    let known = |peer, ip, now| history.is_udp_swallowed(peer, ip, now).unwrap();
+    assert!(!known("a", here, 10_000));
+    history.note_udp_swallowed("a", here, 10_000).unwrap();
+    assert!(known("a", here, 10_000) && known("a", here, 13_599));
+    assert!(!known("a", here, 13_600) && !known("a", there, 10_000) && !known("b", here, 10_000));
+    history.clear(Some("a")).unwrap();
+    assert!(!known("a", here, 10_000));
 }

@@ -110,6 +110,11 @@ impl<'a> Attendant<'a> {
         self.known
     }
 
+    /// Whether anything has come from the peer by the carrier.
+    pub fn has_heard(&self) -> bool {
+        self.received > 0
+    }
+
     /// Looks for the last time: the last words are said, and the messages end behind them.
     pub fn conclude(&mut self) {
         if !std::mem::replace(&mut self.has_concluded, true) {

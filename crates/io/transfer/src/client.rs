@@ -2,13 +2,14 @@
 //! pipe.
 
 mod link;
+mod rival;
 mod running;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{Part, Wish};
-use longhaul_history::History;
+use longhaul_history::{History, unix_time};
 use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::process::raise_descriptor_limit;
@@ -19,7 +20,7 @@ use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
 use crate::budget::{Budget, check_addresses};
 use crate::circuit::{CircuitOptions, Errand};
-use crate::control::{ConnectError, Remote, Via, dial};
+use crate::control::{ConnectError, Dialed, Remote, Via, dial};
 use crate::descriptors;
 use crate::files::DestinationError;
 use crate::links::{self, LinkChoice, LinkError};
@@ -27,7 +28,8 @@ use crate::losses::LossLog;
 use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
-use crate::tcp::JoinError;
+use crate::tcp::{JoinError, Opened};
+use rival::Rival;
 use running::Running;
 
 pub(crate) use link::{Idle, on_link_of, path, profile, socket_notices, tcp_options};
@@ -102,6 +104,17 @@ pub(crate) struct TooNarrow {
     pub moved: bool,
 }
 
+impl Failure {
+    /// Whether TCP may carry in the place of UDP, on the same connection: nothing has moved.
+    fn leaves_tcp(&self) -> bool {
+        match self {
+            Self::UdpBlocked { .. } | Self::NoUdp(_) => true,
+            Self::TooNarrow(narrow) => !narrow.moved,
+            _ => false,
+        }
+    }
+}
+
 impl From<LinkError> for Failure {
     fn from(error: LinkError) -> Self {
         Self::Usage(error.to_string())
@@ -137,8 +150,8 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Does the task that `make` makes for a server and connection; once more over TCP where UDP does
-    /// not pass and the user leaves the choice to us.
+    /// Does the task that `make` makes for a server and connection; where UDP does not pass and the user
+    /// leaves the choice to us, makes it once more, over TCP.
     pub fn run<T: Task>(
         &self,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
@@ -167,21 +180,38 @@ impl Client<'_> {
             CarrierChoice::Tcp => Carrier::Tcp,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         };
-        let free =
-            self.carrier == CarrierChoice::Auto && self.circuit.is_none() && self.links.is_empty();
-        let (why, packet_max) = match self.attempt((first, None), Vec::new(), &make, progress, stop)
-        {
-            Err(Failure::UdpBlocked { server }) if free => {
-                (format!("no UDP packet comes through to {server}"), None)
+        let free = first == Carrier::Udp
+            && self.carrier == CarrierChoice::Auto
+            && self.circuit.is_none()
+            && self.links.is_empty();
+        let first = if free { Carrier::Either } else { first };
+        let dialed = self.dial(first, stop)?;
+        let over_tcp = first == Carrier::Tcp;
+        let begun = Begun { dialed: &dialed, over_tcp, opened: None, packet_max: None };
+        let mut rival = free.then(|| self.rival(&dialed));
+        let failure = match self.attempt(begun, rival.as_mut(), Vec::new(), &make, progress, stop) {
+            Err(failure) if free && failure.leaves_tcp() && dialed.control.ended().is_none() => {
+                failure
             }
-            Err(Failure::TooNarrow(narrow)) if free && !narrow.moved => {
-                (narrow.reason, Some(narrow.passed.unwrap_or(PACKET_LEAST)))
-            }
-            Err(Failure::NoUdp(reason)) if free => (reason, None),
             result => return result,
         };
+        let (mut opened, mut packet_max) = (None, None);
+        let why = match failure {
+            Failure::UdpBlocked { server } => {
+                self.note_swallowed(&dialed);
+                opened = rival.as_mut().and_then(Rival::take);
+                format!("no UDP packet comes through to {server}")
+            }
+            Failure::TooNarrow(narrow) => {
+                packet_max = Some(narrow.passed.unwrap_or(PACKET_LEAST));
+                narrow.reason
+            }
+            Failure::NoUdp(reason) => reason,
+            other => return Err(other),
+        };
         let notices = vec![format!("{why}: TCP carries instead")];
-        self.attempt((Carrier::Tcp, packet_max), notices, &make, progress, stop)
+        let begun = Begun { dialed: &dialed, over_tcp: true, opened, packet_max };
+        self.attempt(begun, None, notices, &make, progress, stop)
     }
 
     fn check_links(&self) -> Result<(), LinkError> {
@@ -207,20 +237,8 @@ impl Client<'_> {
         })
     }
 
-    /// One try with one carrier, with IP packets of at most so many bytes over TCP, of which there are
-    /// `notices` to tell.
-    fn attempt<T: Task>(
-        &self,
-        (carrier, packet_max): (Carrier, Option<u64>),
-        mut notices: Vec<String>,
-        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
-        progress: &Progress,
-        stop: &Stop,
-    ) -> Result<Finished<T>, Failure> {
-        if carrier == Carrier::Tcp {
-            notices.extend(self.of_no_effect());
-        }
-        notices.iter().for_each(|notice| progress.tell(notice));
+    /// Connects to the server, and agrees with it on `carrier`.
+    fn dial(&self, carrier: Carrier, stop: &Stop) -> Result<Dialed, Failure> {
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
         // The server has little to send to a source: no limit, but what its profile needs.
         let ChosenProfile { profile, rate, parameters } = &self.profile;
@@ -239,10 +257,53 @@ impl Client<'_> {
             ..ClientConfig::default()
         };
         let remote = Remote { host: self.host, port: self.port, via: self.via };
-        let dialed = dial(&remote, self.token, &config, self.idle_timeout, stop)
-            .map_err(Failure::Connect)?;
-        Running::start(self, (dialed, packet_max), notices, make, stop)?.attend(progress, stop)
+        dial(&remote, self.token, &config, self.idle_timeout, stop).map_err(Failure::Connect)
     }
+
+    /// One try with one carrier, of which there are `notices` to tell.
+    fn attempt<T: Task>(
+        &self,
+        begun: Begun<'_>,
+        rival: Option<&mut Rival>,
+        mut notices: Vec<String>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        if begun.over_tcp {
+            notices.extend(self.of_no_effect());
+        }
+        notices.iter().for_each(|notice| progress.tell(notice));
+        Running::start(self, begun, notices, make, stop)?.attend(rival, progress, stop)
+    }
+
+    /// What may take the place of lanes that begin now.
+    fn rival(&self, dialed: &Dialed) -> Rival {
+        let known = |history: &Arc<History>| {
+            history.is_udp_swallowed(self.host, dialed.server.ip(), unix_time())
+        };
+        // Without a memory UDP is given its time.
+        let was_swallowed = self.history.is_some_and(|history| known(history).unwrap_or(false));
+        let options = tcp_options(self.profile.rate, self.idle_timeout, None);
+        Rival::new(dialed, was_swallowed, options)
+    }
+
+    fn note_swallowed(&self, dialed: &Dialed) {
+        if let Some(history) = self.history {
+            // Without it the next copy waits a moment longer.
+            let _ = history.note_udp_swallowed(self.host, dialed.server.ip(), unix_time());
+        }
+    }
+}
+
+/// A connection on which an attempt begins.
+struct Begun<'a> {
+    dialed: &'a Dialed,
+    over_tcp: bool,
+    /// TCP connections that are there already, or why they cannot be.
+    opened: Option<Result<Vec<Opened>, JoinError>>,
+    /// Over TCP, where no larger packets pass.
+    packet_max: Option<u64>,
 }
 
 /// Bytes of an IP packet that every path takes (RFC 791).

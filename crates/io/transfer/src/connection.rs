@@ -59,6 +59,14 @@ impl Lanes {
         }
     }
 
+    /// Whether object bytes have arrived at the peer or here.
+    pub fn have_moved(&self) -> bool {
+        match self {
+            Self::Udp(lanes) => lanes.moved() > 0,
+            Self::Tcp(lanes) => lanes.view().moved > 0,
+        }
+    }
+
     /// How this host fares.
     pub fn host(&self) -> HostView {
         match self {

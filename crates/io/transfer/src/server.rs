@@ -1,5 +1,6 @@
 //! `longhaul serve`: lets clients copy from and to files below one directory, and joins their pipes.
 
+mod carriers;
 mod client;
 mod datagrams;
 mod share;
@@ -17,7 +18,7 @@ use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
+use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, ReceiveLimits};
 use rustix::io::Errno;
 
 use crate::admission::{Place, Places};
@@ -109,6 +110,7 @@ pub fn serve(
         memory,
         patience: options.stall_timeout,
         owner: None,
+        client: ConnectionId(0),
         only_copy: options.once.then(Arc::default),
     };
     let config = ServerConfig {
@@ -305,7 +307,7 @@ impl Server<'_> {
                         let notice = format!("{from}: asked for nothing, as a probe does");
                         return (self.events)(ServeEvent::Notice(notice));
                     }
-                    // It comes back, with the other carrier.
+                    // It may come back, with the other carrier.
                     Err(NotServed { code: CloseCode::PATH_MTU, reason, .. }) => {
                         (false, Err(reason))
                     }
@@ -345,7 +347,7 @@ impl Server<'_> {
     /// Memory for a client, and for the sockets of its lanes.
     fn lease(&self, hello: &Hello) -> Option<Arc<Lease>> {
         let buffer = match hello.carrier {
-            Carrier::Udp => self.udp.receive_buffer().obtained as u64,
+            Carrier::Udp | Carrier::Either => self.udp.receive_buffer().obtained as u64,
             // The kernel bounds those of all connections together (tcp_mem).
             Carrier::Tcp => 0,
         };

@@ -26,6 +26,7 @@ use crate::control::Via;
 use crate::crew::Crew;
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
+pub(crate) use join::{Opened, join_opened, open_all};
 
 /// How TCP is to carry.
 #[derive(Clone, Debug)]

@@ -134,6 +134,7 @@ impl ServerHandshake {
         let offered = match hello.carrier {
             Carrier::Udp => self.config.udp_port.is_some(),
             Carrier::Tcp => self.config.tcp,
+            Carrier::Either => self.config.udp_port.is_some() && self.config.tcp,
         };
         if !offered {
             return Err(HandshakeError::NoCommon { what: "carrier" });
@@ -169,7 +170,7 @@ impl VerifiedClient {
     /// Serves the client as connection number `connection`; also returns the bytes to send.
     pub fn accept(self, connection: NonZeroU32) -> (Session, Vec<u8>) {
         let udp_port = match self.hello.carrier {
-            Carrier::Udp => self.config.udp_port,
+            Carrier::Udp | Carrier::Either => self.config.udp_port,
             Carrier::Tcp => None,
         };
         let welcome = Welcome {

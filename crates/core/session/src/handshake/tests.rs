@@ -521,7 +521,7 @@ proptest! {
                 prop_assert!(offer.ciphers.contains(&at_client.cipher));
                 prop_assert_eq!(at_client.lanes, lanes.min(max_lanes));
                 prop_assert_eq!(at_client.lanes, at_server.lanes);
-                prop_assert_eq!(at_client.udp_port.is_some(), carrier == Carrier::Udp);
+                prop_assert_eq!(at_client.udp_port.is_some(), carrier != Carrier::Tcp);
             }
             Err(error) => {
                 let expected = matches!(error, HandshakeError::NoCommon { .. });

@@ -185,6 +185,7 @@ fn every_option_matters() {
         (2, option(0x8004, &[4])),
         (3, option(0x8005, &[3])),
         (4, option(0x8006, &[2])), // TCP with a UDP port
+        (4, option(0x8006, &[4])),
         (5, option(0x8007, &[0, 0])),
         (5, option(0x8007, &[0, 65])),
         (6, option(0x8008, &[0; 4])),
@@ -197,6 +198,12 @@ fn every_option_matters() {
     }
     let tcp = Welcome { carrier: Carrier::Tcp, udp_port: None, ..welcome() };
     assert_eq!(Welcome::decode(&tcp.encode()), Ok(tcp));
+    let mut either = good;
+    either[4] = option(0x8006, &[3]);
+    let expected = Welcome { carrier: Carrier::Either, ..welcome() };
+    assert_eq!(Welcome::decode(&either.concat()), Ok(expected));
+    either.remove(7);
+    assert!(Welcome::decode(&either.concat()).is_err(), "lanes have a port");
 }
 
 #[test]
@@ -246,13 +253,14 @@ proptest! {
         proof: [u8; 32],
         protect in prop::sample::select(Protect::ALL),
         cipher in prop::sample::select(Cipher::ALL),
-        port in prop::option::of(1u16..),
+        carrier in prop::sample::select(Carrier::ALL),
+        port in 1u16..,
         lanes in 1..=MAX_LANES,
         connection in 1u32..,
         implementation in text(MAX_IMPLEMENTATION),
         receive_limits in limits(),
     ) {
-        let carrier = if port.is_some() { Carrier::Udp } else { Carrier::Tcp };
+        let port = (carrier != Carrier::Tcp).then_some(port);
         let welcome = Welcome {
             proof, protect, cipher, carrier, lanes, connection: ConnectionId(connection),
             udp_port: port, implementation, receive_limits,

@@ -9,7 +9,6 @@ use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
-use longhaul_wire::Carrier;
 
 use super::Failure;
 use crate::api::Stop;
@@ -22,7 +21,7 @@ use crate::lines::{Ends, Owner};
 use crate::losses::LossLog;
 use crate::monitor::{Priority, part_of};
 use crate::shared::Shared;
-use crate::tcp::{self, TcpCarrierOptions, TcpLanes};
+use crate::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 
 /// What a client's lanes are made of.
 pub(super) struct Link<'a> {
@@ -63,28 +62,39 @@ impl Link<'_> {
         }
     }
 
-    /// Starts the carrier that was agreed on; `booked` says that a circuit is to carry the data.
-    pub fn start(
+    /// Starts TCP connections, those that are `opened` already or new ones.
+    pub fn start_tcp(
+        &self,
+        opened: Option<Result<Vec<Opened>, JoinError>>,
+        shared: &Arc<Shared>,
+        mailboxes: &[Arc<Mailbox>],
+        stop: &Stop,
+    ) -> Result<Lanes, Failure> {
+        let Self { session, identity, server, profile, idle_timeout, packet_max, .. } = *self;
+        let via = self.via.cloned();
+        let tcp = TcpCarrierOptions { via, ..tcp_options(profile.rate, idle_timeout, packet_max) };
+        let opened = match opened {
+            Some(opened) => opened,
+            None => tcp::open_all(server, identity, session, &tcp, stop),
+        };
+        let joined =
+            opened.and_then(|opened| tcp::join_opened(opened, server, session, &tcp, stop));
+        let upper: Arc<dyn UpperLayer> = shared.clone();
+        let lanes =
+            TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
+        let refused = |error| Failure::Local(format!("cannot use a TCP connection: {error}"));
+        Ok(Lanes::Tcp(lanes.map_err(refused)?))
+    }
+
+    /// Starts UDP lanes; `booked` says that a circuit is to carry the data.
+    pub fn start_udp(
         &self,
         booked: bool,
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         notices: &mut Vec<String>,
-        stop: &Stop,
     ) -> Result<Lanes, Failure> {
-        let Self { session, identity, server, ends, rtt, profile, idle_timeout, .. } = *self;
-        let Self { priority, losses, packet_max, .. } = *self;
-        if session.carrier == Carrier::Tcp {
-            let via = self.via.cloned();
-            let tcp =
-                TcpCarrierOptions { via, ..tcp_options(profile.rate, idle_timeout, packet_max) };
-            let joined = tcp::join(server, identity, session, &tcp, stop);
-            let upper: Arc<dyn UpperLayer> = shared.clone();
-            let lanes =
-                TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
-            let refused = |error| Failure::Local(format!("cannot use a TCP connection: {error}"));
-            return Ok(Lanes::Tcp(lanes.map_err(refused)?));
-        }
+        let Self { session, ends, rtt, profile, idle_timeout, priority, losses, .. } = *self;
         let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
         let feedback = profile.feedback();

@@ -7,29 +7,27 @@ use std::sync::Arc;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_engine::Closed;
 use longhaul_history::{Direction, PathKey};
-use longhaul_session::Session;
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::CloseCode;
 
 use super::link::{Link, udp_address};
-use super::{Client, Failure, Finished, Task, TooNarrow, path};
+use super::rival::Rival;
+use super::{Begun, Client, Failure, Finished, Task, TooNarrow, path};
 use crate::api::{Hosts, LinkReport, Snapshot, Stop};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
-use crate::control::{Control, Dialed};
+use crate::control::Dialed;
 use crate::links::Links;
 use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
 use crate::recollection::{HistoryReport, Recollection};
 use crate::shared::Shared;
 
-pub(super) struct Running<T> {
-    server: SocketAddr,
-    session: Arc<Session>,
+pub(super) struct Running<'c, T> {
+    dialed: &'c Dialed,
     circuit: Option<Circuit>,
-    control: Control,
     shared: Arc<Shared>,
     task: T,
     lanes: Lanes,
@@ -43,27 +41,30 @@ pub(super) struct Running<T> {
     meter: Meter,
 }
 
-impl<T: Task> Running<T> {
+impl<'c, T: Task> Running<'c, T> {
     pub fn start(
         client: &Client<'_>,
-        (dialed, packet_max): (Dialed, Option<u64>),
+        begun: Begun<'c>,
         mut notices: Vec<String>,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
-        let Dialed { session, control, server, identity, local, rtt } = dialed;
-        let session = Arc::new(session);
+        let Begun { dialed, over_tcp, opened, packet_max } = begun;
+        let Dialed { ref session, ref control, server, ref identity, local, rtt } = *dialed;
         let mailboxes = mailboxes(session.lanes)?;
         let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
         let task = make(server, &shared)?;
-        let watched = shared.clone();
-        control.on_end(move |end| watched.note_end(end));
+        // What one carrier began is over with it, and the control connection is not.
+        let watched = Arc::downgrade(&shared);
+        control.on_end(move |end| {
+            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
+        });
         let Client { ref profile, idle_timeout, priority, started, .. } = *client;
-        let links = Links::find(client.links, udp_address(server, &session), local)?;
+        let links = Links::find(client.links, udp_address(server, session), local)?;
         let ends = links.first();
         let link = Link {
-            session: &session,
-            identity: &identity,
+            session,
+            identity,
             server,
             ends,
             rtt,
@@ -75,7 +76,10 @@ impl<T: Task> Running<T> {
             via: client.via,
         };
         let booked = client.circuit.is_some();
-        let lanes = link.start(booked, &shared, &mailboxes, &mut notices, stop)?;
+        let lanes = match over_tcp {
+            true => link.start_tcp(opened, &shared, &mailboxes, stop)?,
+            false => link.start_udp(booked, &shared, &mailboxes, &mut notices)?,
+        };
         let part = client.wish.part();
         if part == Part::Sink {
             lanes.tell_limits();
@@ -112,10 +116,8 @@ impl<T: Task> Running<T> {
         }
         task.start()?;
         Ok(Self {
-            server,
-            session,
+            dialed,
             circuit,
-            control,
             shared,
             task,
             lanes,
@@ -130,11 +132,16 @@ impl<T: Task> Running<T> {
     }
 
     /// Until the task is done or cannot be, and what is to be told of it.
-    pub fn attend(mut self, progress: &Progress, stop: &Stop) -> Result<Finished<T>, Failure> {
-        let (shared, server) = (self.shared.clone(), self.server);
+    pub fn attend(
+        mut self,
+        mut rival: Option<&mut Rival>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let (shared, server) = (self.shared.clone(), self.dialed.server);
         // Of UDP, since packets could come.
         let mut silence = Silence::since(clock::now());
-        let mut attendant = Attendant::new(&shared, &self.lanes, &self.control, None);
+        let mut attendant = Attendant::new(&shared, &self.lanes, &self.dialed.control, None);
         attendant.remember(self.recollection.take());
         let end = loop {
             let end = attendant.round();
@@ -143,7 +150,7 @@ impl<T: Task> Running<T> {
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
             match end {
                 Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
-                    let (passed, moved) = (self.lanes.passed(), self.lanes.seen().moved > 0);
+                    let (passed, moved) = (self.lanes.passed(), self.lanes.have_moved());
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
                 }
                 Some(end) => break outcome(server, end),
@@ -152,22 +159,29 @@ impl<T: Task> Running<T> {
             if stop.is_requested() {
                 break Err(Failure::Stopped);
             }
-            if !validated && silence.look(clock::now()) > UDP_PATIENCE {
+            let blocked = match &mut rival {
+                Some(rival) => rival.look(self.dialed, validated || attendant.has_heard()),
+                None => !validated && silence.look(clock::now()) > UDP_PATIENCE,
+            };
+            if blocked {
                 break Err(Failure::UdpBlocked { server });
             }
         };
         let elapsed = clock::now() - self.started;
         attendant.conclude();
         self.recollection = attendant.recollection();
-        self.finish(end, elapsed, progress)
+        let may_go_on = rival.is_some() && self.dialed.control.ended().is_none();
+        self.finish(end, may_go_on, elapsed, progress)
     }
 
     fn finish(
         mut self,
         end: Result<(), Failure>,
+        may_go_on: bool,
         elapsed: Duration,
         progress: &Progress,
     ) -> Result<Finished<T>, Failure> {
+        let goes_on = may_go_on && end.as_ref().is_err_and(Failure::leaves_tcp);
         let (code, reason) = match &end {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
@@ -175,6 +189,9 @@ impl<T: Task> Running<T> {
             Err(Failure::TooNarrow(narrow)) => (CloseCode::PATH_MTU, narrow.reason.clone()),
             Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
                 (CloseCode::TIMEOUT, reason.clone())
+            }
+            Err(Failure::UdpBlocked { .. }) if goes_on => {
+                (CloseCode::PATH_MTU, "no UDP packet comes through".into())
             }
             Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
@@ -189,7 +206,9 @@ impl<T: Task> Running<T> {
             report
         });
         self.lanes.close(code, &reason);
-        self.control.close(code, &reason);
+        if !goes_on {
+            self.dialed.control.close(code, &reason);
+        }
         // A failure of the local storage leaves nothing to be made durable.
         if !matches!(end, Ok(()) | Err(Failure::Local(_))) {
             self.shared.wind_up();
@@ -242,7 +261,7 @@ impl<T: Task> Running<T> {
         let link = LinkReport {
             carrier: self.lanes.name(),
             profile: self.profile.into(),
-            protect: self.session.protect,
+            protect: self.dialed.session.protect,
             rtt: sending.rtt_min,
             packets_sent: sending.packets_sent,
             packets_resent: sending.packets_resent,

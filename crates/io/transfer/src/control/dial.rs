@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_relay::{Host, Place};
@@ -23,7 +24,7 @@ use crate::api::Stop;
 #[derive(Debug)]
 pub struct Dialed {
     /// What was agreed.
-    pub session: Session,
+    pub session: Arc<Session>,
     /// The connection, kept alive.
     pub control: Control,
     /// The address that answered, with the TCP port.
@@ -113,6 +114,7 @@ pub fn dial(
     let received = std::mem::take(&mut session.rest);
     let control =
         Control::start(pipe, &[], received, idle_timeout).map_err(ConnectError::System)?;
+    let session = Arc::new(session);
     Ok(Dialed { session, control, server, identity, local, rtt })
 }
 

@@ -1,5 +1,6 @@
 //! One client of a server, from its welcome to its end.
 
+use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,32 +9,28 @@ use std::sync::Arc;
 use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
-use longhaul_session::KeyId;
+use longhaul_session::{KeyId, Session};
 use longhaul_sys::clock;
-use longhaul_units::{Duration, LaneId};
-use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, MONITOR_LANE, Protect};
+use longhaul_units::Duration;
+use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, Protect};
 
 use super::Server;
+use super::carriers::Joining;
 use super::share::{Granted, Share};
 use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
-use crate::carrier::{Mailbox, UpperLayer};
-use crate::client::{path, tcp_options};
-use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes, mailboxes};
+use crate::carrier::Mailbox;
+use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
 use crate::descriptors;
 use crate::guests::Guest;
 use crate::ids::random_number;
-use crate::lane::LaneSocket;
 use crate::lease::Lease;
-use crate::lines::{Opening, Owner};
 use crate::mailboxes::Mailboxes;
-use crate::monitor::{Priority, part_of};
 use crate::pipe::Seat;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
-use crate::tcp::TcpLanes;
 
 /// Why a client was not served.
 pub(super) struct NotServed {
@@ -50,13 +47,25 @@ impl From<(CloseCode, String)> for NotServed {
 }
 
 /// Who is served.
-struct Peer {
-    from: SocketAddr,
+pub(super) struct Peer<'a> {
+    pub from: SocketAddr,
     /// This host's address towards it.
-    local: SocketAddr,
-    profile: &'static str,
+    pub local: SocketAddr,
+    pub session: &'a Session,
+    pub profile: &'a ChosenProfile,
     /// Which token let it in.
-    key_id: [u8; 8],
+    pub key_id: [u8; 8],
+    pub guest: &'a Guest<'a>,
+    pub lease: &'a Lease,
+    /// What it asks for was announced: over another carrier it asks again.
+    pub announced: Cell<bool>,
+}
+
+impl NotServed {
+    /// Whether TCP may carry in the place of UDP: packets do not pass, or connections have joined.
+    fn leaves_tcp(&self, control: &Control) -> bool {
+        self.code == CloseCode::PATH_MTU && control.ended().is_none()
+    }
 }
 
 impl Server<'_> {
@@ -69,96 +78,73 @@ impl Server<'_> {
         from: SocketAddr,
         local: SocketAddr,
     ) -> Result<Served, NotServed> {
-        let text = |error: io::Error| match descriptors::in_words(&error) {
-            Some(words) => (CloseCode::BUSY, words),
-            None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
-        };
         let own_id = self.ids.take(random_number).map_err(text)?;
         let id = own_id.get();
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));
         let hello = client.client().hello();
-        // Each token's pushes are its own; a server that has but one serves one party.
         let key_id = hello.key_id;
-        let owner = (self.options.tokens.len() > 1).then_some(key_id);
-        let lanes = if hello.carrier == Carrier::Tcp { hello.lanes } else { 0 };
-        let coming = self.door.expect(from.ip(), lanes.into());
+        let lanes = if hello.carrier == Carrier::Udp { 0 } else { hello.lanes };
+        let joining = Joining { expected, coming: self.door.expect(from.ip(), lanes.into()) };
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
-        let boxes = mailboxes(session.lanes).map_err(text)?;
-        let granted = Arc::new(Granted::default());
-        let memory = lease.budget().repaired_by(profile.repair());
-        let share = Share { memory, owner, ..self.share.clone() };
-        let (pipes, place) = (self.pipes.clone(), granted.clone());
-        let (protect, profile_name) = (session.protect, profile.profile.name);
-        let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
-            Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
-                Err(refuse(CloseCode::REFUSED, UNCHECKED))
-            }
-            Wish::Copy(request) => share.open(request, &place, shared),
-            Wish::Pipe(request) => share.open_pipe(&pipes, request, &place, shared),
-        };
-        let shared = Shared::server(Box::new(opener), Mailboxes::new(boxes.clone()));
-        let watched = shared.clone();
-        control.on_end(move |end| watched.note_end(end));
-        let idle = self.options.idle_timeout;
-        let known = self.lanes.of(id);
-        let lanes = if session.carrier == Carrier::Tcp {
-            let tcp = tcp_options(profile.rate, idle, None);
-            let joined = expected.collect(&session, &tcp, self.stop);
-            drop(coming);
-            let joined = joined.map_err(|error| (CloseCode::INTERNAL, error.to_string()))?;
-            let upper: Arc<dyn UpperLayer> = shared.clone();
-            TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp)
-        } else {
-            drop((expected, coming));
-            known.add((0..).map(LaneId).zip(&boxes));
-            let monitor = match part_of(&profile) {
-                Some(part) => {
-                    let mailbox = Mailbox::new().map(Arc::new).map_err(text)?;
-                    known.add([(MONITOR_LANE, &mailbox)]);
-                    let socket = LaneSocket::Shared(self.udp.clone(), local);
-                    let path = path(&profile, INITIAL_RTT);
-                    Some(Monitoring { part, mailbox, socket, remote: None, path })
+        let (session, profile, lease) = (&session, &profile, &*lease);
+        let announced = Cell::default();
+        let peer = Peer { from, local, session, profile, key_id, guest, lease, announced };
+        let joining = match session.carrier {
+            Carrier::Tcp => joining,
+            carrier => {
+                let mut joining = Some(joining).filter(|_| carrier == Carrier::Either);
+                let known = self.lanes.of(id);
+                let start = |shared: &_, boxes| self.udp_lanes(&peer, shared, boxes, &known);
+                let outcome = self.serve_over(&peer, &control, &mut joining, start);
+                match (outcome, joining) {
+                    (Err(left), Some(joining)) if left.leaves_tcp(&control) => joining,
+                    (outcome, _) => return outcome,
                 }
-                None => None,
-            };
-            let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
-            let sockets = (0..session.lanes).map(end).collect();
-            let first = path(&profile, INITIAL_RTT);
-            let priority = Priority::wished(self.options.host_priority);
-            let hosting = Hosting { monitor, priority };
-            let feedback = profile.feedback();
-            let repair = profile.repair();
-            let rules = LaneRules { repair, feedback, idle_timeout: idle, duty: Duty::Any };
-            // A rate that is booked is that of one controller.
-            let open = move || (!profile.is_reserved()).then(|| path(&profile, INITIAL_RTT));
-            let owner = Owner::Server(Opening(Box::new(open)));
-            let upper: Arc<dyn UpperLayer> = shared.clone();
-            let (paths, upper) = ((owner, first), (upper, boxes));
-            let lanes = UdpLanes::start(&session, sockets, paths, |_| rules, hosting, upper, None);
-            lanes.map(|lanes| Lanes::Udp(Box::new(lanes)))
+            }
         };
-        let outcome = match lanes {
-            Ok(mut lanes) => {
+        let start = |shared: &_, boxes| self.tcp_lanes(&peer, shared, boxes, joining, &control);
+        self.serve_over(&peer, &control, &mut None, start)
+    }
+
+    /// The same over the carrier that `start` starts. While connections may be `joining` what ends the
+    /// carrier does not end the control connection, if it is that packets do not pass.
+    fn serve_over(
+        &self,
+        peer: &Peer<'_>,
+        control: &Control,
+        joining: &mut Option<Joining<'_>>,
+        start: impl FnOnce(&Arc<Shared>, Vec<Arc<Mailbox>>) -> Result<Lanes, (CloseCode, String)>,
+    ) -> Result<Served, NotServed> {
+        let boxes = mailboxes(peer.session.lanes).map_err(text)?;
+        let granted = Arc::new(Granted::default());
+        let shared = self.shared_with(peer, &granted, &boxes);
+        // What one carrier began is over with it, and the control connection may not be.
+        let watched = Arc::downgrade(&shared);
+        control.on_end(move |end| {
+            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
+        });
+        let (lanes, outcome) = match start(&shared, boxes) {
+            Ok(lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let peer = Peer { from, local, profile: profile_name, key_id };
-                let place = (guest, &*lease);
-                let run = || self.run(&shared, &lanes, &control, &peer, &granted, place);
+                let run = || self.run(&shared, (&lanes, control), joining, peer, &granted);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     shared.stop();
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
                 });
-                let (code, reason) = match &outcome {
-                    Ok(_) => (CloseCode::DONE, String::new()),
-                    Err((code, reason)) => (*code, reason.clone()),
-                };
-                lanes.close(code, &reason);
-                control.close(code, &reason);
-                lanes.join();
-                outcome
+                (Some(lanes), outcome)
             }
-            Err(error) => Err(text(error)),
+            Err(error) => (None, Err(error)),
         };
+        let (code, reason) = match &outcome {
+            Ok(_) => (CloseCode::DONE, ""),
+            Err((code, reason)) => (*code, reason.as_str()),
+        };
+        lanes.iter().for_each(|lanes| lanes.close(code, reason));
+        if joining.is_none() || code != CloseCode::PATH_MTU {
+            control.close(code, reason);
+        }
+        lanes.into_iter().for_each(|mut lanes| lanes.join());
         if let Some(seat) = granted.seat.get() {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
@@ -166,17 +152,40 @@ impl Server<'_> {
         outcome.map_err(|(code, reason)| NotServed { code, reason, begun })
     }
 
+    /// What all threads of a connection over one carrier share.
+    fn shared_with(
+        &self,
+        peer: &Peer<'_>,
+        granted: &Arc<Granted>,
+        boxes: &[Arc<Mailbox>],
+    ) -> Arc<Shared> {
+        let Peer { session, profile, key_id, lease, .. } = *peer;
+        // Each token's pushes are its own; a server that has but one serves one party.
+        let owner = (self.options.tokens.len() > 1).then_some(key_id);
+        let memory = lease.budget().repaired_by(profile.repair());
+        let client = session.connection;
+        let share = Share { memory, owner, client, ..self.share.clone() };
+        let (pipes, place, protect) = (self.pipes.clone(), granted.clone(), session.protect);
+        let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
+            Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
+                Err(refuse(CloseCode::REFUSED, UNCHECKED))
+            }
+            Wish::Copy(request) => share.open(request, &place, shared),
+            Wish::Pipe(request) => share.open_pipe(&pipes, request, &place, shared),
+        };
+        Shared::server(Box::new(opener), Mailboxes::new(boxes.to_vec()))
+    }
+
     /// Until the client closes, or something ends the transfer.
     fn run(
         &self,
         shared: &Arc<Shared>,
-        lanes: &Lanes,
-        control: &Control,
-        peer: &Peer,
+        (lanes, control): (&Lanes, &Control),
+        joining: &mut Option<Joining<'_>>,
+        peer: &Peer<'_>,
         granted: &Granted,
-        (guest, lease): (&Guest<'_>, &Lease),
     ) -> Result<Served, (CloseCode, String)> {
-        let Peer { from, local, profile, key_id } = *peer;
+        let Peer { from, local, session, profile, key_id, guest, lease, .. } = *peer;
         let patience = self.options.stall_timeout;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
         let mut has_begun = false;
@@ -188,8 +197,10 @@ impl Server<'_> {
             let end = attendant.round();
             let Milestones { begun, done, .. } = attendant.known();
             if begun && !std::mem::replace(&mut has_begun, true) {
-                let what = granted.describe();
-                (self.events)(ServeEvent::Began { client: from, what });
+                if !peer.announced.replace(true) {
+                    let what = granted.describe();
+                    (self.events)(ServeEvent::Began { client: from, what });
+                }
                 if !granted.sends() {
                     lanes.tell_limits();
                 }
@@ -224,6 +235,13 @@ impl Server<'_> {
                 }
                 break served(shared, end, granted.sends());
             }
+            // Lanes that have moved data are the carrier.
+            if joining.is_some() && lanes.have_moved() {
+                *joining = None;
+            }
+            if joining.as_mut().is_some_and(|joining| joining.has_begun(session)) {
+                break Err((CloseCode::PATH_MTU, "TCP connections take the place of UDP".into()));
+            }
             if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));
             }
@@ -242,7 +260,7 @@ impl Server<'_> {
             }
         };
         if let Some(recollection) = attendant.recollection() {
-            let (report, notices) = recollection.end(profile, &lanes.totals());
+            let (report, notices) = recollection.end(profile.profile.name, &lanes.totals());
             let used = format!("{from}: the memory of this path: {}", report.used.name());
             for notice in notices.into_iter().chain([used]) {
                 (self.events)(ServeEvent::Notice(notice));
@@ -285,6 +303,14 @@ pub(super) enum NotPlayed {
     Forbidden { name: &'static str, allowed: String },
 }
 
+/// A fault of this host, for the client.
+pub(super) fn text(error: io::Error) -> (CloseCode, String) {
+    match descriptors::in_words(&error) {
+        Some(words) => (CloseCode::BUSY, words),
+        None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
+    }
+}
+
 /// How a connection ended, for the log.
 fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, String)> {
     let bytes = || shared.lock().transfer().and_then(Transfer::done);
@@ -309,12 +335,12 @@ fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, 
 
 /// How long is waited for the last words of a client that has closed its control connection.
 const PARTING: Duration = Duration::from_secs(1);
-/// Until the first sample.
-const INITIAL_RTT: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client::path;
+    use crate::server::carriers::INITIAL_RTT;
     use longhaul_units::Rate;
     use longhaul_wire::{Bottleneck, Cipher};
 
@@ -346,7 +372,7 @@ mod tests {
         ] {
             let chosen = sending(&hello(wished, Some(rate)), None).unwrap();
             assert_eq!(chosen.profile.name, wished);
-            let path = super::path(&chosen, INITIAL_RTT);
+            let path = path(&chosen, INITIAL_RTT);
             assert_eq!(path.allowed(), (rate, Bottleneck::UserLimit));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use longhaul_objects::{Belief, Fsync};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Duration;
-use longhaul_wire::{CloseCode, Direction, PipeRequest, PipeRole, Refused, Request};
+use longhaul_wire::{CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Refused, Request};
 
 use crate::budget::Budget;
 use crate::buffer::lock;
@@ -63,8 +63,10 @@ pub(super) struct Share {
     /// Whose pushes these are, where that is to be told: they are gone on with under the same token
     /// only.
     pub owner: Option<[u8; 8]>,
-    /// With `once`: whether a copy was granted, to any client.
-    pub only_copy: Option<Arc<Mutex<bool>>>,
+    /// Whom this serves.
+    pub client: ConnectionId,
+    /// With `once`: the client that a copy was granted to. Over another carrier it asks for it again.
+    pub only_copy: Option<Arc<Mutex<Option<ConnectionId>>>>,
 }
 
 impl Share {
@@ -72,12 +74,12 @@ impl Share {
     pub fn open(&self, request: &Request, place: &Granted, shared: &Shared) -> Result<(), Refused> {
         // Held until it is granted: of clients that ask at the same time one has it.
         let mut granted = self.only_copy.as_deref().map(lock);
-        if granted.as_deref() == Some(&true) {
+        if granted.as_deref().is_some_and(|had| had.is_some_and(|other| other != self.client)) {
             return Err(refuse(CloseCode::REFUSED, ONLY_COPY));
         }
         self.start(request, place, shared)?;
         if let Some(granted) = granted.as_deref_mut() {
-            *granted = true;
+            *granted = Some(self.client);
         }
         Ok(())
     }

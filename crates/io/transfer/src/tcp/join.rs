@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
@@ -56,14 +56,86 @@ pub fn join(
     options: &TcpCarrierOptions,
     stop: &Stop,
 ) -> Result<Vec<DataConnection>, JoinError> {
+    let opened = open_all(server, identity, session, options, stop)?;
+    join_opened(opened, server, session, options, stop)
+}
+
+/// The first step: the connections are there, and the server knows nothing of what they are for.
+pub(crate) fn open_all(
+    server: SocketAddr,
+    identity: &ServerIdentity,
+    session: &Session,
+    options: &TcpCarrierOptions,
+    stop: &Stop,
+) -> Result<Vec<Opened>, JoinError> {
     thread::scope(|scope| {
-        let open = |lane| move || open(server, identity, session, LaneId(lane), options, stop);
-        let opened: Vec<_> = (0..session.lanes).map(|lane| scope.spawn(open(lane))).collect();
+        let open = || open(server, identity, session, options, stop);
+        let opened: Vec<_> = (0..session.lanes).map(|_| scope.spawn(open)).collect();
         opened
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
             .collect()
     })
+}
+
+/// The second one: they join the session.
+pub(crate) fn join_opened(
+    opened: Vec<Opened>,
+    server: SocketAddr,
+    session: &Session,
+    options: &TcpCarrierOptions,
+    stop: &Stop,
+) -> Result<Vec<DataConnection>, JoinError> {
+    let until = Until { deadline: clock::now() + options.join_timeout, stop };
+    let join = |(lane, opened): (u16, Opened)| opened.join(server, session, LaneId(lane), until);
+    (0..).zip(opened).map(join).collect()
+}
+
+/// A connection of which the server does not know yet what it is for.
+#[derive(Debug)]
+pub(crate) enum Opened {
+    Bare(TcpStream),
+    Tls(Box<Pipe>),
+}
+
+impl Opened {
+    fn join(
+        self,
+        server: SocketAddr,
+        session: &Session,
+        lane: LaneId,
+        until: Until<'_>,
+    ) -> Result<DataConnection, JoinError> {
+        let mut join = [0; JOIN_LEN];
+        session.join(lane).emit(&mut join);
+        let link = match self {
+            Self::Bare(stream) => {
+                let mut link = Link::new(stream, None)?;
+                let mut sent = 0;
+                while sent < JOIN_LEN {
+                    sent += link.write(&join[sent..], &[])?;
+                    if sent < JOIN_LEN {
+                        let waited = until.wait(&link.stream, Interest::Writable);
+                        waited.map_err(|error| failed(server, error))?;
+                    }
+                }
+                link
+            }
+            Self::Tls(mut pipe) => {
+                pipe.write_all(&join, until).map_err(|error| failed(server, error))?;
+                Link::new(pipe.stream, Some(pipe.tls))?
+            }
+        };
+        Ok(DataConnection::new(session, lane, link))
+    }
+}
+
+fn failed(server: SocketAddr, error: PipeError) -> JoinError {
+    match error {
+        PipeError::Stopped => JoinError::Stopped,
+        PipeError::Io(error) => JoinError::Io(error),
+        error => JoinError::Tls { server, reason: error.to_string() },
+    }
 }
 
 /// Why the carrier could not be set up.
@@ -109,10 +181,9 @@ fn open(
     server: SocketAddr,
     identity: &ServerIdentity,
     session: &Session,
-    lane: LaneId,
     options: &TcpCarrierOptions,
     stop: &Stop,
-) -> Result<DataConnection, JoinError> {
+) -> Result<Opened, JoinError> {
     let until = Until { deadline: clock::now() + options.join_timeout, stop };
     let mut segments = TcpOptions::default();
     segments.segment_max = options.packet_max.map(segment);
@@ -124,31 +195,14 @@ fn open(
     };
     let stream = connected?.stream;
     apply(options, &stream)?;
-    let mut join = [0; JOIN_LEN];
-    session.join(lane).emit(&mut join);
-    let failed = |error: PipeError| match error {
-        PipeError::Stopped => JoinError::Stopped,
-        PipeError::Io(error) => JoinError::Io(error),
-        error => JoinError::Tls { server, reason: error.to_string() },
-    };
     if session.protect == Protect::Clear {
-        let mut link = Link::new(stream, None)?;
-        let mut sent = 0;
-        while sent < JOIN_LEN {
-            sent += link.write(&join[sent..], &[])?;
-            if sent < JOIN_LEN {
-                until.wait(&link.stream, Interest::Writable).map_err(failed)?;
-            }
-        }
-        return Ok(DataConnection::new(session, lane, link));
+        return Ok(Opened::Bare(stream));
     }
     let tls = tls::data_client(server.ip(), identity, session.cipher)
-        .map_err(|error| failed(error.into()))?;
+        .map_err(|error| failed(server, error.into()))?;
     let mut pipe = Pipe::new(tls, stream)?;
-    pipe.handshake(until).map_err(failed)?;
-    pipe.write_all(&join, until).map_err(failed)?;
-    let link = Link::new(pipe.stream, Some(pipe.tls))?;
-    Ok(DataConnection::new(session, lane, link))
+    pipe.handshake(until).map_err(|error| failed(server, error))?;
+    Ok(Opened::Tls(Box::new(pipe)))
 }
 
 /// Payload bytes of a segment whose IP packet has at most so many: IPv6 has the longer header.
@@ -157,7 +211,7 @@ fn segment(packet: u64) -> u32 {
 }
 
 /// Sets the options of a connection of the carrier.
-fn apply(options: &TcpCarrierOptions, stream: &std::net::TcpStream) -> Result<(), JoinError> {
+fn apply(options: &TcpCarrierOptions, stream: &TcpStream) -> Result<(), JoinError> {
     let mut wished = TcpOptions::default();
     wished.nodelay = true;
     wished.user_timeout = Some(options.idle_timeout);
@@ -185,7 +239,7 @@ impl Joins {
     pub fn expect(&self, connection: ConnectionId) -> Expected<'_> {
         let (sender, arrived) = sync_channel(usize::from(MAX_LANES));
         lock(&self.waiting).insert(connection, sender);
-        Expected { joins: self, connection, arrived }
+        Expected { joins: self, connection, arrived, first: None }
     }
 
     /// Gives a connection to the session that waits for it; turns it away if none does.
@@ -223,41 +277,59 @@ pub struct Expected<'j> {
     joins: &'j Joins,
     connection: ConnectionId,
     arrived: Receiver<PendingJoin>,
+    /// That one has come already.
+    first: Option<PendingJoin>,
 }
 
 impl Expected<'_> {
-    /// Waits for all connections of `session`; those with a wrong proof, outside TLS when it is
-    /// agreed on, or for a lane that is taken are turned away.
+    /// Whether one has come that proves to be of `session`.
+    pub fn has_begun(&mut self, session: &Session) -> bool {
+        while self.first.is_none()
+            && let Ok(join) = self.arrived.try_recv()
+        {
+            if is_good(&join, session) {
+                self.first = Some(join);
+            } else {
+                refuse(join);
+            }
+        }
+        self.first.is_some()
+    }
+
+    /// Waits for all connections of `session`, until `is_over`; those with a wrong proof, outside TLS
+    /// when it is agreed on, or for a lane that is taken are turned away.
     ///
     /// # Errors
     /// They did not come in time, or an option could not be set.
     pub fn collect(
-        self,
+        mut self,
         session: &Session,
         options: &TcpCarrierOptions,
-        stop: &Stop,
+        is_over: impl Fn() -> bool,
     ) -> Result<Vec<DataConnection>, JoinError> {
         let deadline = clock::now() + options.join_timeout;
         let mut joined: BTreeMap<LaneId, DataConnection> = BTreeMap::new();
         while joined.len() < usize::from(session.lanes) {
             let now = clock::now();
-            if stop.is_requested() {
+            if is_over() {
                 return Err(JoinError::Stopped);
             }
             if now >= deadline {
                 let missing = usize::from(session.lanes) - joined.len();
                 return Err(JoinError::Missing { missing, lanes: session.lanes });
             }
-            let join = match self.arrived.recv_timeout(STOP_LATENCY.min(deadline - now)) {
+            let next = match self.first.take() {
+                Some(join) => Ok(join),
+                None => self.arrived.recv_timeout(STOP_LATENCY.min(deadline - now)),
+            };
+            let join = match next {
                 Ok(join) => join,
                 Err(RecvTimeoutError::Timeout) => continue,
                 // The sender is in the map as long as this lives, unless the id was used twice.
                 Err(RecvTimeoutError::Disconnected) => return Err(JoinError::Stopped),
             };
             let lane = join.join().lane;
-            let good = session.verify_join(join.join())
-                && join.is_encrypted() == (session.protect != Protect::Clear)
-                && !joined.contains_key(&lane);
+            let good = is_good(&join, session) && !joined.contains_key(&lane);
             if !good {
                 refuse(join);
                 continue;
@@ -273,8 +345,13 @@ impl Expected<'_> {
 impl Drop for Expected<'_> {
     fn drop(&mut self) {
         lock(&self.joins.waiting).remove(&self.connection);
-        self.arrived.try_iter().for_each(refuse);
+        self.first.take().into_iter().chain(self.arrived.try_iter()).for_each(refuse);
     }
+}
+
+/// Whether it has the proof of `session`, in the protection that was agreed on.
+fn is_good(join: &PendingJoin, session: &Session) -> bool {
+    session.verify_join(join.join()) && join.is_encrypted() == (session.protect != Protect::Clear)
 }
 
 /// Tells whoever asks that it is not let in, without waiting for it. Outside TLS it could not

@@ -487,19 +487,19 @@ impl UpperLayer for TestTransfer {
 struct End {
     upper: Arc<TestTransfer>,
     lanes: TcpLanes,
-    _session: Session,
+    _session: Arc<Session>,
     _control: Control,
     pool: Pool,
 }
 
 impl End {
-    fn start(session: Session, control: Control, connections: Vec<DataConnection>) -> Self {
+    fn start(session: Arc<Session>, control: Control, connections: Vec<DataConnection>) -> Self {
         Self::with(&options(), session, control, connections)
     }
 
     fn with(
         options: &TcpCarrierOptions,
-        session: Session,
+        session: Arc<Session>,
         control: Control,
         connections: Vec<DataConnection>,
     ) -> Self {
@@ -522,7 +522,7 @@ impl End {
     }
 }
 
-type Waiting = thread::JoinHandle<Result<(Session, Control, Vec<DataConnection>), JoinError>>;
+type Waiting = thread::JoinHandle<Result<(Arc<Session>, Control, Vec<DataConnection>), JoinError>>;
 
 /// A server that takes one client at a time.
 struct Host {
@@ -577,8 +577,8 @@ impl Host {
                 let expected = joins.expect(ConnectionId(5));
                 let (session, control) = client.welcome(number, PATIENCE).unwrap();
                 ready.send(()).unwrap();
-                let joined = expected.collect(&session, &options, &stop)?;
-                Ok((session, control, joined))
+                let joined = expected.collect(&session, &options, || stop.is_requested())?;
+                Ok((Arc::new(session), control, joined))
             });
             readied.recv_timeout(PATIENCE).unwrap();
             (dialing.join().unwrap().unwrap(), waiting)

@@ -1,0 +1,104 @@
+//! What carries the data of a client: UDP lanes, or TCP connections that join.
+
+use std::sync::Arc;
+
+use longhaul_session::Session;
+use longhaul_units::{Duration, LaneId};
+use longhaul_wire::{CloseCode, MONITOR_LANE};
+
+use super::Server;
+use super::client::{Peer, text};
+use super::datagrams::KnownLanes;
+use crate::carrier::{Mailbox, UpperLayer};
+use crate::client::{path, tcp_options};
+use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes};
+use crate::control::{Control, ControlEnd};
+use crate::door::Coming;
+use crate::lane::LaneSocket;
+use crate::lines::{Opening, Owner};
+use crate::monitor::{Priority, part_of};
+use crate::shared::Shared;
+use crate::tcp::{Expected, TcpLanes};
+
+/// TCP connections that come, or may come in the place of UDP lanes.
+pub(super) struct Joining<'s> {
+    pub expected: Expected<'s>,
+    /// Room for them at the door.
+    pub coming: Coming<'s>,
+}
+
+impl Joining<'_> {
+    /// Whether one has come that proves to be of `session`.
+    pub fn has_begun(&mut self, session: &Session) -> bool {
+        self.expected.has_begun(session)
+    }
+}
+
+impl Server<'_> {
+    /// Starts the lanes of a client, and has its datagrams find them.
+    pub(super) fn udp_lanes(
+        &self,
+        peer: &Peer<'_>,
+        shared: &Arc<Shared>,
+        boxes: Vec<Arc<Mailbox>>,
+        known: &KnownLanes<'_>,
+    ) -> Result<Lanes, (CloseCode, String)> {
+        let Peer { session, profile, local, .. } = *peer;
+        known.add((0..).map(LaneId).zip(&boxes));
+        let monitor = match part_of(profile) {
+            Some(part) => {
+                let mailbox = Mailbox::new().map(Arc::new).map_err(text)?;
+                known.add([(MONITOR_LANE, &mailbox)]);
+                let socket = LaneSocket::Shared(self.udp.clone(), local);
+                let path = path(profile, INITIAL_RTT);
+                Some(Monitoring { part, mailbox, socket, remote: None, path })
+            }
+            None => None,
+        };
+        let end = |lane| (LaneId(lane), LaneSocket::Shared(self.udp.clone(), local), None);
+        let sockets = (0..session.lanes).map(end).collect();
+        let first = path(profile, INITIAL_RTT);
+        let priority = Priority::wished(self.options.host_priority);
+        let hosting = Hosting { monitor, priority };
+        let (feedback, repair) = (profile.feedback(), profile.repair());
+        let idle_timeout = self.options.idle_timeout;
+        let rules = LaneRules { repair, feedback, idle_timeout, duty: Duty::Any };
+        // A rate that is booked is that of one controller.
+        let played = profile.clone();
+        let open = move || (!played.is_reserved()).then(|| path(&played, INITIAL_RTT));
+        let owner = Owner::Server(Opening(Box::new(open)));
+        let upper: Arc<dyn UpperLayer> = shared.clone();
+        let (paths, upper) = ((owner, first), (upper, boxes));
+        let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None);
+        Ok(Lanes::Udp(Box::new(lanes.map_err(text)?)))
+    }
+
+    /// Waits for the connections of a client, while its control connection lives.
+    pub(super) fn tcp_lanes(
+        &self,
+        peer: &Peer<'_>,
+        shared: &Arc<Shared>,
+        boxes: Vec<Arc<Mailbox>>,
+        joining: Joining<'_>,
+        control: &Control,
+    ) -> Result<Lanes, (CloseCode, String)> {
+        let Joining { expected, coming } = joining;
+        let tcp = tcp_options(peer.profile.rate, self.options.idle_timeout, None);
+        let is_over = || self.stop.is_requested() || control.ended().is_some();
+        let joined = expected.collect(peer.session, &tcp, is_over);
+        drop(coming);
+        let joined = joined.map_err(|error| match control.ended() {
+            Some(ControlEnd::Closed { code, reason, .. }) if reason.is_empty() => {
+                (code, code.to_string())
+            }
+            Some(ControlEnd::Closed { code, reason, .. }) => (code, reason),
+            Some(ControlEnd::Lost(reason)) => (CloseCode::TIMEOUT, reason),
+            None => (CloseCode::INTERNAL, error.to_string()),
+        })?;
+        let upper: Arc<dyn UpperLayer> = shared.clone();
+        TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp).map_err(text)
+    }
+}
+
+/// Until the first sample.
+pub(super) const INITIAL_RTT: Duration = Duration::from_millis(100);
