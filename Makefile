@@ -9,7 +9,7 @@ WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
 # What tests use beside it: they are ignored, with the reason, where that is missing.
-WISHED := ip postgres strace curl
+WISHED := ip postgres strace curl iperf3
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
 SERVER_PEERS := rsync-ssh uftp
@@ -21,11 +21,11 @@ help:
 	@echo 'make demo      a verified transfer over an emulated long path, and what it shows'
 	@echo 'make test      the simulation over SEEDS=$(SEEDS) seeds, then all tests'
 	@echo 'make bench     this machine'\''s limits, Longhaul and its peers, as ratios'
-	@echo 'make install   the program to PREFIX=$(PREFIX)/bin (DESTDIR is respected)'
+	@echo 'make install   the program, its preload and the C library below PREFIX=$(PREFIX) (DESTDIR is respected)'
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
 longhaul:
-	@$(WITH) cargo build --release --locked -p longhaul
+	@$(WITH) cargo build --release --locked -p longhaul -p longhaul-preload -p longhaul-relay-c
 
 demo: longhaul
 	@$(LONGHAUL) demo
@@ -46,6 +46,9 @@ bench: longhaul
 
 install: longhaul
 	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/longhaul $(TARGET)/release/liblonghaul_preload.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/liblonghaul_relay_c.a $(TARGET)/release/liblonghaul_relay_c.so
+	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include bindings/c/include/longhaul_relay.h
 
 lint:
 	@xtask/with-tools.sh 'cc c++' cargo xtask ci

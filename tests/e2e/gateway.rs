@@ -13,7 +13,7 @@ use crate::program::Program;
 use crate::test::{Test, limited};
 
 /// A gateway with `words`, and its addresses.
-fn gateway<'t>(test: &'t Test, words: &[&str], doors: usize) -> (Program<'t>, Vec<SocketAddr>) {
+pub fn gateway<'t>(test: &'t Test, words: &[&str], doors: usize) -> (Program<'t>, Vec<SocketAddr>) {
     let fixed = ["gateway", "serve", "--allow", "127.0.0.0/8"];
     let mut program = Program::start(test, &[&fixed[..], words].concat());
     let mut addresses = Vec::new();
@@ -27,7 +27,7 @@ fn gateway<'t>(test: &'t Test, words: &[&str], doors: usize) -> (Program<'t>, Ve
 }
 
 /// Serves one file over HTTP to each client that comes.
-fn web(contents: Vec<u8>) -> SocketAddr {
+pub fn web(contents: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {

@@ -20,6 +20,7 @@ mod links;
 mod memory;
 mod owners;
 mod pipe;
+mod preload;
 mod profiles;
 #[path = "../common/program.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

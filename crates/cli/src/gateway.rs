@@ -2,6 +2,7 @@
 
 pub mod args;
 mod configured;
+mod run;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &GatewayArgs, output: &Output, held: Held) -> Result<(),
             output
                 .result(&json!({ "file": shown.to_string() }), format!("{shown}: nothing is wrong"))
         }
+        GatewayCommand::Run(args) => held.release().and_then(|()| run::run(args)),
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use super::run::args::{RUN_EXAMPLES, RunArgs};
+
 /// `longhaul gateway`.
 #[derive(Args, Debug)]
 pub struct GatewayArgs {
@@ -18,6 +20,9 @@ pub enum GatewayCommand {
     /// Pass sessions on, each segment with a connection of its own
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
+    /// Run a program whose TCP connections go through gateways, without its knowledge
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(RunArgs),
     /// Say what is wrong with a configuration of `gateway serve`
     Check(CheckArgs),
 }

@@ -1,8 +1,10 @@
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::net::SocketAddr;
 
 use longhaul_session::TokenKey;
+use longhaul_units::shown;
 use longhaul_wire::{DecodeError, Reader};
 
 use crate::header::{Clock, PROOF_LEN, Proof, once};
@@ -106,6 +108,26 @@ impl Answer {
             peer: found.peer,
         };
         Ok((answer, proven))
+    }
+}
+
+impl fmt::Display for Answer {
+    /// A refusal in words, without what acts on terminals.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "gateway {}: ", shown(&self.at))?;
+        if !self.to.is_empty() {
+            write!(f, "could not reach {}: ", shown(&self.to))?;
+        }
+        let meaning = self.status.meaning();
+        match meaning {
+            Some(meaning) => f.write_str(meaning)?,
+            None => self.status.fmt(f)?,
+        }
+        match &*self.reason {
+            "" => Ok(()),
+            reason if meaning.is_some_and(|meaning| reason.eq_ignore_ascii_case(meaning)) => Ok(()),
+            reason => write!(f, " ({})", shown(reason)),
+        }
     }
 }
 

@@ -1,11 +1,13 @@
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use longhaul_session::TokenKey;
 use longhaul_wire::DecodeError;
 
 use crate::answer::Answer;
-use crate::header::{Addressed, Clock, MAX_MESSAGE, Proof, Route, RouteError};
+use crate::header::{Addressed, Clock, Hop, MAX_MESSAGE, Proof, Route, RouteError, Target};
 use crate::options::{Kind, split, wanted};
+use crate::place::Place;
 use crate::status::Status;
 
 /// The side of a segment that dials: a client, or a gateway towards the next one.
@@ -28,7 +30,7 @@ pub enum Dialled {
         /// Bytes that belonged to the answer.
         length: usize,
         /// The target's address, as the last gateway reached it.
-        peer: Option<core::net::SocketAddr>,
+        peer: Option<SocketAddr>,
     },
     /// A gateway refused, and proved that it holds the token.
     Refused(Answer),
@@ -63,6 +65,29 @@ impl Dialler {
     ) -> Result<(Self, Vec<u8>), RouteError> {
         let (header, proof) = route.sign(&addressed, key, now, nonce)?;
         Ok((Self { key: key.clone(), proof, received: Vec::new() }, header))
+    }
+
+    /// The dialler of a client: to `target`, which knows of nothing, through the gateways `first`, at
+    /// the address `gateway`, and `rest`. `random` is used once, for session id and nonce.
+    ///
+    /// # Errors
+    /// The route does not fit into a header.
+    pub fn client(
+        first: &Hop,
+        rest: &[Hop],
+        target: Place,
+        gateway: SocketAddr,
+        key: &TokenKey,
+        now: Clock,
+        random: [u8; 32],
+    ) -> Result<(Self, Vec<u8>), RouteError> {
+        let (mut session, mut nonce) = ([0; 16], [0; 16]);
+        session.copy_from_slice(&random[..16]);
+        nonce.copy_from_slice(&random[16..]);
+        let target = Target { place: target, aware: false };
+        let route = Route { hops: rest.to_vec(), ..Route::new(session, target) };
+        let addressed = Addressed { written: first.written(), dialled: gateway.into() };
+        Self::new(&route, addressed, key, now, nonce)
     }
 
     /// Bytes that may be read without taking payload that follows the answer; zero once it is there.

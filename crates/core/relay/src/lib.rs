@@ -4,6 +4,7 @@
 //!   segment, signed with a token's key; [`Place`], [`Hop`] and [`Route`] say where it goes.
 //! - [`Dialler`]: the side that sends a header and takes the answer.
 //! - [`Gatekeeper`]: judges headers at a gateway: proof, clock, replay, name.
+//! - [`Rule`]: which destinations somebody means, by range and port.
 //! - [`Ends`]: how the two directions of a session end at a gateway.
 //! - [`frame`]: payload on transports without half-close (Phoebus section 4.4).
 //!
@@ -53,6 +54,7 @@ mod header;
 mod options;
 mod place;
 mod replay;
+mod rule;
 mod status;
 
 pub use answer::{Answer, MAX_REASON};
@@ -64,4 +66,5 @@ pub use header::{
     RouteError, SessionId, Target,
 };
 pub use place::{Host, ParsePlaceError, Place};
+pub use rule::{ParseRuleError, Prefix, Rule};
 pub use status::Status;

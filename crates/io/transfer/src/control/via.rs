@@ -4,13 +4,10 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use longhaul_relay::{
-    Addressed, Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Route, Status, Target,
-};
+use longhaul_relay::{Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Status};
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
 use longhaul_sys::wait::Interest;
-use longhaul_units::shown;
 
 use super::dial::ConnectError;
 use super::pipe::{PipeError, Until};
@@ -47,7 +44,7 @@ impl Via {
                     Some(time) if answer.status == Status::WRONG_CLOCK && !believed => {
                         offset = time.as_micros().wrapping_sub(now()).cast_signed();
                     }
-                    _ => return Err(refusal(*answer)),
+                    _ => return Err(ConnectError::Gateway { words: answer.to_string() }),
                 },
             }
         }
@@ -94,11 +91,9 @@ impl Via {
         gateway: SocketAddr,
         clock: Clock,
     ) -> Result<(Dialler, Vec<u8>), ConnectError> {
-        let random = || ids::random_bytes::<16>().map_err(ConnectError::System);
-        let target = Target { place: target.clone(), aware: false };
-        let route = Route { hops: self.rest.clone(), ..Route::new(random()?, target) };
-        let addressed = Addressed { written: self.first.written(), dialled: gateway.into() };
-        Dialler::new(&route, addressed, &self.key, clock, random()?)
+        let random = ids::random_bytes().map_err(ConnectError::System)?;
+        let (first, rest) = (&self.first, &self.rest[..]);
+        Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)
             .map_err(|error| ConnectError::System(io::Error::other(error)))
     }
 }
@@ -164,21 +159,6 @@ fn exchange(
             }
         }
     }
-}
-
-fn refusal(answer: Answer) -> ConnectError {
-    let Answer { status, at, to, reason, .. } = answer;
-    let meaning = status.meaning().map_or_else(|| status.to_string(), Into::into);
-    let mut words = format!("gateway {}: ", shown(&at));
-    match &*to {
-        "" => {}
-        to => words.push_str(&format!("could not reach {}: ", shown(to))),
-    }
-    words.push_str(&meaning);
-    if !reason.is_empty() && reason.to_lowercase() != meaning {
-        words.push_str(&format!(" ({})", shown(&reason)));
-    }
-    ConnectError::Gateway { words }
 }
 
 fn now() -> u64 {

@@ -1,0 +1,93 @@
+//! A `connect` that waits.
+
+use std::ffi::c_int;
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, IntoRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use longhaul_relay_client::{Failure, Gateways};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::dial::{AGAIN, CONNECTED, Dial, FAILED, WANT_WRITE};
+
+pub(crate) fn connect(
+    gateways: &Arc<Gateways>,
+    target: Result<&str, &str>,
+    timeout_ms: c_int,
+) -> Result<c_int, Failure> {
+    let target = target.map_err(|words| failure(libc::EINVAL, words))?;
+    let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    let until = limit.map(|limit| Instant::now() + limit);
+    loop {
+        let (stream, gateway) = reach(gateways, until)?;
+        let dial = Dial::new(gateways.clone(), target, gateway);
+        let mut dial = dial.map_err(|words| failure(libc::EINVAL, words))?;
+        stream.set_nonblocking(true).map_err(|error| of(&error))?;
+        loop {
+            match dial.advance(stream.as_fd()) {
+                CONNECTED => {
+                    stream.set_nonblocking(false).map_err(|error| of(&error))?;
+                    return Ok(stream.into_raw_fd());
+                }
+                AGAIN => break,
+                FAILED => {
+                    let unknown = || failure(libc::EIO, "no reason");
+                    return Err(dial.failure().unwrap_or_else(unknown));
+                }
+                WANT_WRITE => wait(&stream, PollFlags::OUT, until)?,
+                _ => wait(&stream, PollFlags::IN, until)?,
+            }
+        }
+    }
+}
+
+pub(crate) fn failure(errno: c_int, words: impl Into<String>) -> Failure {
+    Failure { errno, words: words.into(), by_target: false, no_gateway: false }
+}
+
+fn of(error: &io::Error) -> Failure {
+    failure(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+}
+
+fn timed_out() -> Failure {
+    failure(libc::ETIMEDOUT, "no answer in time")
+}
+
+fn left(until: Option<Instant>) -> Result<Option<Duration>, Failure> {
+    let Some(until) = until else { return Ok(None) };
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(timed_out()) } else { Ok(Some(left)) }
+}
+
+/// A connection to the first gateway, and which of its addresses that is.
+fn reach(gateways: &Gateways, until: Option<Instant>) -> Result<(TcpStream, SocketAddr), Failure> {
+    let place = gateways.first();
+    let addresses = (place.host.to_string(), place.port).to_socket_addrs();
+    let addresses = addresses
+        .map_err(|error| failure(libc::ENETUNREACH, format!("cannot resolve {place}: {error}")))?;
+    let mut last = "it has no address".to_owned();
+    for address in addresses {
+        let connected = match left(until)? {
+            Some(left) => TcpStream::connect_timeout(&address, left),
+            None => TcpStream::connect(address),
+        };
+        match connected {
+            Ok(stream) => return Ok((stream, address)),
+            Err(error) => last = error.to_string(),
+        }
+    }
+    let words = last.split(" (os error").next().unwrap_or_default().to_lowercase();
+    Err(failure(libc::ENETUNREACH, format!("gateway {place} does not answer: {words}")))
+}
+
+fn wait(stream: &TcpStream, for_: PollFlags, until: Option<Instant>) -> Result<(), Failure> {
+    let left = left(until)?;
+    let left = left.and_then(|left| Timespec::try_from(left).ok());
+    match poll(&mut [PollFd::new(stream, for_)], left.as_ref()) {
+        Ok(0) => Err(timed_out()),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Err(error) => Err(failure(error.raw_os_error(), error.to_string())),
+    }
+}

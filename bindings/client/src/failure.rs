@@ -1,0 +1,88 @@
+use longhaul_relay::{Answer, DialError, Place, Status};
+
+/// Why there is no session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The nearest number of `errno`.
+    pub errno: i32,
+    /// For people: what failed, at which gateway.
+    pub words: String,
+    /// The target itself did not let the session in: what a direct connection would have shown too.
+    pub by_target: bool,
+    /// A gateway could not be reached, or takes no more sessions; the target was not asked.
+    pub no_gateway: bool,
+}
+
+impl Failure {
+    /// A gateway's proven answer to a session to `target`.
+    pub(crate) fn refused(answer: &Answer, target: &Place) -> Self {
+        let from_target = answer.to == target.to_string();
+        let network = match answer.status {
+            Status::REFUSED => Some(libc::ECONNREFUSED),
+            Status::TIMEOUT => Some(libc::ETIMEDOUT),
+            Status::UNREACHABLE | Status::UNRESOLVED => Some(libc::EHOSTUNREACH),
+            Status::RESET => Some(libc::ECONNRESET),
+            _ => None,
+        };
+        let errno = match answer.status {
+            Status::FORBIDDEN | Status::UNAUTHORIZED => libc::EACCES,
+            _ => network.filter(|_| from_target).unwrap_or(libc::ENETUNREACH),
+        };
+        let between = !from_target && !answer.to.is_empty();
+        Self {
+            errno,
+            words: answer.to_string(),
+            by_target: from_target && network.is_some(),
+            no_gateway: between && network.is_some() || answer.status == Status::SHUTDOWN,
+        }
+    }
+
+    /// An answer that nobody proved.
+    pub(crate) fn unproven(answer: &Answer) -> Self {
+        let words = match answer.status {
+            Status::UNAUTHORIZED => "the gateway does not know this token".into(),
+            status => format!("no gateway answers there: it proves no token, and says {status}"),
+        };
+        Self { errno: libc::EACCES, words, by_target: false, no_gateway: false }
+    }
+
+    /// No answer of a gateway.
+    pub(crate) fn no_answer(error: DialError) -> Self {
+        let words = error.to_string();
+        Self { errno: libc::EPROTO, words, by_target: false, no_gateway: false }
+    }
+
+    /// The connection to the first gateway broke before its answer had come.
+    pub fn lost(errno: i32, words: impl std::fmt::Display) -> Self {
+        let words = format!("the gateway was lost before it had answered: {words}");
+        Self { errno, words, by_target: false, no_gateway: false }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_targets_own_failures_keep_their_errno_and_others_blame_the_route() {
+        let target: Place = "192.0.2.9:80".parse().unwrap();
+        let failure = |status, to: &str| {
+            let answer = Answer { to: to.into(), ..Answer::new(status, "gw") };
+            let failure = Failure::refused(&answer, &target);
+            (failure.errno, failure.by_target, failure.no_gateway)
+        };
+        for (status, errno) in [
+            (Status::REFUSED, libc::ECONNREFUSED),
+            (Status::TIMEOUT, libc::ETIMEDOUT),
+            (Status::UNREACHABLE, libc::EHOSTUNREACH),
+            (Status::RESET, libc::ECONNRESET),
+        ] {
+            assert_eq!(failure(status, "192.0.2.9:80"), (errno, true, false));
+            assert_eq!(failure(status, "far:7421"), (libc::ENETUNREACH, false, true));
+        }
+        assert_eq!(failure(Status::FORBIDDEN, "192.0.2.9:80"), (libc::EACCES, false, false));
+        assert_eq!(failure(Status::FORBIDDEN, "far:7421"), (libc::EACCES, false, false));
+        assert_eq!(failure(Status::BUSY, "192.0.2.9:80"), (libc::ENETUNREACH, false, false));
+        assert_eq!(failure(Status::SHUTDOWN, ""), (libc::ENETUNREACH, false, true));
+    }
+}

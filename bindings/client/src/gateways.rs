@@ -1,0 +1,189 @@
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::SystemTime;
+
+use longhaul_relay::{Clock, Dialler, Hop, MAX_HOPS, ParseHopError, Place, RouteError};
+use longhaul_session::{TokenFileError, TokenKey, parse_token_file};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::attempt::Attempt;
+
+/// The gateways of a route, in order, and the token that proves this host to the first.
+#[derive(Debug)]
+pub struct Gateways {
+    first: Hop,
+    rest: Vec<Hop>,
+    key: TokenKey,
+    /// The first one's clock minus ours, in microseconds, once it has proven it; else zero.
+    offset: AtomicI64,
+}
+
+/// A text does not name gateways.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseViaError {
+    /// One of them.
+    #[error("{text}: {error}")]
+    Gateway {
+        /// As it was written.
+        text: String,
+        /// What would be right.
+        error: ParseHopError,
+    },
+    /// Too many.
+    #[error("a route has at most {} gateways", MAX_HOPS + 1)]
+    TooMany,
+}
+
+/// There is no token.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    /// The file cannot be read.
+    #[error("cannot read the token file {}: {source}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no token file.
+    #[error("{}: {error}", file.display())]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        error: TokenFileError,
+    },
+    /// It is empty.
+    #[error("{} holds no token", file.display())]
+    Empty {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
+/// A session cannot be asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// The header would be too long.
+    #[error(transparent)]
+    Route(#[from] RouteError),
+    /// A header needs random numbers.
+    #[error("this host gives no random numbers: {0}")]
+    Random(#[from] rustix::io::Errno),
+}
+
+impl Gateways {
+    /// Those that `via` names, `[NAME@]HOST[:PORT]` with commas between, for the holder of `key`.
+    ///
+    /// # Errors
+    /// It names none, or too many.
+    pub fn new(via: &str, key: TokenKey) -> Result<Self, ParseViaError> {
+        let parse = |text: &str| {
+            text.parse().map_err(|error| ParseViaError::Gateway { text: text.into(), error })
+        };
+        let mut hops = via.split(',').map(parse).collect::<Result<Vec<Hop>, _>>()?;
+        if hops.len() > MAX_HOPS + 1 {
+            return Err(ParseViaError::TooMany);
+        }
+        let first = hops.remove(0);
+        Ok(Self { first, rest: hops, key, offset: AtomicI64::new(0) })
+    }
+
+    /// Where the first one listens: that is where the caller connects.
+    pub const fn first(&self) -> &Place {
+        &self.first.place
+    }
+
+    /// Begins a session to `target` on a connection to the first gateway's address `gateway`.
+    ///
+    /// # Errors
+    /// The names are too long, or there are no random numbers.
+    pub fn dial(&self, target: Place, gateway: SocketAddr) -> Result<Attempt, DialError> {
+        let mut random = [0; 32];
+        let mut drawn = 0;
+        while drawn < random.len() {
+            drawn += getrandom(&mut random[drawn..], GetRandomFlags::empty())?;
+        }
+        let clock = now().saturating_add_signed(self.offset.load(Ordering::Relaxed));
+        let clock = Clock::from_micros(clock);
+        let (first, rest) = (&self.first, &self.rest[..]);
+        let (dialler, header) =
+            Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)?;
+        Ok(Attempt::new(dialler, header, target))
+    }
+
+    /// Takes over the clock of the first gateway, which it has proven to be its own. It is believed
+    /// once; `false` afterwards.
+    pub fn believe(&self, clock: Clock) -> bool {
+        let offset = clock.as_micros().wrapping_sub(now()).cast_signed();
+        // Zero means that nothing is known.
+        let offset = if offset == 0 { 1 } else { offset };
+        self.offset.compare_exchange(0, offset, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// The first token of `file`.
+///
+/// # Errors
+/// It cannot be read, is no token file, or has none.
+pub fn read_token(file: &Path) -> Result<TokenKey, TokenError> {
+    let unreadable = |source| TokenError::Unreadable { file: file.into(), source };
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(unreadable)?;
+    io::Read::read_to_string(&mut io::Read::take(opened, MAX_FILE), &mut text)
+        .map_err(unreadable)?;
+    let tokens = parse_token_file(&text)
+        .map_err(|error| TokenError::Malformed { file: file.into(), error })?;
+    let first = tokens.first().ok_or_else(|| TokenError::Empty { file: file.into() })?;
+    Ok(first.key())
+}
+
+/// Microseconds since 1970, by this host's clock.
+fn now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_micros() as u64)
+}
+
+/// A thousand tokens, with comments.
+const MAX_FILE: u64 = 256 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_session::Token;
+
+    fn key() -> TokenKey {
+        Token::from_random([7; 16]).key()
+    }
+
+    #[test]
+    fn gateways_are_named_with_commas_between() {
+        let gateways = Gateways::new("near@192.0.2.1,far.example:80", key()).unwrap();
+        assert_eq!(gateways.first().to_string(), "192.0.2.1:7421");
+        for (via, words) in [
+            ("", "expected a gateway"),
+            ("gw,", "expected a gateway"),
+            ("a,b,c,d,e,f,g,h,i", "at most 8"),
+        ] {
+            let error = Gateways::new(via, key()).unwrap_err().to_string();
+            assert!(error.contains(words), "{via}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_clock_is_believed_once() {
+        let gateways = Gateways::new("gw", key()).unwrap();
+        assert!(gateways.believe(Clock::from_micros(1_000_000)));
+        assert!(!gateways.believe(Clock::from_micros(2_000_000)));
+    }
+
+    #[test]
+    fn token_files_that_hold_none_are_named() {
+        let error = read_token(Path::new("/nonexistent")).unwrap_err();
+        assert!(error.to_string().contains("/nonexistent"), "{error}");
+        let error = read_token(Path::new("/dev/null")).unwrap_err();
+        assert_eq!(error.to_string(), "/dev/null holds no token");
+    }
+}

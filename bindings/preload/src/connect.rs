@@ -1,0 +1,287 @@
+//! From a program's `connect` to the first gateway.
+
+use std::ffi::c_int;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use libc::{sockaddr, socklen_t};
+use longhaul_relay::Clock;
+use longhaul_relay_client::{Attempt, Failure, Gateways};
+use rustix::rand::{GetRandomFlags, getrandom};
+
+use crate::address::{self, Raw};
+use crate::mark::Mark;
+use crate::pending::{self, Progress};
+use crate::settings::{Loaded, loaded};
+use crate::sys;
+
+/// `connect` as the program calls it: 0, or -1 and an errno.
+///
+/// # Safety
+/// `address` points to `len` bytes.
+pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    // SAFETY: as promised by the caller.
+    let (target, real) =
+        unsafe { (address::read(address, len), || sys::connect(fd, address, len)) };
+    if let Some(session) = pending::find(fd) {
+        if target.is_none() {
+            // The socket is taken back.
+            session.report(fd);
+            return real();
+        }
+        return result(resume(fd, &session));
+    }
+    let (Some(target), Some(loaded)) = (target, loaded()) else { return real() };
+    if target.port() == 0 || !loaded.settings.covers(target) || !is_tcp(fd) {
+        return real();
+    }
+    match dial(fd, target, loaded) {
+        Outcome::Done(outcome) => result(outcome),
+        Outcome::Directly => real(),
+    }
+}
+
+/// `connect` as far as gateways are concerned.
+enum Outcome {
+    Done(Result<(), c_int>),
+    /// The program's own call is to be made after all.
+    Directly,
+}
+
+fn result(outcome: Result<(), c_int>) -> c_int {
+    match outcome {
+        Ok(()) => 0,
+        Err(errno) => {
+            sys::set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// The program asks how a `connect` goes that was interrupted or did not wait.
+fn resume(fd: c_int, session: &pending::Session) -> Result<(), c_int> {
+    let waits = !sys::is_nonblocking(fd);
+    if !waits && session.look(fd) == Progress::Waiting {
+        return Err(libc::EALREADY);
+    }
+    settle(fd, session, waits)
+}
+
+/// Waits for the answer, as a blocking `connect` does.
+fn settle(fd: c_int, session: &pending::Session, waits: bool) -> Result<(), c_int> {
+    session.settle(fd, waits).map_err(|errno| match errno {
+        libc::EAGAIN => libc::EINPROGRESS,
+        errno => errno,
+    })
+}
+
+fn dial(fd: c_int, target: SocketAddr, loaded: &Loaded) -> Outcome {
+    let refuse = |errno| Outcome::Done(Err(errno));
+    let Some(gateways) = loaded.gateways() else { return refuse(libc::EACCES) };
+    let gateway = match reach(fd, loaded, gateways) {
+        Ok(gateway) => gateway,
+        Err(Unreached::Own(errno)) => return refuse(errno),
+        Err(Unreached::Silent) => return Outcome::Directly,
+        Err(Unreached::Gateway(words)) if loaded.settings.direct => {
+            sys::write_words(&format!("{words}; connecting directly"));
+            return Outcome::Directly;
+        }
+        Err(Unreached::Gateway(words)) => {
+            sys::write_words(&words);
+            return refuse(libc::ENETUNREACH);
+        }
+    };
+    let attempt = match begin(fd, target, gateway, gateways) {
+        Ok(attempt) => attempt,
+        Err(failure) => {
+            sys::write_words(&failure.words);
+            sys::disconnect(fd);
+            return refuse(failure.errno);
+        }
+    };
+    let mark = match new_mark(target) {
+        Some(mark) if mark.write(fd) => mark,
+        _ => {
+            sys::write_words("this kernel has no room to note a session in its socket");
+            sys::disconnect(fd);
+            return refuse(libc::ENOBUFS);
+        }
+    };
+    let session = pending::insert(mark, attempt);
+    if sys::is_nonblocking(fd) {
+        return refuse(libc::EINPROGRESS);
+    }
+    Outcome::Done(settle(fd, &session, true))
+}
+
+/// Begins a set-up on the same socket, by the clock that the gateway has proven. Without a failure
+/// of its own where the gateway cannot be reached any more.
+pub(crate) fn again(
+    fd: c_int,
+    target: SocketAddr,
+    clock: Clock,
+) -> Result<Attempt, Option<Failure>> {
+    let loaded = loaded().ok_or(None)?;
+    let gateways = loaded.gateways().ok_or(None)?;
+    // Another session may have been first: its clock is used then, never a second one.
+    gateways.believe(clock);
+    sys::disconnect(fd);
+    let gateway = reach(fd, loaded, gateways).map_err(|_| None)?;
+    begin(fd, target, gateway, gateways).map_err(Some)
+}
+
+/// Connects past gateways of which one cannot be reached, where that is allowed.
+pub(crate) fn directly(
+    fd: c_int,
+    target: SocketAddr,
+    failure: &Failure,
+) -> Option<Result<(), c_int>> {
+    loaded().filter(|loaded| loaded.settings.direct)?;
+    sys::write_words(&format!("{}; connecting directly", failure.words));
+    sys::disconnect(fd);
+    let connected = Raw::new(target, domain(fd))?.connect(fd);
+    Some(match connected {
+        0 => Ok(()),
+        _ if sys::errno() == libc::EINPROGRESS => Ok(()),
+        _ => Err(sys::errno()),
+    })
+}
+
+/// Why the first gateway was not reached.
+enum Unreached {
+    /// The socket cannot be connected, whoever is at the other end.
+    Own(c_int),
+    /// It does not answer.
+    Gateway(String),
+    /// It did not answer a moment ago, and the program may do without: that was said then.
+    Silent,
+}
+
+/// When the first gateway did not answer last.
+static SILENT: Mutex<Option<Instant>> = Mutex::new(None);
+
+/// Connects the socket to the first gateway, and waits for that also where it does not block.
+fn reach(fd: c_int, loaded: &Loaded, gateways: &Gateways) -> Result<SocketAddr, Unreached> {
+    let silent = || SILENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let recently = silent().is_some_and(|at| at.elapsed() < SILENCE_KEPT);
+    if recently && loaded.settings.direct {
+        return Err(Unreached::Silent);
+    }
+    let blocks = !sys::is_nonblocking(fd);
+    if blocks {
+        sys::set_nonblocking(fd, true);
+    }
+    let reached = reach_one_of(fd, &loaded.settings.addresses, gateways);
+    if blocks {
+        sys::set_nonblocking(fd, false);
+    }
+    if let Err(Unreached::Gateway(_)) = reached {
+        *silent() = Some(Instant::now());
+    }
+    reached
+}
+
+fn reach_one_of(
+    fd: c_int,
+    addresses: &[SocketAddr],
+    gateways: &Gateways,
+) -> Result<SocketAddr, Unreached> {
+    let family = domain(fd);
+    if family == libc::AF_INET6 {
+        // It reaches a gateway's IPv4 address too; that the kernel refuses shows in `connect`.
+        let _ = sys::set_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &0);
+    }
+    let mut last = "it has no address of this socket's family".to_owned();
+    let usable = |address: &&SocketAddr| Raw::new(**address, family).is_some();
+    for address in addresses.iter().filter(usable).take(MAX_ADDRESSES) {
+        let Some(raw) = Raw::new(*address, family) else { continue };
+        let errno = match raw.connect(fd) {
+            0 => return Ok(*address),
+            _ => sys::errno(),
+        };
+        let errno = match errno {
+            libc::EINPROGRESS if sys::wait_writable(fd, PATIENCE) => {
+                match sys::option(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+                    Ok(0) => return Ok(*address),
+                    Ok(errno) => errno,
+                    Err(_) => return Err(Unreached::Own(sys::errno())),
+                }
+            }
+            libc::EINPROGRESS => libc::ETIMEDOUT,
+            errno => errno,
+        };
+        if !OF_NETWORK.contains(&errno) {
+            return Err(Unreached::Own(errno));
+        }
+        last = io::Error::from_raw_os_error(errno).to_string();
+        sys::disconnect(fd);
+    }
+    let words = last.split(" (os error").next().unwrap_or_default().to_lowercase();
+    Err(Unreached::Gateway(format!("gateway {} does not answer: {words}", gateways.first())))
+}
+
+/// Sends the header on a connection to `gateway`.
+fn begin(
+    fd: c_int,
+    target: SocketAddr,
+    gateway: SocketAddr,
+    gateways: &Gateways,
+) -> Result<Attempt, Failure> {
+    let mut attempt = gateways
+        .dial(target.into(), gateway)
+        .map_err(|error| Failure::lost(libc::ENETUNREACH, error))?;
+    while !attempt.unsent().is_empty() {
+        match sys::send(fd, attempt.unsent()) {
+            Ok(len) => attempt.sent(len),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                if !sys::wait_writable(fd, PATIENCE) {
+                    return Err(Failure::lost(libc::ETIMEDOUT, "it takes no header"));
+                }
+            }
+            Err(error) => {
+                let errno = error.raw_os_error().unwrap_or(libc::EIO);
+                return Err(Failure::lost(errno, error));
+            }
+        }
+    }
+    Ok(attempt)
+}
+
+fn new_mark(peer: SocketAddr) -> Option<Mark> {
+    let mut id = [0; 8];
+    let drawn = getrandom(&mut id, GetRandomFlags::empty()).ok()?;
+    (drawn == id.len()).then(|| Mark { id: u64::from_ne_bytes(id), peer, answered: false })
+}
+
+/// `AF_INET` or `AF_INET6`, for sockets of the internet.
+pub(crate) fn domain(fd: c_int) -> c_int {
+    sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).unwrap_or(libc::AF_UNSPEC)
+}
+
+fn is_tcp(fd: c_int) -> bool {
+    let is = |name, values: &[c_int]| {
+        sys::option(fd, libc::SOL_SOCKET, name).is_ok_and(|value| values.contains(&value))
+    };
+    is(libc::SO_TYPE, &[libc::SOCK_STREAM])
+        && is(libc::SO_PROTOCOL, &[libc::IPPROTO_TCP, libc::IPPROTO_MPTCP])
+}
+
+/// How long an address of the first gateway may take: it is near.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Most addresses of it that are tried.
+const MAX_ADDRESSES: usize = 3;
+/// A gateway that did not answer is not asked again for so long by who may do without it.
+const SILENCE_KEPT: Duration = Duration::from_secs(30);
+/// Errors that are of the network or of the gateway's host, not of the socket.
+const OF_NETWORK: [c_int; 8] = [
+    libc::ECONNREFUSED,
+    libc::ECONNRESET,
+    libc::ETIMEDOUT,
+    libc::EHOSTUNREACH,
+    libc::ENETUNREACH,
+    libc::EHOSTDOWN,
+    libc::ENETDOWN,
+    libc::EACCES,
+];

@@ -1,0 +1,36 @@
+//! `liblonghaul_preload.so`: TCP connections of a program that knows of no gateways go through them.
+//!
+//! `longhaul gateway run` sets LD_PRELOAD and the variables of `longhaul_relay_client::Settings`;
+//! without them the library does nothing. It stands in front of these functions of the C library:
+//!
+//! - `connect` dials the first gateway and sends it the header. A blocking one waits for the answer. A
+//!   non-blocking one waits for the first gateway only, a round trip of the campus network, since
+//!   nobody could send the header later: a program that waits to be spoken to calls nothing.
+//!   Payload may follow the header at once.
+//! - What reads takes the answer off the stream first: exactly its bytes, so that payload behind it
+//!   stays in the kernel. What writes, `getsockopt(SO_ERROR)` and `getpeername` look for it without
+//!   waiting. The first of them that finds a refusal reports the far end's errno.
+//! - `fcntl` and `ioctl` that make a descriptor block wait for the answer: else a program that was
+//!   woken by the answer would wait for payload that may never come.
+//! - `getpeername` returns the destination, as without gateways.
+//!
+//! `poll`, `select` and `epoll` are the kernel's: the socket stays the program's own, so its options and
+//! registrations hold. The destination, and that the answer was taken, are noted in the socket itself
+//! ([`mark`]): they survive `dup`, `fork` and `exec` and need no hook of `close`. What the answer will be
+//! checked with is in memory: a socket that is handed over by `exec` before its first read is not understood there.
+//!
+//! Not seen: static and set-user-id programs, system calls past the C library (Go, io_uring), UDP.
+//!
+//! It depends on nothing of Longhaul but the relay and its client side, and starts no thread.
+
+// The tests of this crate do not put hooks in front of their own process.
+#![cfg_attr(test, allow(dead_code))]
+
+mod address;
+mod connect;
+mod hooks;
+mod mark;
+mod next;
+mod pending;
+mod settings;
+mod sys;

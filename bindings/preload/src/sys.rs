@@ -1,0 +1,129 @@
+//! System calls of the library's own, past its hooks.
+
+use std::ffi::c_int;
+use std::io;
+use std::time::{Duration, Instant};
+
+use libc::{c_void, size_t, sockaddr, socklen_t, ssize_t};
+
+use crate::next::next;
+
+/// `errno` of this thread.
+pub(crate) fn errno() -> c_int {
+    // SAFETY: the address is valid for the life of the thread.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = errno }
+}
+
+fn outcome(result: ssize_t) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::from_raw_os_error(errno()))
+}
+
+pub(crate) fn receive(fd: c_int, buffer: &mut [u8], flags: c_int) -> io::Result<usize> {
+    type Recv = unsafe extern "C-unwind" fn(c_int, *mut c_void, size_t, c_int) -> ssize_t;
+    let recv = next!(recv as Recv);
+    // SAFETY: the buffer is as long as it says.
+    outcome(unsafe { recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) })
+}
+
+pub(crate) fn send(fd: c_int, bytes: &[u8]) -> io::Result<usize> {
+    type Send = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t, c_int) -> ssize_t;
+    let send = next!(send as Send);
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the bytes are as many as it says.
+    outcome(unsafe { send(fd, bytes.as_ptr().cast(), bytes.len(), flags) })
+}
+
+pub(crate) fn write_words(words: &str) {
+    type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
+    let line = format!("longhaul: {words}\n");
+    let write = next!(write as Write);
+    // SAFETY: the bytes are as many as it says. Nobody can be told that standard error is closed.
+    let _ = unsafe { write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
+}
+
+/// # Safety
+/// `address` points to `len` bytes.
+pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int {
+    type Connect = unsafe extern "C-unwind" fn(c_int, *const sockaddr, socklen_t) -> c_int;
+    // SAFETY: as promised by the caller.
+    unsafe { next!(connect as Connect)(fd, address, len) }
+}
+
+/// Takes the socket back to where it can connect again.
+pub(crate) fn disconnect(fd: c_int) {
+    // SAFETY: an address of zeros is of the family AF_UNSPEC, which means just that.
+    unsafe {
+        let nowhere: sockaddr = std::mem::zeroed();
+        connect(fd, &raw const nowhere, size_of::<sockaddr>() as socklen_t);
+    }
+}
+
+/// An option of the socket that is a number.
+pub(crate) fn option(fd: c_int, level: c_int, name: c_int) -> io::Result<c_int> {
+    let mut value: c_int = 0;
+    let mut len = size_of::<c_int>() as socklen_t;
+    // SAFETY: value and length are valid for the call.
+    let result = unsafe { get_option(fd, level, name, (&raw mut value).cast(), &raw mut len) };
+    outcome(result as ssize_t).map(|_| value)
+}
+
+/// # Safety
+/// As `getsockopt` of the C library.
+pub(crate) unsafe fn get_option(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    len: *mut socklen_t,
+) -> c_int {
+    type Get =
+        unsafe extern "C-unwind" fn(c_int, c_int, c_int, *mut c_void, *mut socklen_t) -> c_int;
+    // SAFETY: as promised by the caller.
+    unsafe { next!(getsockopt as Get)(fd, level, name, value, len) }
+}
+
+/// Sets an option of the socket; `false` where the kernel does not have it.
+pub(crate) fn set_option<T>(fd: c_int, level: c_int, name: c_int, value: &T) -> bool {
+    let len = size_of::<T>() as socklen_t;
+    // SAFETY: value and length are valid for the call.
+    unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), len) == 0 }
+}
+
+pub(crate) fn is_nonblocking(fd: c_int) -> bool {
+    control(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0
+}
+
+pub(crate) fn set_nonblocking(fd: c_int, on: bool) {
+    let flags = control(fd, libc::F_GETFL, 0);
+    let wanted = if on { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
+    control(fd, libc::F_SETFL, wanted as usize);
+}
+
+/// `fcntl` with one argument more, a number or an address.
+pub(crate) fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
+    type Control = unsafe extern "C-unwind" fn(c_int, c_int, ...) -> c_int;
+    // SAFETY: the argument is the program's own, or flags.
+    unsafe { next!(fcntl as Control)(fd, command, argument) }
+}
+
+/// Waits until the socket can be written to, or is broken; `false` where it takes longer.
+pub(crate) fn wait_writable(fd: c_int, most: Duration) -> bool {
+    let until = Instant::now() + most;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut wait = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        let millis = c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX);
+        // SAFETY: one entry, as it says.
+        match unsafe { libc::poll(&raw mut wait, 1, millis) } {
+            // A signal: short as this is, it is not worth an end.
+            -1 if errno() == libc::EINTR => {}
+            0 | -1 => return false,
+            _ => return true,
+        }
+    }
+}
