@@ -98,6 +98,7 @@ fn random_loss_uses_the_bottleneck() {
 #[test]
 fn each_reason_in_the_order_of_the_path() {
     let all = PathConfig::default()
+        .swallowing_udp(us(2_000), Duration::MAX)
         .mtu(1_500)
         .policer(Rate::from_mbps(8), Bytes::new(4_000))
         .rate(Rate::from_mbps(8), Bytes::new(2_000))
@@ -114,7 +115,8 @@ fn each_reason_in_the_order_of_the_path() {
     assert_eq!(offer(1_000, 1_000), Some(DropReason::Scripted));
     assert_eq!(offer(1_000, 1_000), Some(DropReason::Queue));
     assert_eq!(offer(1_000, 1_000), Some(DropReason::Policer));
-    for (reason, count) in DropReason::ALL.into_iter().zip([1, 1, 2, 1, 1, 0, 1]) {
+    assert_eq!(offer(2_000, 1_501), Some(DropReason::Firewall));
+    for (reason, count) in DropReason::ALL.into_iter().zip([1, 1, 1, 2, 1, 1, 0, 1]) {
         assert_eq!(path.stats().dropped(reason), count, "{reason}");
     }
 }
@@ -232,7 +234,8 @@ fn the_meaning_of_a_seed_is_fixed() {
     };
     for number in 0..20_000 {
         match path.offer(at(number * 50), 1_500, Ecn::Ect0) {
-            Fate::Drop(reason) => add(reason as u64),
+            // Firewalls came later, in front of the others.
+            Fate::Drop(reason) => add(reason as u64 - 1),
             Fate::Deliver(arrival) => {
                 add(arrival.at.as_nanos());
                 add(arrival.duplicate.map_or(0, Instant::as_nanos));
