@@ -8,20 +8,22 @@ SEEDS ?= 20000
 WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
+XIO := $(TARGET)/release/libglobus_xio_longhaul_driver.so
 # What tests use beside it: they are ignored, with the reason, where that is missing.
-WISHED := ip postgres strace curl iperf3
+WISHED := ip postgres strace curl iperf3 globus-xio
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
 SERVER_PEERS := rsync-ssh uftp
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench install lint longhaul
+.PHONY: help demo test bench install lint longhaul xio
 
 help:
 	@echo 'make demo      a verified transfer over an emulated long path, and what it shows'
 	@echo 'make test      the simulation over SEEDS=$(SEEDS) seeds, then all tests'
 	@echo 'make bench     this machine'\''s limits, Longhaul and its peers, as ratios'
 	@echo 'make install   the program, its preload and the C library below PREFIX=$(PREFIX) (DESTDIR is respected)'
+	@echo 'make xio       the Globus XIO driver, for GridFTP through gateways; make install takes it along'
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
 longhaul:
@@ -49,6 +51,11 @@ install: longhaul
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/longhaul $(TARGET)/release/liblonghaul_preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/liblonghaul_relay_c.a $(TARGET)/release/liblonghaul_relay_c.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include bindings/c/include/longhaul_relay.h
+	[ ! -e $(XIO) ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(XIO)
+
+xio:
+	@xtask/with-tools.sh 'cc globus-xio' cargo build --release --locked -p longhaul-relay-c
+	@bindings/xio/build.sh $(TARGET)/release
 
 lint:
 	@xtask/with-tools.sh 'cc c++' cargo xtask ci

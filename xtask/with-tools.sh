@@ -17,6 +17,7 @@ package_of() {
     c++) echo "g++" ;;
     ip) echo "iproute2" ;;
     postgres) echo "postgresql" ;;
+    globus-xio) echo "libglobus-xio-dev" ;;
     *) echo "$1" ;;
     esac
 }
@@ -27,6 +28,7 @@ is_there() {
     ca-certificates) [ -e /etc/ssl/certs/ca-certificates.crt ] ;;
     # Debian keeps it out of PATH, by version.
     postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 ;;
+    globus-xio) [ -e /usr/include/globus/globus_xio_driver.h ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }

@@ -42,3 +42,4 @@ mod test;
 mod trees;
 mod unpublished;
 mod vanishing;
+mod xio;

@@ -51,6 +51,8 @@ const ALL: &[(&str, Probe)] = &[
     ("iperf3", || programs(&["iperf3"])),
     ("gridftp", || programs(&["globus-url-copy", "globus-gridftp-server"])),
     ("gridftp_udt", gridftp_udt),
+    // What a driver for it is compiled with.
+    ("globus_xio", || header("/usr/include/globus/globus_xio_driver.h")),
     ("udt", udt),
     ("xrootd", || programs(&["xrdcp", "xrootd"])),
     ("uftp", || programs(&["uftp", "uftpd"])),
@@ -168,8 +170,11 @@ fn gridftp_udt() -> Found {
 
 fn udt() -> Found {
     programs(&["g++"])?;
-    let header = "/usr/include/udt/udt.h";
-    Path::new(header).exists().then_some(()).ok_or_else(|| format!("no {header}"))
+    header("/usr/include/udt/udt.h")
+}
+
+fn header(path: &str) -> Found {
+    Path::new(path).exists().then_some(()).ok_or_else(|| format!("no {path}"))
 }
 
 fn device(path: &str) -> Found {

@@ -1,0 +1,138 @@
+//! The Globus XIO driver, in GridFTP servers that know no more of gateways than their administrator
+//! said when they were started.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use std::thread;
+
+use longhaul_needs::needs;
+
+use crate::preload::{Route, gridftp_server, libraries, sources};
+use crate::program::Program;
+use crate::test::{Test, limited};
+
+/// The folder of the driver.
+fn driver() -> PathBuf {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let mut build = Command::new(sources().join("bindings/xio/build.sh"));
+        assert!(build.arg(libraries()).status().unwrap().success());
+    });
+    libraries().into()
+}
+
+/// A server with the driver, whose data channels go by `stack` where nobody asks for another.
+fn server<'t>(test: &'t Test, stack: &str, via: &str, allow: &str) -> (Program<'t>, SocketAddr) {
+    let mut command = Command::new("globus-gridftp-server");
+    command.args(["-dc-whitelist", "tcp,longhaul", "-dc-default", stack]);
+    command.env("LD_LIBRARY_PATH", driver()).env("LONGHAUL_VIA", via);
+    command.env("LONGHAUL_XIO_ALLOW", allow);
+    command.env("LONGHAUL_VIA_TOKEN_FILE", test.path("token"));
+    gridftp_server(test, &mut command)
+}
+
+#[needs(gridftp, globus_xio)]
+#[test]
+fn third_party_copies_go_through_two_gateways_with_one_stream_and_with_eight() {
+    limited(|test| {
+        let contents: Vec<u8> = (0..30_000_000u32).map(|i| (i % 239) as u8).collect();
+        fs::write(test.here("file"), &contents).unwrap();
+        for streams in [1, 8] {
+            let route = Route::new(test);
+            let (_source, from) = server(test, "tcp,longhaul", &route.via(), "");
+            // The other one accepts, for which it needs no gateway.
+            let (_target, to) = server(test, "tcp,longhaul", "nowhere.invalid", "");
+            let source = format!("ftp://{from}{}", test.here("file").display());
+            let target = format!("ftp://{to}{}", test.there("copy").display());
+            let mut copy = Command::new("globus-url-copy");
+            copy.args(["-fast", "-p", &streams.to_string(), &source, &target]);
+            Program::spawn(test, &mut copy).end().assert_succeeded();
+            assert!(fs::read(test.there("copy")).unwrap() == contents);
+            let [near, far] = route.counts_of_both();
+            assert_eq!(near, far);
+            assert!((1..=streams).contains(&near[0]) && near[1] > 30_000_000, "{near:?}");
+        }
+    });
+}
+
+#[needs(gridftp, globus_xio)]
+#[test]
+fn a_remote_user_chooses_among_the_gateways_that_the_administrator_allows() {
+    limited(|test| {
+        let contents: Vec<u8> = (0..1_000_000u32).map(|i| (i % 239) as u8).collect();
+        fs::write(test.here("file"), &contents).unwrap();
+        let route = Route::new(test);
+        let both = route.via().replace(',', "+");
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let allow = format!("{nobody} {both}");
+        let (_server, at) = server(test, "tcp", "nowhere.invalid", &allow);
+        let file = test.here("file").display().to_string();
+        let (said, came) = fetch(at, &format!("tcp,longhaul:via={both}"), &file);
+        assert!(said.starts_with("226"), "{said}");
+        assert!(came == contents);
+        let nearest = both.split('+').next().unwrap();
+        let (said, came) = fetch(at, &format!("tcp,longhaul:via={nearest}"), &file);
+        assert!(said.contains("LONGHAUL_XIO_ALLOW does not list"), "{said}");
+        assert!(came.is_empty());
+        let (said, came) = fetch(at, &format!("tcp,longhaul:via={nobody}"), &file);
+        assert!(said.contains("Connection refused"), "{said}");
+        assert!(came.is_empty());
+        assert_eq!(route.counts()[0], 1);
+    });
+}
+
+/// Fetches a file by FTP with a data channel that the server opens through `stack`: what it says at the
+/// end, and what came.
+fn fetch(at: SocketAddr, stack: &str, file: &str) -> (String, Vec<u8>) {
+    let mut control = BufReader::new(TcpStream::connect(at).unwrap());
+    answer(&mut control);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let data_at = listener.local_addr().unwrap();
+    let [high, low] = data_at.port().to_be_bytes();
+    for words in [
+        "USER anonymous",
+        "PASS nobody",
+        "TYPE I",
+        &format!("SITE SETNETSTACK {stack}"),
+        &format!("PORT 127,0,0,1,{high},{low}"),
+    ] {
+        let said = ask(&mut control, words);
+        assert!(said.starts_with(['2', '3']), "{words}: {said}");
+    }
+    let receiving = thread::spawn(move || {
+        let mut came = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut came).unwrap();
+        came
+    });
+    let mut said = ask(&mut control, &format!("RETR {file}"));
+    if said.starts_with('1') {
+        said = answer(&mut control);
+    }
+    if !said.starts_with('2') {
+        // Nobody came.
+        drop(TcpStream::connect(data_at).unwrap());
+    }
+    (said, receiving.join().unwrap())
+}
+
+fn ask(control: &mut BufReader<TcpStream>, words: &str) -> String {
+    control.get_mut().write_all(format!("{words}\r\n").as_bytes()).unwrap();
+    answer(control)
+}
+
+/// An answer, whose last line has a space behind its number.
+fn answer(control: &mut BufReader<TcpStream>) -> String {
+    let mut said = String::new();
+    loop {
+        let start = said.len();
+        assert!(control.read_line(&mut said).unwrap() > 0, "{said}");
+        let line = &said.as_bytes()[start..];
+        if line.len() > 3 && line[..3].iter().all(u8::is_ascii_digit) && line[3] == b' ' {
+            return said;
+        }
+    }
+}
