@@ -7,7 +7,9 @@ use std::rc::Rc;
 
 use longhaul_engine::{Arrival, Event, Lane, LaneConfig, Path as Rated, Plan, Role, What};
 use longhaul_pathsim::{DropReason, Ecn, Fate, Path};
-use longhaul_rate_control::{ChosenProfile, Governor, Metrics, PathMemory, Profile, Repair};
+use longhaul_rate_control::{
+    ChosenProfile, Governor, HostLimit, Metrics, PathMemory, Profile, Repair,
+};
 use longhaul_units::{Bottleneck, Bytes, Cause, Duration, Extent, Instant, LaneId, ObjectId, Rate};
 use longhaul_wire::ConnectionId;
 
@@ -74,6 +76,10 @@ pub struct Longhaul {
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
     pub stutters: Option<(Duration, Duration)>,
+    /// That is over by this time.
+    pub rested: Instant,
+    /// From those times on the receiving host says that it takes no more.
+    pub limits: VecDeque<(Instant, HostLimit)>,
     /// Its feedback takes longer than half of the round trip by so much.
     pub longer: Duration,
     /// A path of its own behind that of all.
@@ -134,6 +140,8 @@ impl Longhaul {
             repair: None,
             ecn: false,
             stutters: None,
+            rested: Instant::FAR_FUTURE,
+            limits: VecDeque::new(),
             longer: Duration::ZERO,
             own: None,
             deaf: None,
@@ -219,7 +227,7 @@ impl Longhaul {
 
     /// Until when the sender has no turn.
     fn stutter(&self, now: Instant) -> Option<Instant> {
-        let (every, length) = self.stutters?;
+        let (every, length) = self.stutters.filter(|_| now < self.rested)?;
         let phase = Duration::from_nanos(now.as_nanos() % every.as_nanos() as u64);
         (phase < length).then(|| now + (length - phase))
     }
@@ -245,6 +253,9 @@ impl Longhaul {
         if let Some((_, chosen)) = self.successor.take_if(|(at, _)| *at <= now) {
             let known = Some(end.rated.known());
             end.rated.set_controller(now, chosen.controller(now, PACKET, known));
+        }
+        while let Some((_, limit)) = self.limits.pop_front_if(|(at, _)| *at <= now) {
+            end.rated.heed(now, limit);
         }
         end.lane.handle_timeout(now, &mut end.rated);
         end.rated.handle_timeout(now);

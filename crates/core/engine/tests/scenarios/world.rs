@@ -79,6 +79,19 @@ impl World {
         index
     }
 
+    /// From now on what is offered takes another path; what is under way arrives as it would have: by the
+    /// time that this gives.
+    pub fn reroute(&mut self, config: &PathConfig, seed: u64) -> Duration {
+        let waits = self.path.queue_delay(self.now);
+        self.path = Path::new(config, seed, self.now).expect("a valid path");
+        waits
+    }
+
+    /// A flow falls silent.
+    pub fn stop(&mut self, index: usize) {
+        self.due[index] = None;
+    }
+
     /// Runs until `end`, or until `stop` holds after an event.
     pub fn run_until(&mut self, end: Instant, mut stop: impl FnMut(&Self) -> bool) {
         while let Some(&Reverse((at, index))) = self.queue.peek() {

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::Estimates;
+use super::{Estimates, MAX_PACKET_TIME};
 use crate::filter::MaxFilter;
 use crate::{Delivery, RttEstimator};
 
@@ -15,6 +15,8 @@ pub(super) struct Rates {
     /// Delivery rate of the last ten rounds.
     bandwidth: MaxFilter,
     capacity: MaxFilter,
+    /// The same, but since the path fell.
+    line: MaxFilter,
     gathered: Gathered,
     skip_slice: bool,
     /// Start-up wants to know soon.
@@ -44,6 +46,7 @@ impl Rates {
             newest: MaxFilter::new(),
             bandwidth: MaxFilter::new(),
             capacity: MaxFilter::new(),
+            line: MaxFilter::new(),
             gathered: Gathered::default(),
             skip_slice: false,
             short_slices: true,
@@ -116,6 +119,7 @@ impl Estimates {
         if fallen {
             self.rates.recent.reset(now, newest.as_bps());
             self.rates.bandwidth.reset(now, newest.as_bps());
+            self.rates.line.reset(now, newest.as_bps());
         }
         fallen
     }
@@ -128,6 +132,13 @@ impl Estimates {
     /// Takes in what the spread of a train says of the narrowest link.
     pub(crate) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
         self.rates.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);
+        self.rates.line.update(now, rate.as_bps(), CAPACITY_WINDOW);
+    }
+
+    /// What the path takes for a full packet.
+    pub(crate) fn packet_time(&self) -> Duration {
+        let line = Rate::from_bps(self.rates.line.get().unwrap_or(0));
+        line.time_for(self.packet).min(MAX_PACKET_TIME)
     }
 
     /// Best delivery rate of the last ten rounds.

@@ -2,8 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use super::Estimates;
 use super::rates::CALM_ROUNDS;
-use super::{Estimates, MAX_PACKET_TIME};
 use crate::burst::{TIMER_TIME, useful_burst};
 
 impl Estimates {
@@ -29,7 +29,7 @@ impl Estimates {
         let root = rate.as_bps().isqrt().max(1);
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
         let target = self.queue_full.map_or(target, |full| target.min(full / 2));
-        let packet = self.capacity().time_for(self.packet).min(MAX_PACKET_TIME);
+        let packet = self.packet_time();
         let target = target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(packet * 2));
         // One packet is no queue.
         target.max(packet)

@@ -252,7 +252,7 @@ impl Cruise {
         let shown = core::mem::replace(&mut self.shown, self.step);
         // A host that pauses in every round has sent at the full rate in between.
         let idle = round.limited && round.delivered < model.recent().scale(7, 8);
-        if round.queue_max > target / 2 || idle {
+        if round.queue_max > (target / 2).max(model.packet_time() * 5 / 4) || idle {
             self.step = 0;
             return;
         }
