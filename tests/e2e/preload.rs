@@ -6,10 +6,12 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
+use std::time::SystemTime;
 
 use longhaul_needs::needs;
+use longhaul_relay::{Answer, Clock, Gatekeeper, Received, Status};
 use rustix::process::Signal;
 
 use crate::gateway::{gateway, web};
@@ -39,8 +41,16 @@ fn client(test: &Test) -> String {
     compile(test, &sources().join("tests/e2e/preload/client.c"), &[])
 }
 
+/// The client that uses the library for C.
+fn library(test: &Test) -> String {
+    let include = format!("-I{}", sources().join("bindings/c/include").display());
+    let library = libraries().join("liblonghaul_relay_c.a").display().to_string();
+    let words = ["-Wall", "-Wextra", "-Werror", &include, &library, "-ldl", "-lm"];
+    compile(test, &sources().join("tests/e2e/preload/library.c"), &words)
+}
+
 fn compile(test: &Test, source: &Path, words: &[&str]) -> String {
-    let program = test.path("client");
+    let program = test.path(source.file_stem().unwrap().to_str().unwrap());
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-pthread", "-o"]).args([&program, source]).args(words);
     assert!(compiler.status().unwrap().success());
@@ -49,15 +59,17 @@ fn compile(test: &Test, source: &Path, words: &[&str]) -> String {
 
 /// Sends what comes back to who sent it, each direction to its own end.
 fn echo() -> SocketAddr {
-    serve(|mut stream| {
-        let mut buffer = [0; 65536];
-        while let Ok(len @ 1..) = stream.read(&mut buffer) {
-            if stream.write_all(&buffer[..len]).is_err() {
-                return;
-            }
+    serve(|mut stream| back(&mut stream))
+}
+
+fn back(stream: &mut TcpStream) {
+    let mut buffer = [0; 65536];
+    while let Ok(len @ 1..) = stream.read(&mut buffer) {
+        if stream.write_all(&buffer[..len]).is_err() {
+            return;
         }
-        let _ = stream.shutdown(Shutdown::Write);
-    })
+    }
+    let _ = stream.shutdown(Shutdown::Write);
 }
 
 /// Speaks first.
@@ -235,6 +247,56 @@ fn without_a_gateway_a_program_connects_directly_only_where_that_is_allowed() {
     });
 }
 
+/// A gateway whose clock is an hour ahead, and which is the target itself: it echoes.
+fn gateway_of_later() -> SocketAddr {
+    let keys = [&crate::test::token(1)].into_iter().collect();
+    let keeper = Arc::new(Mutex::new(Gatekeeper::new(keys, None, Clock::from_micros(0))));
+    serve(move |mut stream| {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let now = Clock::from_micros((since.as_secs() + 3600) * 1_000_000);
+        let local = stream.local_addr().unwrap().into();
+        let (mut came, mut buffer) = (Vec::new(), [0; 4096]);
+        while let Ok(len @ 1..) = stream.read(&mut buffer) {
+            came.extend_from_slice(&buffer[..len]);
+            match keeper.lock().unwrap().receive(&came, &local, now) {
+                Received::Incomplete => {}
+                Received::Refused(refusal) => {
+                    assert_eq!(refusal.answer.status, Status::WRONG_CLOCK);
+                    stream.write_all(&refusal.bytes).unwrap();
+                    stream.shutdown(Shutdown::Write).unwrap();
+                    while let Ok(1..) = stream.read(&mut buffer) {}
+                    return;
+                }
+                Received::Header(request) => {
+                    let peer = Some(stream.local_addr().unwrap());
+                    let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "later") };
+                    stream.write_all(&request.sign(&answer)).unwrap();
+                    return back(&mut stream);
+                }
+            }
+        }
+    })
+}
+
+#[test]
+fn a_gateway_whose_clock_differs_is_dialled_again_on_the_same_socket() {
+    limited(|test| {
+        let (client, mut port) = (client(test), String::new());
+        let at = gateway_of_later();
+        let via = at.to_string();
+        let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
+        for mode in [&["echo"][..], &["blocking-again", "fcntl"]] {
+            let ended = run(test, &options, &words(&client, at, &mut port, mode));
+            assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
+            assert_eq!(ended.stderr, "");
+        }
+        let library = library(test);
+        let mut command = Command::new(&library);
+        let ended = Program::spawn(test, command.args([&via, "token", &via, "blocking"])).end();
+        assert_eq!(ended.stdout, "there and back\n");
+    });
+}
+
 #[test]
 fn destinations_that_are_not_named_are_connected_to_directly() {
     limited(|test| {
@@ -348,10 +410,7 @@ fn await_listening(at: SocketAddr) {
 #[test]
 fn a_program_in_c_uses_the_library_by_waiting_by_readiness_and_by_parts() {
     limited(|test| {
-        let include = format!("-I{}", sources().join("bindings/c/include").display());
-        let library = libraries().join("liblonghaul_relay_c.a").display().to_string();
-        let words = ["-Wall", "-Wextra", "-Werror", &include, &library, "-ldl", "-lm"];
-        let program = compile(test, &sources().join("tests/e2e/preload/library.c"), &words);
+        let program = library(test);
         // By address: the program leaves names to the library.
         let (route, at) = (Route::new(test), echo().to_string());
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();

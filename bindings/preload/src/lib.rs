@@ -16,7 +16,7 @@
 //!
 //! `poll`, `select` and `epoll` are the kernel's: the socket stays the program's own, so its options and
 //! registrations hold. The destination, and that the answer was taken, are noted in the socket itself
-//! ([`mark`]): they survive `dup`, `fork` and `exec` and need no hook of `close`. What the answer will be
+//! (`mark`): they survive `dup`, `fork` and `exec` and need no hook of `close`. What the answer will be
 //! checked with is in memory: a socket that is handed over by `exec` before its first read is not understood there.
 //!
 //! Not seen: static and set-user-id programs, system calls past the C library (Go, io_uring), UDP.
@@ -28,6 +28,7 @@
 
 mod address;
 mod connect;
+mod fork;
 mod hooks;
 mod mark;
 mod next;

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use longhaul_relay_client::{Attempt, Failure, Step};
 
 use crate::connect;
+use crate::fork::{Guard, Shared};
 use crate::mark::Mark;
 use crate::sys;
 
@@ -40,7 +41,7 @@ pub(crate) enum Progress {
 
 /// Nothing has to be looked for while this is zero: that is all that most calls cost.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
-static TABLE: Mutex<Table> = Mutex::new(Table { sessions: BTreeMap::new(), limit: LIMIT });
+static TABLE: Shared<Table> = Shared::new(Table { sessions: BTreeMap::new(), limit: LIMIT });
 
 struct Table {
     sessions: BTreeMap<u64, Arc<Session>>,
@@ -247,8 +248,22 @@ impl Session {
     }
 }
 
-fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+fn table() -> Guard<'static, Table> {
+    TABLE.lock()
+}
+
+/// From now on no child begins with the table locked by a thread that it does not have.
+#[cfg(not(test))]
+pub(crate) fn survive_forks() {
+    extern "C" fn before() {
+        TABLE.hold();
+    }
+    extern "C" fn after() {
+        TABLE.release();
+    }
+    // SAFETY: the three take no arguments, and may be called at every fork. Without memory for them
+    // forks are as before.
+    unsafe { libc::pthread_atfork(Some(before), Some(after), Some(after)) };
 }
 
 /// `None` where this process cannot see its descriptors: then nothing is forgotten.

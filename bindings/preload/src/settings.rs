@@ -41,7 +41,9 @@ impl Loaded {
 
 #[cfg(not(test))]
 extern "C" fn load() {
-    loaded();
+    if loaded().is_some() {
+        crate::pending::survive_forks();
+    }
 }
 
 #[cfg(not(test))]
