@@ -88,11 +88,16 @@ pub(crate) struct Outgoing {
 }
 
 impl Connection {
-    /// Opens what the handshake agreed on: a session, and a profile, over a round trip as the control
-    /// connection measured it.
+    /// Opens what the handshake agreed on: a session, over that carrier, and a profile, over a round trip
+    /// as the control connection measured it.
     pub fn new(
         scenario: &Scenario,
-        (session, chosen, round_trip): (&Session, ChosenProfile, Option<Duration>),
+        (session, carrier, chosen, round_trip): (
+            &Session,
+            Carrier,
+            ChosenProfile,
+            Option<Duration>,
+        ),
         end: End,
         [now, start]: [Instant; 2],
         seed: u64,
@@ -106,7 +111,7 @@ impl Connection {
         let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
         let carrying = |number: u16| {
             let lane = LaneId(number);
-            if session.carrier == Carrier::Tcp {
+            if carrier == Carrier::Tcp {
                 let bare = session.protect == Protect::Clear;
                 let seals = bare.then(|| Records::new(session, lane));
                 return Carrying::Tcp(Box::new(RecordHalf::new(local, lane, rate, seals)));
@@ -526,9 +531,19 @@ impl Connection {
         self.half.end() == Some(Ending::Done)
     }
 
-    /// Whether the first lane may carry data.
-    pub fn is_validated(&self) -> bool {
-        self.half.validated().is_some()
+    /// Whether anything of the peer has come by a lane.
+    pub fn has_heard(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.stats().packets_received > 0)
+    }
+
+    /// Whether object bytes have arrived at the peer or here.
+    pub fn has_moved(&self) -> bool {
+        self.lanes.iter().any(|lane| lane.stats().fresh_bytes_delivered + lane.placed() > 0)
+    }
+
+    /// Whether it is carried by lanes.
+    pub fn is_udp(&self) -> bool {
+        self.lanes.iter().all(|lane| matches!(lane.carrier, Carrying::Udp(_)))
     }
 
     /// Whether nothing is under way or waits for an answer.
@@ -699,7 +714,8 @@ impl Connection {
 
     /// What this end, a server, has asked and `client` has not heard in time.
     pub fn unheard(&mut self, now: Instant, client: &Self) -> Option<MoveAsked> {
-        if self.id != client.id || self.closed.is_some() || client.closed.is_some() {
+        let both = self.id == client.id && self.is_udp() && client.is_udp();
+        if !both || self.closed.is_some() || client.closed.is_some() {
             return None;
         }
         self.lines.unheard(now + self.clock, &mut self.lanes, &client.lines)

@@ -38,12 +38,21 @@ pub(crate) enum Handshake {
     Over,
 }
 
+/// What a handshake has agreed on.
+#[derive(Debug)]
+pub(crate) struct Shaken {
+    pub session: Box<Session>,
+    /// What this end plays.
+    pub chosen: Box<ChosenProfile>,
+    /// How long the peer took to answer.
+    pub round_trip: Option<Duration>,
+}
+
 /// What a handshake came to.
 pub(crate) enum Outcome {
     /// It goes on.
     Pending,
-    /// The session, the profile that this end plays, and how long the peer took to answer.
-    Done(Box<Session>, Box<ChosenProfile>, Option<Duration>),
+    Done(Shaken),
     Failed(CloseCode, String),
 }
 
@@ -104,7 +113,8 @@ impl Handshake {
                     Outcome::Pending
                 }
                 Ok(ClientProgress::Done(session)) => {
-                    Outcome::Done(Box::new(session), chosen, Some(now - since))
+                    let round_trip = Some(now - since);
+                    Outcome::Done(Shaken { session: Box::new(session), chosen, round_trip })
                 }
                 Err(error) => {
                     control.up.send(now, &error.close_message(), draw);
@@ -135,7 +145,8 @@ impl Handshake {
                         };
                         let (session, welcome) = client.accept(connection);
                         control.down.send(now, &welcome, draw);
-                        Outcome::Done(Box::new(session), chosen, None)
+                        let session = Box::new(session);
+                        Outcome::Done(Shaken { session, chosen, round_trip: None })
                     }
                     Err(error) => {
                         control.down.send(now, &error.close_message(), draw);

@@ -43,6 +43,7 @@ mod wires;
 mod world;
 
 pub use scenario::{
-    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Taking, Ways,
+    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Taking, TcpOpens,
+    Ways,
 };
 pub use world::{Broken, LaneCounts, Report, World};

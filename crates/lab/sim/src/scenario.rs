@@ -1,5 +1,6 @@
 mod circuits;
 mod drawn;
+mod firewalls;
 mod meddling;
 mod memory;
 mod paths;
@@ -11,6 +12,7 @@ mod taking;
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 
 pub use circuits::Circuit;
+pub use firewalls::TcpOpens;
 pub use meddling::{Meddles, Meddling};
 pub use paths::{Silence, Ways};
 pub use refusals::{Refusal, RefusedBecause};
@@ -34,6 +36,8 @@ pub struct Scenario {
     pub pipe: bool,
     /// What carries it.
     pub carrier: Choice,
+    /// How TCP connections open beside lanes that do not answer.
+    pub tcp: TcpOpens,
     /// Lanes that the client asks for.
     pub lanes: u16,
     /// Lanes that the server grants at most.
@@ -125,7 +129,7 @@ pub enum Choice {
     Udp,
     /// TCP connections.
     Tcp,
-    /// UDP, and TCP once nothing has come through for a while.
+    /// UDP, and TCP in its place where it does not answer.
     Auto,
 }
 
@@ -187,6 +191,7 @@ impl Scenario {
             push: true,
             pipe: false,
             carrier: Choice::Udp,
+            tcp: TcpOpens::After(Duration::from_millis(60)),
             lanes: 1,
             max_lanes: 4,
             profile: "auto",

@@ -1,4 +1,5 @@
 mod accidents;
+mod race;
 mod verdict;
 
 use std::num::NonZeroU32;
@@ -14,7 +15,7 @@ use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 use crate::connection::{Connection, Left, Outgoing};
 use crate::draw::Draw;
 use crate::files::Files;
-use crate::host::{Control, Handshake, Outcome, close_in};
+use crate::host::{Control, Handshake, Outcome, Shaken, close_in};
 use crate::network::{Arrived, Network};
 use crate::prepared;
 use crate::scenario::{Choice, End, Fault, Scenario};
@@ -22,6 +23,7 @@ use crate::sink::{Disk, Env};
 use crate::tls::Piece;
 use crate::trace::{Checks, Kind, Trace};
 use crate::wires::Wire;
+use race::{JOINS_MAX, Racing};
 
 /// Two hosts, what is between them, and a clock that moves from one thing that happens to the
 /// next. Equal scenarios give equal worlds.
@@ -36,8 +38,12 @@ pub struct World {
     control: Option<Control>,
     /// The data connections of the present run, over TCP.
     wires: Vec<Wire>,
-    /// What the client tries now, and since when.
-    carrier: (Carrier, Instant),
+    /// What carries the client's connection now.
+    carrier: Carrier,
+    /// What a client that may choose decides by.
+    racing: Option<Racing>,
+    /// When it found that UDP is swallowed.
+    swallowed: Option<Instant>,
     hosts: [Host; 2],
     faults: Vec<Fault>,
     draw: Draw,
@@ -131,6 +137,12 @@ struct Host {
     down_until: Option<Instant>,
     /// The control connection's bytes behind the handshake.
     said: Vec<u8>,
+    /// What was agreed there, until it ends.
+    shaken: Option<Shaken>,
+    /// It has ended.
+    control_over: bool,
+    /// A server's lanes are over, and TCP connections may join until then.
+    joins_until: Option<Instant>,
 }
 
 /// Steps in which nothing happened.
@@ -171,9 +183,11 @@ impl World {
             control: None,
             wires: Vec::new(),
             carrier: match scenario.carrier {
-                Choice::Tcp => (Carrier::Tcp, start),
-                Choice::Udp | Choice::Auto => (Carrier::Udp, start),
+                Choice::Tcp => Carrier::Tcp,
+                Choice::Udp | Choice::Auto => Carrier::Udp,
             },
+            racing: None,
+            swallowed: None,
             hosts: Default::default(),
             faults,
             disk,
@@ -264,7 +278,11 @@ impl World {
             effect = true;
         }
         effect |= self.run_hosts();
-        self.fall_back();
+        if self.run_race() {
+            // What has come to the other carrier waits for its reader.
+            self.run_hosts();
+            effect = true;
+        }
         if let [Host { connection: Some(client), .. }, Host { connection: Some(server), .. }] =
             &mut self.hosts
         {
@@ -316,7 +334,8 @@ impl World {
         let host = &mut self.hosts[usize::from(arrived.at == End::Server)];
         let Some(header) = arrived.packet.header() else { return };
         let mut connections = host.connection.iter_mut().chain(&mut host.closing);
-        if let Some(connection) = connections.find(|one| one.id == header.connection) {
+        let of_it = |one: &&mut Connection| one.id == header.connection && one.is_udp();
+        if let Some(connection) = connections.find(of_it) {
             connection.arrive(now, arrived, scenario);
         }
     }
@@ -386,11 +405,22 @@ impl World {
         self.trace.note(now, || "the client dials".into());
         self.network.renew_client();
         let mut control = Control::new(&self.scenario, &mut self.draw);
-        let carrier = self.carrier.0;
+        self.racing = None;
+        let carrier = match (self.scenario.carrier, self.carrier) {
+            (Choice::Auto, _) => {
+                self.carrier = Carrier::Udp;
+                Carrier::Either
+            }
+            (_, carrier) => carrier,
+        };
         let handshake =
             Handshake::client(&self.scenario, carrier, &mut control, now, &mut self.draw);
+        self.wires.clear();
         if carrier == Carrier::Tcp {
             self.wires = Wire::all(&self.scenario, &mut self.draw);
+        }
+        for host in &mut self.hosts {
+            (host.shaken, host.control_over, host.joins_until) = (None, false, None);
         }
         self.host(End::Client).handshake = Some(handshake);
         let server = Handshake::server(&self.scenario, &control, now);
@@ -433,18 +463,17 @@ impl World {
             let outcome = handshake.handle(piece, control, now, number, &mut self.draw);
             return self.shaken(end, outcome);
         }
-        let Some(connection) = &mut host.connection else { return };
-        match piece {
+        let (code, reason) = match piece {
             Piece::Bytes(bytes) => {
                 host.said.extend(bytes);
-                if let Some((code, reason)) = close_in(&host.said) {
-                    connection.close(now, code, &reason, true);
-                }
+                let Some(close) = close_in(&host.said) else { return };
+                close
             }
-            Piece::End => {
-                let reason = "the control connection broke";
-                connection.close(now, CloseCode::INTERNAL, reason, true);
-            }
+            Piece::End => (CloseCode::INTERNAL, "the control connection broke".into()),
+        };
+        (host.control_over, host.joins_until) = (true, None);
+        if let Some(connection) = &mut host.connection {
+            connection.close(now, code, &reason, true);
         }
     }
 
@@ -468,15 +497,20 @@ impl World {
                     self.ended(code, &reason);
                 }
             }
-            Outcome::Done(session, chosen, round_trip) => {
+            Outcome::Done(agreed) => {
                 self.host(end).handshake = None;
-                self.host(end).said.clone_from(&session.rest);
+                self.host(end).said.clone_from(&agreed.session.rest);
                 self.connections += u32::from(end == End::Server);
                 let (times, seed) = ([now, self.start], self.draw.word());
-                let shaken = (&*session, *chosen, round_trip);
+                let Shaken { session, chosen, round_trip } = &agreed;
+                let carrier = session.carrier;
+                let shaken = (&**session, carrier, (**chosen).clone(), *round_trip);
                 let mut connection = Connection::new(&self.scenario, shaken, end, times, seed);
+                if end == End::Client && carrier == Carrier::Either {
+                    self.begin_race(round_trip.unwrap_or_default());
+                }
+                self.host(end).shaken = Some(agreed);
                 if end == End::Client {
-                    self.carrier.1 = now;
                     let mut env = Env {
                         disk: &mut self.disk,
                         files: &self.files,
@@ -490,22 +524,6 @@ impl World {
                 }
                 self.host(end).connection = Some(connection);
             }
-        }
-    }
-
-    /// A client that may choose goes on over TCP, if nothing has come through by UDP for a while. It
-    /// has read nothing by then, so it begins anew.
-    fn fall_back(&mut self) {
-        let now = self.now;
-        let Some(client) = &mut self.hosts[0].connection else { return };
-        let silent = !client.is_validated() && client.closed.is_none();
-        if self.scenario.carrier == Choice::Auto
-            && self.carrier.0 == Carrier::Udp
-            && silent
-            && now >= self.carrier.1 + UDP_PATIENCE
-        {
-            self.carrier.0 = Carrier::Tcp;
-            client.close(now, CloseCode::CANCELLED, NO_UDP, false);
         }
     }
 
@@ -528,7 +546,7 @@ impl World {
             since = now;
         }
         self.done_since = Some((since, left));
-        if quiet && self.carrier.0 == Carrier::Udp {
+        if quiet && client.is_udp() {
             let counted = [client.counted(), server.and_then(Connection::counted)];
             self.checks.require(counted[1].is_none() || counted[0] == counted[1], || {
                 format!("the ends have counted {counted:?} bytes against the credit")
@@ -548,6 +566,12 @@ impl World {
     fn reap(&mut self, end: End) -> bool {
         let now = self.now;
         self.host(end).closing.retain(|connection| !connection.is_over());
+        if self.awaits_joins(end) {
+            let Some(old) = self.host(end).connection.take() else { return false };
+            self.host(end).closing.push(old);
+            self.host(end).joins_until = Some(now + JOINS_MAX);
+            return true;
+        }
         let closed = |c: &Connection| c.closed.is_some();
         if !self.host(end).connection.as_ref().is_some_and(closed) {
             return false;
@@ -566,6 +590,7 @@ impl World {
             }
             pipe.close(now);
         }
+        self.host(end).control_over = true;
         self.examine(end, &connection, &why);
         // Over TCP goodbye is said once, and nobody has to hear it.
         if !connection.is_over() {
@@ -591,7 +616,7 @@ impl World {
             self.control_timeout(),
             self.faults.last().map(|fault| self.start + fault.at),
             self.redial_at,
-            self.fall_back_timeout(),
+            self.race_timeout(),
         ];
         let hosts = hosts.chain([End::Client, End::Server].into_iter().map(|end| {
             let host = &self.hosts[usize::from(end == End::Server)];
@@ -600,12 +625,6 @@ impl World {
             Some(at.max(host.stalled_until.unwrap_or(at)))
         }));
         hosts.chain(others).flatten().min()
-    }
-
-    fn fall_back_timeout(&self) -> Option<Instant> {
-        let client = self.hosts[0].connection.as_ref()?;
-        let may = self.scenario.carrier == Choice::Auto && self.carrier.0 == Carrier::Udp;
-        (may && !client.is_validated()).then_some(self.carrier.1 + UDP_PATIENCE)
     }
 
     fn next_look(&self) -> Option<Instant> {
@@ -641,8 +660,6 @@ const BBR_LOSS_MAX: Probability = Probability::from_ppm(20_000);
 const LEAST_PACKET: u64 = 1_000;
 /// Longer than packets wait in a queue while two are under way.
 const QUEUED_MAX: Duration = Duration::from_millis(100);
-/// How long UDP may stay silent once the server let the client in.
-const UDP_PATIENCE: Duration = Duration::from_secs(5);
 /// Why a client gave UDP up.
 const NO_UDP: &str = "no UDP packet comes through";
 /// From the end of a run to the next.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use longhaul_pathsim::{DuplexConfig, GilbertElliott, PathConfig, Probability};
-use longhaul_sim::{Accident, Choice, End, Report, Scenario, World};
+use longhaul_sim::{Accident, Choice, End, Report, Scenario, TcpOpens, World};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{CloseCode, Protect};
 
@@ -271,6 +271,41 @@ fn bytes_of_a_file_that_failed_do_not_delay_the_others() {
         let others = sizes[1] + sizes[2];
         assert!(sent < before + others + slack, "{carrier:?}, {push}: {sent} bytes");
     }
+}
+
+/// Either carrier, over a line that swallows UDP from then on.
+fn swallowing(seed: u64, push: bool, from: Duration) -> Scenario {
+    let swallows = line().swallowing_udp(from, Duration::MAX);
+    let scenario = Scenario { carrier: Choice::Auto, push, ..Scenario::new(seed) };
+    scenario.over(&DuplexConfig::symmetric(swallows))
+}
+
+#[test]
+fn where_udp_is_swallowed_tcp_carries_the_same_run() {
+    for push in [true, false] {
+        let report = run(swallowing(31, push, Duration::ZERO));
+        assert_eq!(report.runs, [CloseCode::DONE]);
+        assert!(report.took < ms(2_000), "{:?}", report.took);
+    }
+}
+
+#[test]
+fn what_came_before_udp_was_swallowed_is_kept_and_tcp_carries_the_rest() {
+    for push in [true, false] {
+        let (sizes, bytes) = (vec![8 << 20], 8 << 20);
+        let scenario = Scenario { sizes, bytes, ..swallowing(32, push, ms(500)) };
+        let report = run(scenario);
+        assert_eq!(report.runs, [CloseCode::TIMEOUT, CloseCode::DONE]);
+        assert!(report.resumed_bytes > 0);
+    }
+}
+
+#[test]
+fn where_tcp_is_refused_too_the_client_says_so() {
+    let scenario = Scenario { tcp: TcpOpens::Refused, ..swallowing(33, true, Duration::ZERO) };
+    let report = run(scenario);
+    assert_eq!(report.runs, [CloseCode::CANCELLED]);
+    assert!(report.gave_up.is_some_and(|why| why.contains("TCP connections cannot be opened")));
 }
 
 #[test]

@@ -5,8 +5,8 @@ use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::Protect;
 
 use super::{
-    Accident, Choice, End, Fault, Meddling, Scenario, circuits, memory, paths, profiles, refusals,
-    sizes, taking,
+    Accident, Choice, End, Fault, Meddling, Scenario, circuits, firewalls, memory, paths, profiles,
+    refusals, sizes, taking,
 };
 use crate::draw::Draw;
 
@@ -87,6 +87,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     scenario.faults.sort_by_key(|fault| fault.at);
     carry(&mut scenario);
     let horizon = horizon(&scenario, &lines);
+    firewalls::draw(&mut scenario, horizon);
     circuits::draw(&mut scenario, horizon);
     paths::draw(&mut scenario, horizon);
     refusals::draw(&mut scenario, horizon);
@@ -139,8 +140,7 @@ fn failing(scenario: &mut Scenario, lines: &[Line]) {
     }
 }
 
-/// TCP in a twelfth of the worlds. Where UDP comes only after it was tried, somebody may swallow all
-/// of its packets.
+/// TCP in a twelfth of the worlds, either carrier in an eighth.
 fn carry(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, CARRIER_STREAM);
     scenario.carrier = match draw.below(24) {
@@ -148,15 +148,6 @@ fn carry(scenario: &mut Scenario) {
         2..5 => Choice::Auto,
         _ => Choice::Udp,
     };
-    if scenario.carrier == Choice::Auto && draw.one_in(3) {
-        let rerouted = scenario.faults.iter_mut().filter_map(|fault| match &mut fault.what {
-            Accident::Reroute(_, path) => Some(&mut **path),
-            _ => None,
-        });
-        for path in scenario.paths.iter_mut().chain(rerouted) {
-            path.forward.loss = Probability::from_percent(100);
-        }
-    }
 }
 
 /// Where groups are hashed late, their packets come long before their hashes.

@@ -98,6 +98,9 @@ impl World {
         self.wires.iter_mut().for_each(|wire| wire.fall_silent(now, end));
         let down = Duration::from_micros(self.draw.scaled(1_000, 2_000_000));
         *self.host(end) = Host { down_until: Some(now + down), ..Host::default() };
+        if end == End::Client {
+            self.racing = None;
+        }
         if end == End::Client && was_up {
             self.report.runs.push(CloseCode::INTERNAL);
             self.redial_at = Some(now + down);

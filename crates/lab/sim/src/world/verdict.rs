@@ -7,10 +7,11 @@ use longhaul_pathsim::Probability;
 use longhaul_units::Bytes;
 use longhaul_wire::{CloseCode, Protect};
 
+use super::race::NEITHER;
 use super::{Broken, LaneCounts, REDIAL, Report, World};
 use crate::connection::{Closed, Connection};
 use crate::driver::Driver;
-use crate::scenario::{Accident, Choice, End};
+use crate::scenario::{Accident, Choice, End, TcpOpens};
 
 impl World {
     /// Whether the client will not run again and the server has nothing to do.
@@ -19,7 +20,10 @@ impl World {
             self.report.runs.last() == Some(&CloseCode::DONE) || self.report.gave_up.is_some();
         ended
             && self.hosts.iter().all(|host| {
-                host.connection.is_none() && host.closing.is_empty() && host.handshake.is_none()
+                host.connection.is_none()
+                    && host.closing.is_empty()
+                    && host.handshake.is_none()
+                    && host.joins_until.is_none()
             })
     }
 
@@ -90,9 +94,9 @@ impl World {
         // may end in one.
         let timeouts = self.report.runs.iter().filter(|code| **code == CloseCode::TIMEOUT).count();
         let bursts = if self.bursts() { timeouts.min(BURSTS_MAX) } else { 0 };
-        let fallen_back = usize::from(self.scenario.carrier == Choice::Auto);
+        let swallowed = usize::from(self.swallows_late());
         let narrow = usize::from(self.scenario.is_narrow);
-        let most = 2 * self.scenario.faults.len() + 2 + bursts + fallen_back + narrow;
+        let most = 2 * self.scenario.faults.len() + 2 + bursts + swallowed + narrow;
         self.checks.require(runs <= most, || format!("{runs} runs"));
         match code {
             CloseCode::DONE => {}
@@ -104,9 +108,16 @@ impl World {
             CloseCode::TIMEOUT if self.scenario.pipe && bursts == BURSTS_MAX => {
                 self.report.gave_up = Some(reason.into());
             }
+            CloseCode::CANCELLED if reason == NEITHER => {
+                self.report.gave_up = Some(reason.into());
+            }
+            CloseCode::PATH_MTU if self.scenario.tcp == TcpOpens::Refused => {
+                self.report.gave_up = Some(reason.into());
+            }
             // As the user is advised, who asked for UDP.
             CloseCode::PATH_MTU => {
-                self.carrier.0 = longhaul_wire::Carrier::Tcp;
+                self.carrier = longhaul_wire::Carrier::Tcp;
+                self.scenario.carrier = Choice::Tcp;
                 self.redial_at = Some(self.now + REDIAL);
             }
             CloseCode::REFUSED | CloseCode::UNAUTHORIZED => {
@@ -127,7 +138,7 @@ impl World {
             CloseCode::PATH_MTU => self.scenario.is_narrow,
             CloseCode::UNAUTHORIZED => !self.scenario.authorized,
             CloseCode::CANCELLED => {
-                self.scenario.carrier == Choice::Auto
+                self.scenario.carrier == Choice::Auto && self.scenario.tcp_may_fail()
                     || any(|what| matches!(what, Accident::Cancel))
             }
             CloseCode::STORAGE => {
@@ -136,7 +147,8 @@ impl World {
             CloseCode::TIMEOUT => {
                 any(|what| matches!(what, Accident::PowerCut(_)))
                     || self.bursts()
-                    || self.carrier.0 == longhaul_wire::Carrier::Tcp
+                    || self.swallows_late()
+                    || self.carrier == longhaul_wire::Carrier::Tcp
                         && any(|what| matches!(what, Accident::Kill(_)))
             }
             CloseCode::INTERNAL => any(|what| {
@@ -160,6 +172,11 @@ impl World {
     /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
     fn bursts(&self) -> bool {
         self.any_way(|way| way.burst_loss.is_some())
+    }
+
+    /// Whether a firewall swallows UDP for good, at first or in the middle.
+    fn swallows_late(&self) -> bool {
+        self.any_way(|line| !line.firewall.windows.is_empty())
     }
 
     /// Whether an entry may fail.
