@@ -13,7 +13,7 @@ XIO := $(TARGET)/release/libglobus_xio_longhaul_driver.so
 WISHED := ip postgres strace curl iperf3 globus-xio
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt
-SERVER_PEERS := rsync-ssh uftp
+SERVER_PEERS := rsync-ssh uftp 'haproxy cubic x1'
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test bench install lint longhaul xio

@@ -118,6 +118,7 @@ fn circuit(used: &CircuitReport) -> Value {
 pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
     object(json!({
         "bytes": snapshot.bytes_named,
+        "bytes_done": snapshot.bytes_done,
         "files": snapshot.files_done,
         "seconds": seconds(snapshot.elapsed),
         "rtt_ms": seconds(snapshot.rtt) * 1e3,
@@ -390,7 +391,8 @@ mod tests {
     #[test]
     fn only_what_is_under_its_name_counts_of_a_copy_that_did_not_end() {
         let reached = Snapshot { bytes_done: 201_600, bytes_named: 100, ..Snapshot::default() };
-        assert_eq!(partial(&reached)["bytes"], 100);
+        let partial = partial(&reached);
+        assert_eq!((&partial["bytes"], &partial["bytes_done"]), (&json!(100), &json!(201_600)));
     }
 
     #[test]

@@ -57,6 +57,8 @@ const ALL: &[(&str, Probe)] = &[
     ("xrootd", || programs(&["xrdcp", "xrootd"])),
     ("uftp", || programs(&["uftp", "uftpd"])),
     ("srt", || programs(&["srt-file-transmit"])),
+    ("haproxy", || programs(&["haproxy"])),
+    ("stunnel", || programs(&["stunnel"])),
     ("rsync_ssh", || programs(&["rsync", "ssh", "sshd", "ssh-keygen"])),
 ];
 

@@ -1,7 +1,10 @@
 //! Kernel TCP across a testbed, from memory to memory.
 
+mod reach;
+mod round_trips;
+
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -12,6 +15,8 @@ use longhaul_sys::clock;
 use longhaul_sys::tcp::{self, TcpOptions};
 use longhaul_units::{Instant, Rate};
 
+pub use self::reach::Reach;
+pub use self::round_trips::RoundTrips;
 use crate::testbed::{Host, Testbed};
 
 /// Connections that send as much as goes.
@@ -27,10 +32,23 @@ pub struct TcpPump {
     pub block: usize,
 }
 
+/// How much [`TcpPump::transfer`] moves, and when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Volume {
+    /// Bytes in all.
+    pub bytes: u64,
+    /// After so long it is cut, and what has arrived counts; by default it lasts until all has.
+    pub length: Option<Duration>,
+    /// After so long it has failed.
+    pub patience: Duration,
+}
+
 /// What [`TcpPump::transfer`] moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transferred {
-    /// From before the first connection is made until the receiver has the last byte.
+    /// Bytes that arrived.
+    pub bytes: u64,
+    /// From before the first connection is made until the receiver has the last byte, or the cut.
     pub time: Duration,
     /// CPU time of the sending threads.
     pub cpu_send: Duration,
@@ -70,7 +88,7 @@ impl TcpPump {
     ) -> io::Result<Rate> {
         let (from, to) = testbed.ends();
         let flow = Flow::new(u64::MAX, clock::now() + settle + length + PATIENCE);
-        let pairs = self.connect(from, to, &flow)?;
+        let pairs = self.connect(from, to, &Reach::direct(), &flow)?;
         flow.run(self.block, &pairs, || {
             std::thread::sleep(settle);
             let (start, before) = (clock::now(), flow.received.load(Ordering::Relaxed));
@@ -81,26 +99,34 @@ impl TcpPump {
         .map(|(goodput, _)| goodput)
     }
 
-    /// Moves `bytes` bytes; each connection takes the next block as soon as it has room.
+    /// Moves so many bytes; each connection takes the next block as soon as it has room.
     ///
     /// # Errors
-    /// `TimedOut` after `patience` and when the testbed is interrupted, and those of [`TcpPump::goodput`].
+    /// `TimedOut` when the patience is over and when the testbed is interrupted, and those of
+    /// [`TcpPump::goodput`] and of what leads to the receiver.
     pub fn transfer(
         &self,
         from: &Host,
         to: &Host,
-        bytes: u64,
-        patience: Duration,
+        reach: &Reach<'_>,
+        volume: &Volume,
     ) -> io::Result<Transferred> {
         let start = clock::now();
-        let flow = Flow::new(bytes, start + patience);
-        let pairs = self.connect(from, to, &flow)?;
-        let ((), cpu) = flow.run(self.block, &pairs, || flow.wait(from))?;
-        if flow.received.load(Ordering::Relaxed) < bytes {
+        let cut = volume.length.map(|length| start + length);
+        let flow = Flow::new(volume.bytes, start + volume.patience);
+        let pairs = self.connect(from, to, reach, &flow)?;
+        let ((ended, received), cpu) = flow.run(self.block, &pairs, || {
+            flow.wait(from, cut.unwrap_or(flow.deadline));
+            (clock::now(), flow.received.load(Ordering::Relaxed))
+        })?;
+        let whole = received >= volume.bytes;
+        if !whole && (from.is_interrupted() || cut.is_none_or(|cut| ended < cut)) {
             return Err(io::ErrorKind::TimedOut.into());
         }
+        let end = if whole { flow.end() } else { ended };
         let mut moved = Transferred {
-            time: flow.end().since(start),
+            bytes: received,
+            time: end.since(start),
             cpu_send: cpu[0],
             cpu_receive: cpu[1],
             segments_sent: 0,
@@ -120,7 +146,7 @@ impl TcpPump {
     /// Those of [`TcpPump::goodput`], and of starting threads.
     pub fn start(&self, from: &Host, to: &Host) -> io::Result<Pumping> {
         let flow = Arc::new(Flow::new(u64::MAX, clock::now() + PATIENCE));
-        let pairs = self.connect(from, to, &flow)?;
+        let pairs = self.connect(from, to, &Reach::direct(), &flow)?;
         let (stop, stopped) = channel();
         let (block, own) = (self.block, flow.clone());
         let thread = std::thread::Builder::new().name("pump".into()).spawn(move || {
@@ -135,9 +161,10 @@ impl TcpPump {
         &self,
         from: &Host,
         to: &Host,
+        reach: &Reach<'_>,
         flow: &Flow,
     ) -> io::Result<Vec<(TcpStream, TcpStream)>> {
-        let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
+        let listener = reach.listen(to)?;
         let target = listener.local_addr()?;
         let mut options = TcpOptions::default();
         options.buffer = self.buffer;
@@ -146,17 +173,15 @@ impl TcpPump {
         options.congestion_control = Some(self.congestion_control.clone());
         let mut pairs = Vec::new();
         for _ in 0..self.streams {
-            let left = flow.deadline.since(clock::now()).min(PATIENCE);
-            if left.is_zero() {
-                return Err(io::ErrorKind::TimedOut.into());
-            }
-            let stream = from.run(|| TcpStream::connect_timeout(&target, left))??;
+            let deadline = flow.deadline.min(clock::now() + PATIENCE);
+            let stream = from.run(|| reach.dial(target, deadline))??;
             options.apply(&stream)?;
             let used = tcp::congestion_control(&stream)?;
             if used != self.congestion_control {
                 return Err(io::Error::other(format!("the kernel used {used}")));
             }
-            pairs.push((stream, listener.accept()?.0));
+            let accepted = reach::accept(&listener, deadline, &|| !from.is_interrupted())?;
+            pairs.push((stream, accepted));
         }
         Ok(pairs)
     }
@@ -266,9 +291,11 @@ impl Flow {
         }
     }
 
-    /// Waits until everything has arrived, the deadline passes, or the testbed is interrupted.
-    fn wait(&self, host: &Host) {
-        let going = || clock::now() < self.deadline && !host.is_interrupted();
+    /// Waits until everything has arrived, a time or the deadline passes, or the testbed is
+    /// interrupted.
+    fn wait(&self, host: &Host, until: Instant) {
+        let until = until.min(self.deadline);
+        let going = || clock::now() < until && !host.is_interrupted();
         while self.ended.load(Ordering::Relaxed) == 0 && going() {
             std::thread::sleep(TURN);
         }

@@ -18,6 +18,8 @@ pub(crate) struct Account {
     pub(crate) series: Vec<Sample>,
     /// Of both ends.
     pub(crate) cpu: [Duration; 2],
+    /// Of each node between.
+    pub(crate) cpu_between: Vec<Duration>,
     /// The most of a process of each end.
     pub(crate) memory: [u64; 2],
 }
@@ -36,9 +38,12 @@ impl Account {
             congestion_control: None,
             transport,
             bytes: job.bytes,
+            cut: false,
             seconds: self.seconds,
             cpu_send: self.cpu[0].as_secs_f64(),
             cpu_receive: self.cpu[1].as_secs_f64(),
+            cpu_between: self.cpu_between.iter().map(Duration::as_secs_f64).collect(),
+            round_trips: None,
             memory: self.memory,
             bottleneck: None,
             resent,

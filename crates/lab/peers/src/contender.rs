@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use longhaul_lab::Testbed;
+use longhaul_lab::pump::RoundTrips;
 use longhaul_lab::signals::Signals;
 use longhaul_units::{Instant, Rate};
 use serde::{Deserialize, Serialize};
@@ -31,11 +32,42 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// Whether it can go through programs at nodes between ([`Job::via`]), has to, or knows none.
+    fn passage(&self) -> Passage {
+        Passage::Direct
+    }
+
+    /// Whether it measures [`Job::round_trips`] in place of moving data.
+    fn measures_round_trips(&self) -> bool {
+        false
+    }
+
     /// Moves `job` across `testbed`, and ends everything that it started, whatever happened.
     ///
     /// # Errors
     /// What kept it from moving all of the data within the job's patience.
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure>;
+}
+
+/// What a contender makes of nodes between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Passage {
+    /// It goes from end to end.
+    Direct,
+    /// It goes through them where the job names some.
+    Either,
+    /// It goes through them, and the job has to name some.
+    Relayed,
+}
+
+/// A node between, where a program takes the data and sends it on.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waypoint {
+    /// Its name.
+    pub node: String,
+    /// The kernel's congestion control of what the program sends; the kernel's default if there is none.
+    pub congestion_control: Option<String>,
 }
 
 /// What is to be moved, and how.
@@ -45,8 +77,15 @@ pub struct Job {
     pub from: String,
     /// Name of the node that is to have it.
     pub to: String,
+    /// Nodes between, in order, whose programs take the data and send it on.
+    pub via: Vec<Waypoint>,
     /// How much.
     pub bytes: u64,
+    /// After so long it is cut, and what has arrived counts; by default it lasts until all has, and
+    /// so it does where a contender cannot tell what has arrived.
+    pub length: Option<Duration>,
+    /// So many connections are made, and as many bytes sent there and back, in place of moving data.
+    pub round_trips: Option<u32>,
     /// Where it is, and where it goes.
     pub medium: Medium,
     /// Bytes of a write or of a block, where the program can be told.
@@ -99,7 +138,10 @@ impl Job {
         Self {
             from: from.to_owned(),
             to: to.to_owned(),
+            via: Vec::new(),
             bytes,
+            length: None,
+            round_trips: None,
             medium: Medium::Memory,
             block: None,
             rate: None,
@@ -177,13 +219,20 @@ pub struct Outcome {
     pub transport: Transport,
     /// Data moved, each byte once.
     pub bytes: u64,
+    /// It was cut at the job's length: `bytes` had arrived by then.
+    pub cut: bool,
     /// From the start of the command that moves the data until it has ended and the receiver has
-    /// everything.
+    /// everything, or until it was cut.
     pub seconds: f64,
     /// CPU-seconds of all processes, or threads, of the sending end.
     pub cpu_send: f64,
     /// CPU-seconds of all processes, or threads, of the receiving end.
     pub cpu_receive: f64,
+    /// CPU-seconds of all processes at each node between, in their order.
+    pub cpu_between: Vec<f64>,
+    /// Single times, where the job asked for round trips.
+    #[serde(skip)]
+    pub round_trips: Option<RoundTrips>,
     /// The most memory that a process of the sending end had, and of the receiving end, in bytes.
     pub memory: [u64; 2],
     /// What the program names as the bottleneck.
@@ -280,13 +329,15 @@ pub enum Transport {
     Tcp,
 }
 
-/// One side of a transfer.
+/// A node of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// Where the data is.
     Sender,
     /// Where it goes.
     Receiver,
+    /// A node between, by its place in [`Job::via`].
+    Between(usize),
 }
 
 /// Why a run gave no outcome.

@@ -7,7 +7,7 @@ use crate::programs;
 
 /// Packages that start a server of the machine when they are installed: not to be installed in
 /// passing.
-pub const STARTS_SERVER: [&str; 2] = ["openssh-server", "uftp"];
+pub const STARTS_SERVER: [&str; 3] = ["haproxy", "openssh-server", "uftp"];
 
 /// Installs packages with `apt-get`, without questions; takes root, and up to some minutes.
 ///

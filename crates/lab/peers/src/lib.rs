@@ -27,7 +27,9 @@ mod booked;
 mod contender;
 mod counters;
 mod files;
+mod gateways;
 mod gridftp;
+mod haproxy;
 mod install;
 mod iperf3;
 mod longhaul;
@@ -36,18 +38,21 @@ mod processes;
 mod programs;
 mod reader;
 mod registry;
+mod relays;
 mod rsync;
 mod session;
 mod srt;
+mod stunnel;
 mod tar;
 mod tcp;
 mod udt;
+mod udt_gateways;
 mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Presence, Sample,
-    ToldLoss, Transport,
+    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Passage, Presence, Sample,
+    ToldLoss, Transport, Waypoint,
 };
 pub use self::install::{STARTS_SERVER, install};
 pub use self::longhaul::run_this_executable;

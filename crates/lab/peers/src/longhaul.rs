@@ -12,9 +12,10 @@ use longhaul_units::Rate;
 use serde_json::Value;
 
 use crate::contender::{
-    Absent, Contender, End, Failure, Job, Outcome, PacketId, Presence, ToldLoss,
+    Absent, Contender, End, Failure, Job, Outcome, PacketId, Passage, Presence, ToldLoss,
 };
 use crate::files::Files;
+use crate::gateways;
 use crate::programs;
 use crate::session::Session;
 
@@ -80,6 +81,11 @@ impl Contender for Longhaul {
         true
     }
 
+    fn passage(&self) -> Passage {
+        // Gateways carry TCP.
+        if self.carrier == "tcp" { Passage::Either } else { Passage::Direct }
+    }
+
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         if self.profile.needs_rate && job.rate.is_none() {
@@ -104,6 +110,11 @@ impl Contender for Longhaul {
         if let Some(rate) = job.rate {
             cp.args(["--rate", &said(rate)]);
         }
+        if !job.via.is_empty() {
+            let gateways = gateways::start(&mut session, &commands, at)?;
+            let gateways: Vec<String> = gateways.iter().map(ToString::to_string).collect();
+            cp.args(["--via", &gateways.join(",")]);
+        }
         let losses = session.folder().join("losses");
         if job.losses {
             cp.arg("--losses").arg(&losses);
@@ -111,12 +122,32 @@ impl Contender for Longhaul {
         cp.arg(&files.source).arg(format!("lh://{at}/copy"));
         session.begin()?;
         let client = session.start(End::Sender, cp)?;
+        if !session.ends_before_cut(client)? {
+            let (outcome, report) = cut(&mut session, client, presence)?;
+            return Ok(self.report(outcome, report));
+        }
         let report = copied(&mut session, client)?;
         let told = if job.losses { told(&losses)? } else { Vec::new() };
         let account = session.close()?;
         files.check(&self.name)?;
         Ok(self.report(Outcome { told, ..account.outcome(presence, job) }, report))
     }
+}
+
+/// Stops a copy, which says what has arrived.
+fn cut(
+    session: &mut Session<'_>,
+    client: usize,
+    presence: Presence,
+) -> Result<(Outcome, Value), Failure> {
+    session.stop_clock();
+    session.ask_to_end(client);
+    session.ended(client)?;
+    let report: Value = serde_json::from_str(&session.said(client, "out")).unwrap_or_default();
+    let arrived = report["bytes_done"].as_u64();
+    let arrived = arrived.ok_or_else(|| session.failed(client, "what arrived is not known"))?;
+    let outcome = session.close()?.outcome(presence, session.job());
+    Ok((Outcome { bytes: arrived, cut: true, ..outcome }, report))
 }
 
 /// The file of `cp --losses`.

@@ -53,6 +53,14 @@ pub(crate) fn kill(pid: u32) {
     }
 }
 
+/// Asks a process to end, if it is still there.
+pub(crate) fn ask_to_end(pid: u32) {
+    if let Some(pid) = Pid::from_raw(pid as i32) {
+        // It may have ended just now.
+        let _ = kill_process(pid, Signal::TERM);
+    }
+}
+
 /// Whether a process is there and not only waiting to be waited for.
 pub(crate) fn is_running(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| !stat.ended)

@@ -4,16 +4,21 @@ use longhaul_rate_control::Profile;
 
 use crate::booked::Booked;
 use crate::contender::Contender;
+use crate::gateways::Gateways;
 use crate::gridftp::GridFtp;
+use crate::haproxy::Haproxy;
 use crate::iperf3::Iperf3;
 use crate::longhaul::Longhaul;
 use crate::over_tcp::{Mover, OverTcp};
 use crate::reader::WatchedReader;
+use crate::relays::{Relay, Relayed};
 use crate::rsync::Rsync;
 use crate::srt::Srt;
+use crate::stunnel::Stunnel;
 use crate::tar::Tar;
 use crate::tcp::Tcp;
 use crate::udt::Udt;
+use crate::udt_gateways::UdtGateways;
 use crate::uftp::Uftp;
 use crate::xrootd::Xrootd;
 
@@ -48,11 +53,15 @@ fn names() -> Vec<String> {
 type Named = fn(&str) -> Option<Box<dyn Contender>>;
 
 /// With the names to list. Longhaul's are those of its profiles.
-const FAMILIES: [(Named, &[&str]); 12] = [
+const FAMILIES: [(Named, &[&str]); 16] = [
     (Longhaul::named, &[]),
     (Booked::named, Booked::USUAL),
     (Iperf3::named, Iperf3::USUAL),
     (Tcp::named, Tcp::USUAL),
+    (Relayed::<Gateways>::named, Gateways::USUAL),
+    (Relayed::<UdtGateways>::named, UdtGateways::USUAL),
+    (Relayed::<Haproxy>::named, Haproxy::USUAL),
+    (Relayed::<Stunnel>::named, Stunnel::USUAL),
     (GridFtp::named, GridFtp::USUAL),
     (Udt::named, Udt::USUAL),
     (OverTcp::<Xrootd>::named, &Xrootd::USUAL),

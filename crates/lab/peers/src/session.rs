@@ -17,24 +17,25 @@ use crate::contender::{End, Failure, Job};
 use crate::counters::{Count, Counters};
 use crate::processes;
 
-/// Two ends of a testbed, the commands started there, and a folder for their files. Whatever it
-/// started ends with it.
+/// Two ends of a testbed and nodes between, the commands started there, and a folder for their
+/// files. Whatever it started ends with it.
 pub(crate) struct Session<'a> {
     testbed: &'a Testbed,
     job: &'a Job,
-    hosts: [&'a Host; 2],
+    /// The sending end, the receiving end, and what is between.
+    hosts: Vec<&'a Host>,
     deadline: Instant,
     mark: String,
     processes: Vec<Process>,
-    /// CPU time of what has ended, at each end.
-    used: [Duration; 2],
-    /// The most memory that a process of each end has had.
-    memory: [u64; 2],
+    /// CPU time of what has ended, at each node.
+    used: Vec<Duration>,
+    /// The most memory that a process of each node has had.
+    memory: Vec<u64>,
     counters: [Counters; 2],
     started: Option<Started>,
     over: Option<Instant>,
-    /// Whether the ways between the ends have a congestion control of their own.
-    controlled: bool,
+    /// Pairs of nodes whose routes have a congestion control of their own.
+    controlled: Vec<[End; 2]>,
     folder: TempDir,
 }
 
@@ -60,26 +61,29 @@ impl<'a> Session<'a> {
             let unknown = || Failure::unsuitable(format!("the testbed has no node {name}"));
             testbed.host(name).ok_or_else(unknown)
         };
-        let hosts = [host(&job.from)?, host(&job.to)?];
+        let between = job.via.iter().map(|waypoint| &waypoint.node);
+        let hosts = [&job.from, &job.to].into_iter().chain(between);
+        let hosts = hosts.map(|name| host(name)).collect::<Result<Vec<_>, _>>()?;
         let folder = testbed.scratch().map_err(Failure::system("make a folder"))?;
         // Servers that give up root go through it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         std::fs::set_permissions(folder.path(), mode).map_err(Failure::system("open a folder"))?;
         let counters = |host| Counters::of(host).map_err(Failure::system("open the counters"));
+        let counters = [counters(hosts[0])?, counters(hosts[1])?];
         Ok(Self {
             testbed,
             job,
-            hosts,
             deadline,
             // Names the run: no other has this folder.
             mark: folder.path().display().to_string(),
             processes: Vec::new(),
-            used: [Duration::ZERO; 2],
-            memory: [0; 2],
-            counters: [counters(hosts[0])?, counters(hosts[1])?],
+            used: vec![Duration::ZERO; hosts.len()],
+            memory: vec![0; hosts.len()],
+            hosts,
+            counters,
             started: None,
             over: None,
-            controlled: false,
+            controlled: Vec::new(),
             folder,
         })
     }
@@ -123,8 +127,17 @@ impl<'a> Session<'a> {
     /// Has connections between the ends, made from now on until the session is over, use a
     /// congestion control of the kernel, and makes sure that they do.
     pub(crate) fn use_congestion_control(&mut self, name: &str) -> Result<(), Failure> {
-        let (from, to) = self.hosts();
-        self.controlled = true;
+        self.use_congestion_control_between([End::Sender, End::Receiver], name)
+    }
+
+    /// As [`Session::use_congestion_control`], between two nodes of the transfer.
+    pub(crate) fn use_congestion_control_between(
+        &mut self,
+        nodes: [End; 2],
+        name: &str,
+    ) -> Result<(), Failure> {
+        let [from, to] = nodes.map(|node| self.host(node));
+        self.controlled.push(nodes);
         let used = || {
             self.testbed.set_congestion_control(from, to, Some(name))?;
             let listener = to.run(|| TcpListener::bind((to.ipv4(), 0)))??;
@@ -139,7 +152,7 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Starts a command at one end, without input.
+    /// Starts a command at a node, without input.
     pub(crate) fn start(&mut self, end: End, command: Command) -> Result<usize, Failure> {
         self.start_joined(end, command, None, None)
     }
@@ -189,6 +202,33 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// When the transfer is cut, as the job says.
+    pub(crate) fn cut(&self) -> Option<Instant> {
+        Some(self.began()? + self.job.length?)
+    }
+
+    /// Waits until a process has ended; false where the transfer is to be cut before that.
+    pub(crate) fn ends_before_cut(&mut self, process: usize) -> Result<bool, Failure> {
+        let Some(cut) = self.cut() else { return Ok(true) };
+        while !self.has_ended(process, (clock::now() + GLANCE).min(cut).min(self.deadline))? {
+            self.look_at_memory();
+            if clock::now() >= cut {
+                return Ok(false);
+            }
+            if self.left().is_zero() {
+                return Err(self.timed_out());
+            }
+        }
+        Ok(true)
+    }
+
+    /// Asks a process to end (SIGTERM).
+    pub(crate) fn ask_to_end(&self, process: usize) {
+        if let Some(child) = &self.processes[process].child {
+            processes::ask_to_end(child.id());
+        }
+    }
+
     /// Waits until a time, or until the job's patience is at its end.
     pub(crate) fn wait_until(&self, time: Instant) -> Result<(), Failure> {
         clock::sleep_until(time.min(self.deadline));
@@ -211,7 +251,7 @@ impl<'a> Session<'a> {
         let counters = Counters::of(self.hosts[1]).map_err(Failure::system("open the counters"))?;
         let series = Series::start(counters, before[1].bytes_received, self.job.series);
         let series = series.map_err(Failure::system("start a thread"))?;
-        self.used = [Duration::ZERO; 2];
+        self.used.fill(Duration::ZERO);
         self.started = Some(Started { at: clock::now(), before, series });
         Ok(())
     }
@@ -246,16 +286,21 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// As [`Session::finish`], but gives up as soon as another process has failed.
-    pub(crate) fn finish_beside(&mut self, process: usize, other: usize) -> Result<(), Failure> {
+    /// As [`Session::finish`], but gives up as soon as another process has failed; false where the
+    /// transfer is to be cut before it has ended.
+    pub(crate) fn finish_beside(&mut self, process: usize, other: usize) -> Result<bool, Failure> {
+        let cut = self.cut();
         loop {
             self.look_at_memory();
             let turn = (clock::now() + TURN).min(self.deadline);
             if self.has_ended(process, turn)? {
-                return self.finish(process).map(|_| ());
+                return self.finish(process).map(|_| true);
             }
             if self.processes[other].child.is_some() && self.has_ended(other, clock::now())? {
                 self.finish(other)?;
+            }
+            if cut.is_some_and(|cut| clock::now() >= cut) {
+                return Ok(false);
             }
             if self.left().is_zero() {
                 return Err(self.timed_out());
@@ -306,7 +351,14 @@ impl<'a> Session<'a> {
         self.end_processes();
         let counts = [0, 1].map(|at| after[at].since(started.before[at]));
         let seconds = end.since(started.at).as_secs_f64();
-        Ok(Account { seconds, counts, series, cpu: self.used, memory: self.memory })
+        Ok(Account {
+            seconds,
+            counts,
+            series,
+            cpu: [self.used[0], self.used[1]],
+            cpu_between: self.used[2..].to_vec(),
+            memory: [self.memory[0], self.memory[1]],
+        })
     }
 
     fn count(&self) -> Result<[Count; 2], Failure> {
@@ -329,12 +381,17 @@ impl<'a> Session<'a> {
     }
 
     fn timed_out(&self) -> Failure {
+        Failure::TimedOut { after: self.job.patience, words: self.words() }
+    }
+
+    /// The last words of each process.
+    pub(crate) fn words(&self) -> String {
         let words = self.processes.iter().enumerate().map(|(at, process)| {
             let words = self.last_words(at);
             if words.is_empty() { words } else { format!("{}: {words}", process.what) }
         });
         let words: Vec<String> = words.filter(|words| !words.is_empty()).collect();
-        Failure::TimedOut { after: self.job.patience, words: words.join("\n") }
+        words.join("\n")
     }
 
     /// The end of what a process said on standard error, or else on standard output.
@@ -391,8 +448,8 @@ impl<'a> Session<'a> {
 impl Drop for Session<'_> {
     fn drop(&mut self) {
         self.end_processes();
-        if self.controlled {
-            let (from, to) = self.hosts();
+        for nodes in &self.controlled {
+            let [from, to] = nodes.map(|node| self.host(node));
             // Who needs another sets it, and makes sure.
             let _ = self.testbed.set_congestion_control(from, to, None);
         }
@@ -403,6 +460,7 @@ fn index(end: End) -> usize {
     match end {
         End::Sender => 0,
         End::Receiver => 1,
+        End::Between(place) => 2 + place,
     }
 }
 

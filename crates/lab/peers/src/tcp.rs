@@ -1,10 +1,12 @@
 //! The kernel's TCP by the lab's own pump.
 
+use std::io;
+
 use longhaul_lab::Testbed;
-use longhaul_lab::pump::TcpPump;
+use longhaul_lab::pump::{Reach, RoundTrips, TcpPump, Volume};
 
 use crate::account::Account;
-use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence, Transport};
 use crate::session::Session;
 
 pub(crate) struct Tcp {
@@ -65,32 +67,70 @@ impl Contender for Tcp {
         Ok(Presence { version: format!("Linux {}", release.trim()), program: None })
     }
 
+    fn measures_round_trips(&self) -> bool {
+        true
+    }
+
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
+        let pumped = Pumped::new(&self.congestion_control, self.streams, job)?;
+        pumped.run(Session::new(testbed, job)?, presence, &Reach::direct())
+    }
+}
+
+/// Connections of the lab's own pump, and what a job asks of them.
+pub(crate) struct Pumped {
+    pump: TcpPump,
+}
+
+impl Pumped {
+    pub(crate) fn new(congestion_control: &str, streams: u16, job: &Job) -> Result<Self, Failure> {
         job.memory_only()?;
         job.without_rate()?;
-        let mut pump = TcpPump::new(&self.congestion_control, self.streams);
+        let mut pump = TcpPump::new(congestion_control, streams);
         pump.buffer = job.socket_buffer;
         if let Some(block) = job.block {
             pump.block = usize::try_from(block).unwrap_or(BLOCK_MAX).clamp(1, BLOCK_MAX);
         }
-        let mut session = Session::new(testbed, job)?;
+        Ok(Self { pump })
+    }
+
+    /// Moves the job's data between the ends of a session, or measures its round trips.
+    pub(crate) fn run(
+        &self,
+        mut session: Session<'_>,
+        presence: Presence,
+        reach: &Reach<'_>,
+    ) -> Result<Outcome, Failure> {
+        let job = session.job();
         session.begin()?;
         let (from, to) = session.hosts();
-        let moved =
-            pump.transfer(from, to, job.bytes, session.left()).map_err(|error| {
-                match error.kind() {
-                    std::io::ErrorKind::TimedOut => {
-                        Failure::TimedOut { after: job.patience, words: String::new() }
-                    }
-                    _ => Failure::system(&self.name)(error),
-                }
-            })?;
-        // Of threads of this process: there are no others.
+        let patience = session.left();
+        let failed = |error: io::Error, words: String| match error.kind() {
+            io::ErrorKind::TimedOut => Failure::TimedOut { after: job.patience, words },
+            _ => {
+                let (what, status) = ("the pump".to_owned(), error.to_string());
+                Failure::Failed { what, status, words }
+            }
+        };
+        if let Some(count) = job.round_trips {
+            let measured = RoundTrips::measure(from, to, reach, count, patience);
+            let measured = measured.map_err(|error| failed(error, session.words()))?;
+            let bytes = measured.exchanges.len() as u64;
+            let outcome = session.close()?.outcome(presence, job);
+            let transport = Transport::Tcp;
+            return Ok(Outcome { transport, bytes, round_trips: Some(measured), ..outcome });
+        }
+        let volume = Volume { bytes: job.bytes, length: job.length, patience };
+        let moved = self.pump.transfer(from, to, reach, &volume);
+        let moved = moved.map_err(|error| failed(error, session.words()))?;
+        // Of threads of this process: there are no others at the ends.
         let account = Account { cpu: [moved.cpu_send, moved.cpu_receive], ..session.close()? };
         let outcome = account.outcome(presence, job);
         Ok(Outcome {
-            congestion_control: Some(self.congestion_control.clone()),
+            congestion_control: Some(self.pump.congestion_control.clone()),
+            bytes: moved.bytes.min(job.bytes),
+            cut: moved.bytes < job.bytes,
             seconds: moved.time.as_secs_f64(),
             resent: Some(moved.segments_resent),
             ..outcome

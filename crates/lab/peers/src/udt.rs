@@ -36,18 +36,7 @@ impl Contender for Udt {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        if !Path::new(HEADER).exists() {
-            return Err(Absent::new(format!("no {HEADER}"), PACKAGES));
-        }
-        let [compiler] = programs::require(["g++"], PACKAGES)?;
-        let program = compiled(&compiler).map_err(|error| {
-            Absent::new(format!("its driver does not compile: {error}"), PACKAGES)
-        })?;
-        let mut query = Command::new("dpkg-query");
-        let said = programs::output(query.args(["-W", "-f", "libudt ${Version}", "libudt-dev"]));
-        let version = Some(said).filter(|said| said.starts_with("libudt "));
-        let version = version.unwrap_or_else(|| "libudt, version unknown".into());
-        Ok(Presence { version, program: Some(program) })
+        presence()
     }
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
@@ -76,20 +65,45 @@ impl Contender for Udt {
         }
         session.begin()?;
         let sender = session.start(End::Sender, sender)?;
-        session.finish_beside(receiver, sender)?;
+        let whole = session.finish_beside(receiver, sender)?;
         session.stop_clock();
+        if !whole {
+            session.ask_to_end(receiver);
+            session.finish(receiver)?;
+        }
+        let arrived = session.said(receiver, "out").trim().parse();
+        let arrived = arrived.map_err(|_| session.failed(receiver, "no count of bytes"))?;
         // It hears that the receiver has left, or not: then it is not waited for.
         session.ends_within(sender, PARTING)?;
         let counts = parse(&session.said(sender, "out"));
         let outcome = session.close()?.outcome(presence, job);
-        files.map_or(Ok(()), |files| files.check("udt"))?;
+        if whole {
+            files.map_or(Ok(()), |files| files.check("udt"))?;
+        }
         Ok(Outcome {
+            bytes: arrived,
+            cut: !whole,
             congestion_control: Some("udt".into()),
             resent: counts.map(|counts| counts[1]),
             lost: counts.map(|counts| [("reported".to_owned(), counts[2])].into()),
             ..outcome
         })
     }
+}
+
+/// The driver, compiled where that was not done before.
+pub(crate) fn presence() -> Result<Presence, Absent> {
+    if !Path::new(HEADER).exists() {
+        return Err(Absent::new(format!("no {HEADER}"), PACKAGES));
+    }
+    let [compiler] = programs::require(["g++"], PACKAGES)?;
+    let program = compiled(&compiler)
+        .map_err(|error| Absent::new(format!("its driver does not compile: {error}"), PACKAGES))?;
+    let mut query = Command::new("dpkg-query");
+    let said = programs::output(query.args(["-W", "-f", "libudt ${Version}", "libudt-dev"]));
+    let version = Some(said).filter(|said| said.starts_with("libudt "));
+    let version = version.unwrap_or_else(|| "libudt, version unknown".into());
+    Ok(Presence { version, program: Some(program) })
 }
 
 /// Packets sent, sent again, reported lost.
@@ -133,10 +147,10 @@ fn cache() -> io::Result<PathBuf> {
 
 const SOURCE: &str = include_str!("udt.cpp");
 const HEADER: &str = "/usr/include/udt/udt.h";
-const PACKAGES: &[&str] = &["libudt-dev", "g++"];
+pub(crate) const PACKAGES: &[&str] = &["libudt-dev", "g++"];
 const PORT: u16 = 9000;
 /// What it would have for the asking; the kernel cuts it to its limit.
-const SOCKET_BUFFER: u32 = 64 << 20;
+pub(crate) const SOCKET_BUFFER: u32 = 64 << 20;
 const COMPILING: Duration = Duration::from_secs(120);
 const PARTING: Duration = Duration::from_secs(2);
 

@@ -4,9 +4,9 @@
 use std::process::Command;
 use std::time::Duration;
 
-use longhaul_lab::{Conditions, LinkSpec, RateChange, Testbed, TestbedOptions, Topology};
+use longhaul_lab::{Conditions, LinkSpec, Node, RateChange, Testbed, TestbedOptions, Topology};
 use longhaul_needs::needs;
-use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, find};
+use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, Waypoint, find};
 use longhaul_units::Rate;
 
 /// 5 ms of round trip, 1 Gb/s.
@@ -56,6 +56,87 @@ fn longhaul() {
     let outcome = moves("auto", Transport::Udp, "auto");
     assert_eq!(outcome.details["cp"]["profile"], "auto");
     assert!(outcome.lost.is_some());
+}
+
+/// Through two nodes between, with 1 ms of round trip on each link.
+fn moves_through(name: &str, transport: Transport) -> Outcome {
+    let both = Conditions {
+        delay: Some(Duration::from_micros(500)),
+        rate: Some(Rate::from_gbps(1)),
+        ..Conditions::default()
+    };
+    let link = |name: &str, between: [&str; 2]| LinkSpec {
+        name: name.into(),
+        between: between.map(str::to_owned),
+        ..LinkSpec::between_hosts(both.clone())
+    };
+    let mut topology = Topology::two_hosts(link("lan", ["host", "near"]));
+    topology.nodes.extend(["near", "far"].map(Node::new));
+    topology.links.extend([link("wan", ["near", "far"]), link("far-lan", ["far", "peer"])]);
+    let waypoint = |(node, control): (&str, Option<&str>)| Waypoint {
+        node: node.into(),
+        congestion_control: control.map(str::to_owned),
+    };
+    // What the first of two UDT gateways sends has none of the kernel's.
+    let near = Some("bbr").filter(|_| !name.starts_with("udt"));
+    let via = [("near", near), ("far", Some("reno"))].map(waypoint).into();
+    let testbed = testbed_of(&topology);
+    let outcome = run(&testbed, name, &Job { via, ..job() });
+    assert_eq!((outcome.bytes, outcome.transport), (BYTES, transport), "{outcome:?}");
+    assert!(outcome.cpu_between.len() == 2 && !outcome.cut, "{name}: {outcome:?}");
+    for host in testbed.hosts() {
+        assert!(!host.listens(None).unwrap(), "nothing is left at {}", host.name());
+    }
+    outcome
+}
+
+#[needs(namespaces)]
+#[test]
+fn gateways_at_nodes_between_carry_the_pump_and_copies() {
+    moves_through("gateways cubic x4", Transport::Tcp);
+    let outcome = moves_through("auto tcp", Transport::Tcp);
+    assert_eq!(outcome.details["cp"]["verified"], true);
+}
+
+#[needs(namespaces, udt)]
+#[test]
+fn gateways_that_speak_udt_with_each_other() {
+    let outcome = moves_through("udt-gateways cubic x2", Transport::Tcp);
+    assert!(outcome.version.starts_with("libudt"), "{outcome:?}");
+}
+
+#[needs(namespaces, haproxy)]
+#[test]
+fn haproxy_at_nodes_between() {
+    let outcome = moves_through("haproxy cubic x2", Transport::Tcp);
+    assert!(outcome.version.starts_with("HAProxy 2."), "{outcome:?}");
+}
+
+#[needs(namespaces, stunnel)]
+#[test]
+fn a_pair_of_stunnels_at_nodes_between() {
+    let outcome = moves_through("stunnel cubic x2", Transport::Tcp);
+    assert!(outcome.version.starts_with("stunnel 5."), "{outcome:?}");
+}
+
+/// More than 1 Gb/s carries in a second.
+fn is_cut(name: &str) {
+    let (length, bytes) = (Some(Duration::from_secs(1)), 1_000_000_000);
+    let outcome = run(&testbed(), name, &Job { length, bytes, ..job() });
+    assert!(outcome.cut && outcome.seconds >= 1.0, "{name}: {outcome:?}");
+    assert!(outcome.bytes > 0 && outcome.bytes < bytes, "{name}: {outcome:?}");
+}
+
+#[needs(namespaces)]
+#[test]
+fn what_has_arrived_counts_where_a_transfer_is_cut() {
+    ["bbr x2", "auto", "auto tcp"].into_iter().for_each(is_cut);
+}
+
+#[needs(namespaces, udt)]
+#[test]
+fn what_has_arrived_counts_where_udt_is_cut() {
+    is_cut("udt4");
 }
 
 #[needs(namespaces)]
@@ -312,6 +393,7 @@ fn jobs_that_cannot_be_are_refused_with_the_reason() {
     for (name, job, expected) in [
         ("rbudp", job(), "rbudp has to be told a rate"),
         ("cubic x1", Job { rate: Some(Rate::from_mbps(1)), ..job() }, "it is not told a rate"),
+        ("gateways bbr x1", job(), "no nodes between are named"),
         ("trc booked", job(), "it takes a link `circuit` between the two nodes, and another one"),
         ("cubic x1", Job { to: "mars".into(), ..job() }, "the testbed has no node mars"),
     ] {

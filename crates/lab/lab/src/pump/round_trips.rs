@@ -1,0 +1,116 @@
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use longhaul_sys::clock;
+use longhaul_units::Instant;
+
+use super::TURN;
+use super::reach::{Reach, accept};
+use crate::testbed::Host;
+
+/// How long connecting takes, and a byte there and back (Phoebus sections 5.6 and 5.7): single times, in
+/// the order in which they were measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RoundTrips {
+    /// From the call until the connection stands.
+    pub connects: Vec<Duration>,
+    /// From sending a byte until it has come back, all on one connection.
+    pub exchanges: Vec<Duration>,
+}
+
+impl RoundTrips {
+    /// Makes `count` connections one after another, and sends as many bytes there and back on the last
+    /// of them.
+    ///
+    /// # Errors
+    /// `TimedOut` after `patience` and when the testbed is interrupted; those of connecting.
+    pub fn measure(
+        from: &Host,
+        to: &Host,
+        reach: &Reach<'_>,
+        count: u32,
+        patience: Duration,
+    ) -> io::Result<Self> {
+        let deadline = clock::now() + patience;
+        let listener = reach.listen(to)?;
+        let target = listener.local_addr()?;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let echo = scope.spawn(|| -> io::Result<()> {
+                let going = || !over.load(Ordering::Relaxed) && !to.is_interrupted();
+                while going() {
+                    match accept(&listener, deadline, &going) {
+                        Ok(stream) => echo(stream, &going)?,
+                        Err(_) if !going() => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            });
+            let measured = from.run(|| -> io::Result<Self> {
+                let mut measured = Self::default();
+                let mut last = None;
+                for _ in 0..count {
+                    if from.is_interrupted() {
+                        return Err(io::ErrorKind::TimedOut.into());
+                    }
+                    // One at a time.
+                    drop(last.take());
+                    let begun = clock::now();
+                    let stream = reach.dial(target, deadline)?;
+                    measured.connects.push(clock::now().since(begun));
+                    last = Some(stream);
+                }
+                if let Some(stream) = last {
+                    measured.exchange(&stream, count, deadline)?;
+                }
+                Ok(measured)
+            });
+            over.store(true, Ordering::Relaxed);
+            let echoed = echo.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            let measured = measured??;
+            echoed.map(|()| measured)
+        })
+    }
+
+    fn exchange(
+        &mut self,
+        mut stream: &TcpStream,
+        count: u32,
+        deadline: Instant,
+    ) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        // The first waits until the other end has taken the connection up, and does not count.
+        for number in 0..=count {
+            stream.set_read_timeout(Some(deadline.since(clock::now()).max(TURN)))?;
+            let begun = clock::now();
+            stream.write_all(&[1])?;
+            stream.read_exact(&mut [0])?;
+            if number > 0 {
+                self.exchanges.push(clock::now().since(begun));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Sends back what comes, until the other end has gone, however, or all is over.
+fn echo(mut stream: TcpStream, going: &dyn Fn() -> bool) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(GLANCE))?;
+    let mut bytes = [0; 64];
+    while going() {
+        match stream.read(&mut bytes) {
+            Ok(0) => break,
+            Ok(length) => stream.write_all(&bytes[..length])?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Between two looks whether all is over.
+const GLANCE: Duration = Duration::from_millis(50);
