@@ -257,10 +257,18 @@ fn line(record: &Record, number: usize, total: usize) -> String {
     let cell = cell.collect::<Vec<_>>().join(", ");
     let cell = if cell.is_empty() { cell } else { format!("{cell}: ") };
     let what = match record.verdict {
+        Verdict::Done if !record.connects_ms.is_empty() => {
+            let both = [Measure::Connect, Measure::Exchange];
+            let both = both.iter().filter_map(|one| {
+                Some(format!("{} {}", one.name(), one.say(one.of(record)?.value)))
+            });
+            both.collect::<Vec<_>>().join(", ")
+        }
         Verdict::Done => {
             let said = [Measure::Goodput, Measure::CompletionTime];
             let said = said.iter().filter_map(|one| Some(one.say(one.of(record)?.value)));
-            said.collect::<Vec<_>>().join(" in ")
+            let cut = if record.cut { ", cut" } else { "" };
+            said.collect::<Vec<_>>().join(" in ") + cut
         }
         verdict => {
             let why = record.why.as_deref().and_then(|why| why.lines().next()).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Experiments as data: what is asked, on which testbed, what is varied, who competes, what is
 //! plotted, and what the source of the question had found.
 
+mod between;
 mod builtin;
 mod parameter;
 mod plan;
@@ -11,6 +12,7 @@ use std::time::Duration;
 
 use longhaul_lab::Topology;
 use longhaul_lab::topology::quantity;
+use longhaul_peers::Waypoint;
 use longhaul_units::{Bytes, Rate};
 use serde::Deserialize;
 use toml::Spanned;
@@ -72,6 +74,9 @@ pub struct Competitor {
     pub name: Spanned<String>,
     /// In reports; the name unless told.
     label: Option<String>,
+    /// Nodes between whose programs take the data and send it on, in order.
+    #[serde(default)]
+    pub via: Vec<Waypoint>,
     /// Rate that it is told, where it takes one.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub rate: Option<Rate>,
@@ -146,9 +151,14 @@ pub struct JobSpec {
     /// Link whose queue is observed, and that axes change; the first unless told. Its forward
     /// direction is the transfer's.
     pub link: Option<String>,
-    /// How much is moved.
-    #[serde(deserialize_with = "quantity::required")]
+    /// How much is moved; nothing where round trips are measured.
+    #[serde(default, deserialize_with = "quantity::required")]
     pub bytes: Bytes,
+    /// After so long the transfer is cut, and what has arrived counts.
+    #[serde(default, deserialize_with = "quantity::optional_time")]
+    pub length: Option<Duration>,
+    /// So many connections are made, and as many bytes sent there and back, in place of moving data.
+    pub round_trips: Option<u32>,
     /// From where to where.
     #[serde(default)]
     pub medium: Source,
@@ -205,6 +215,9 @@ pub enum Memory {
 pub struct Axis {
     /// What the values are.
     pub sets: Parameter,
+    /// Links that have them, all alike; by default the observed one.
+    #[serde(default)]
+    pub links: Vec<Spanned<String>>,
     /// As text, in the order in which they are drawn.
     pub values: Vec<Spanned<String>>,
     /// Those of them that `--quick` takes; all unless told.
@@ -253,6 +266,11 @@ pub struct Quick {
     /// In place of the job's.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub bytes: Option<Bytes>,
+    /// In place of the job's.
+    #[serde(default, deserialize_with = "quantity::optional_time")]
+    pub length: Option<Duration>,
+    /// In place of the job's.
+    pub round_trips: Option<u32>,
     /// In place of the experiment's.
     pub repeats: Option<u32>,
     /// Labels of those that compete; all unless told.
@@ -384,6 +402,35 @@ pub enum Look {
     Recovery {},
     /// Precision and recall of the causes that the sender tells.
     Causes {},
+    /// A measure of one contender in parts of another's, in each case.
+    Ratio {
+        /// Of this.
+        of: Measure,
+        /// Whose.
+        contender: String,
+        /// In parts of this one's.
+        to: String,
+        /// Over this, along which the source has ratios.
+        along: Parameter,
+        /// The source's ratios, by values of that parameter.
+        #[serde(default)]
+        source: BTreeMap<String, f64>,
+    },
+    /// After how long a transfer that is faster by some part has made up for a longer connect.
+    BreakEven {
+        /// Who takes longer to connect.
+        contender: String,
+        /// Than this one.
+        to: String,
+        /// By so much it is faster then: 0.25 is a quarter.
+        faster: f64,
+    },
+    /// Goodput beside what the formula of Mathis and others (Phoebus reference 15) lets as many
+    /// connections of Reno's have on the worst of some links.
+    Mathis {
+        /// Their names.
+        links: Vec<String>,
+    },
     /// How far losses follow the load of the watched core, at the receiver and on the path.
     Correlation {},
     /// How bookings were followed, and what became of what was planned, for each contender.
@@ -463,6 +510,9 @@ impl Experiment {
             | Look::Onset { of, .. }
             | Look::Deviation { of }
             | Look::Change { of, .. } => Some(*of),
+            Look::Ratio { of, .. } => Some(*of),
+            Look::BreakEven { .. } => Some(Measure::Connect),
+            Look::Mathis { .. } => Some(Measure::Goodput),
             Look::Shares {}
             | Look::Recovery {}
             | Look::Causes {}
@@ -536,6 +586,7 @@ impl Experiment {
             }
         }
         self.check_beside(known)?;
+        self.check_between()?;
         self.check_observed()?;
         for (parameter, value) in self.chosen() {
             let has = match parameter {
@@ -644,6 +695,8 @@ impl Experiment {
         let findings = self.findings.iter().flat_map(|finding| match &finding.measured {
             Look::Rank { .. }
             | Look::Values { .. }
+            | Look::BreakEven { .. }
+            | Look::Mathis { .. }
             | Look::Shares {}
             | Look::Recovery {}
             | Look::Causes {}
@@ -657,7 +710,7 @@ impl Experiment {
                 untuned.keys().chain(swept.keys()).copied().collect()
             }
             Look::Best { along, each, .. } | Look::Onset { along, each, .. } => vec![*along, *each],
-            Look::Change { along, .. } => vec![*along],
+            Look::Change { along, .. } | Look::Ratio { along, .. } => vec![*along],
             Look::Slices { each } => vec![*each],
         });
         plots.chain(findings).collect()
@@ -674,6 +727,13 @@ impl Experiment {
         for finding in &self.findings {
             match &finding.measured {
                 Look::Rank { of, .. } => chosen.push((Parameter::Contender, of)),
+                Look::Ratio { contender, to, along, source, .. } => {
+                    chosen.extend([contender, to].map(|name| (Parameter::Contender, &**name)));
+                    chosen.extend(source.keys().map(|value| (*along, value.as_str())));
+                }
+                Look::BreakEven { contender, to, .. } => {
+                    chosen.extend([contender, to].map(|name| (Parameter::Contender, &**name)));
+                }
                 Look::Change { along, from, to, .. } => {
                     chosen.extend([(*along, from.as_str()), (*along, to.as_str())]);
                 }
@@ -697,9 +757,10 @@ impl Experiment {
         }
         let first = axis.values.first();
         first.ok_or_else(|| Fault::at_key("values", format!("axis `{key}` has none")))?;
+        self.check_links(axis)?;
         for value in &axis.values {
             let mut setup = Setup::new(self, false);
-            let set = setup.set(axis.sets, value.get_ref());
+            let set = setup.set(axis.sets, value.get_ref(), &self.links_of(axis));
             set.map_err(|error| Fault::at(value, key, error))?;
             // A rate may need its queue, and the like, which other axes set: checked with them.
             setup.topology.validate().map_err(|error| Fault::at(value, key, error.to_string()))?;

@@ -25,6 +25,16 @@ pub enum Measure {
     CpuSend,
     /// CPU time of the receiver for a gigabyte.
     CpuReceive,
+    /// CPU time of all nodes between for a gigabyte.
+    CpuBetween,
+    /// Time of a connect, half of them take less.
+    Connect,
+    /// Time of a connect, 99 % take less.
+    ConnectP99,
+    /// Time of a byte there and back, half of them take less.
+    Exchange,
+    /// Time of a byte there and back, 99 % take less.
+    ExchangeP99,
     /// Jain's index over the transfer and those beside it.
     Fairness,
     /// What the transfer had while all went on, in parts of an equal share.
@@ -50,8 +60,11 @@ pub enum Measure {
 pub struct Value {
     /// In the measure's unit.
     pub value: f64,
-    /// The run was ended by its time limit: a time is at least this, a rate is that until then.
+    /// The run was ended by its time limit: a time is at least this, a rate is that until then, headers
+    /// included.
     pub unfinished: bool,
+    /// The transfer was cut at the job's length: a rate is that until then.
+    pub cut: bool,
 }
 
 impl Measure {
@@ -66,6 +79,11 @@ impl Measure {
             Self::MemoryReceive => "memory, receiver (MB)",
             Self::CpuSend => "CPU, sender (s/GB)",
             Self::CpuReceive => "CPU, receiver (s/GB)",
+            Self::CpuBetween => "CPU, between (s/GB)",
+            Self::Connect => "connect, median (ms)",
+            Self::ConnectP99 => "connect, 99 % (ms)",
+            Self::Exchange => "a byte there and back, median (ms)",
+            Self::ExchangeP99 => "a byte there and back, 99 % (ms)",
             Self::Fairness => "Jain's fairness index",
             Self::Share => "part of an equal share",
             Self::StartUp => "to nine tenths of the rate (ms)",
@@ -89,6 +107,11 @@ impl Measure {
             Self::MemoryReceive => "memory of the receiver",
             Self::CpuSend => "CPU time of the sender",
             Self::CpuReceive => "CPU time of the receiver",
+            Self::CpuBetween => "CPU time between the ends",
+            Self::Connect => "median time of a connect",
+            Self::ConnectP99 => "time of a connect (99 %)",
+            Self::Exchange => "median time of a byte there and back",
+            Self::ExchangeP99 => "time of a byte there and back (99 %)",
             Self::Fairness => "fairness",
             Self::Share => "part of an equal share",
             Self::StartUp => "time to nine tenths of the rate",
@@ -114,11 +137,16 @@ impl Measure {
             | Self::Jitter
             | Self::BookingUsed
             | Self::CausesRight => format!("{number} %"),
-            Self::CpuSend | Self::CpuReceive => format!("{number} s/GB"),
+            Self::CpuSend | Self::CpuReceive | Self::CpuBetween => format!("{number} s/GB"),
             Self::Fairness | Self::Share => number,
-            Self::QueueDelay | Self::QueueMost | Self::Lateness | Self::StartUp => {
-                format!("{number} ms")
-            }
+            Self::QueueDelay
+            | Self::QueueMost
+            | Self::Lateness
+            | Self::StartUp
+            | Self::Connect
+            | Self::ConnectP99
+            | Self::Exchange
+            | Self::ExchangeP99 => format!("{number} ms"),
         }
     }
 
@@ -159,6 +187,12 @@ impl Measure {
             Self::MemoryReceive => record.memory_receive? as f64 / 1e6,
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
             Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
+            Self::CpuBetween if record.cpu_between.is_empty() => return None,
+            Self::CpuBetween => per_gigabyte(Some(record.cpu_between.values().sum()), record)?,
+            Self::Connect => nearest(&record.connects_ms, 50)?,
+            Self::ConnectP99 => nearest(&record.connects_ms, 99)?,
+            Self::Exchange => nearest(&record.exchanges_ms, 50)?,
+            Self::ExchangeP99 => nearest(&record.exchanges_ms, 99)?,
             Self::Fairness => record.fairness?,
             Self::Share => {
                 let (own, others) = (record.own()?, record.cross_bps.iter().sum::<f64>());
@@ -182,11 +216,46 @@ impl Measure {
                 late.reduce(f64::max)?
             }
         };
-        Some(Value { value, unfinished })
+        // A transfer that was cut would have taken longer.
+        let unfinished = unfinished || (record.cut && self == Self::CompletionTime);
+        Some(Value { value, unfinished, cut: record.cut })
     }
 }
 
 fn per_gigabyte(seconds: Option<f64>, record: &Record) -> Option<f64> {
     let bytes = record.bytes.filter(|bytes| *bytes > 0)?;
     Some(seconds? / (bytes as f64 / 1e9))
+}
+
+/// The least value that so many percent of all do not exceed.
+fn nearest(values: &[f64], percent: usize) -> Option<f64> {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let rank = (values.len() * percent).div_ceil(100).max(1);
+    values.get(rank - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_values_that_were_measured() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!((nearest(&values, 50), nearest(&values, 99)), (Some(50.0), Some(99.0)));
+        assert_eq!((nearest(&[7.0], 99), nearest(&[], 50)), (Some(7.0), None));
+    }
+
+    #[test]
+    fn what_was_cut_has_a_rate_and_no_time() {
+        let mut record = Record { verdict: Verdict::Done, cut: true, ..Record::default() };
+        (record.goodput_bps, record.seconds) = (Some(8e6), Some(30.0));
+        let of = |measure: Measure| measure.of(&record).unwrap();
+        assert!(of(Measure::Goodput).cut && !of(Measure::Goodput).unfinished);
+        assert!(of(Measure::CompletionTime).unfinished);
+        let between = [("a".to_owned(), 0.1), ("b".to_owned(), 0.3)];
+        assert_eq!(Measure::CpuBetween.of(&record), None);
+        (record.bytes, record.cpu_between) = (Some(2_000_000_000), between.into());
+        assert_eq!(Measure::CpuBetween.of(&record).unwrap().value, 0.2);
+    }
 }

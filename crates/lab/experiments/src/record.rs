@@ -47,8 +47,10 @@ pub struct Record {
     pub congestion_control: Option<String>,
     /// `udp` or `tcp`, as counted.
     pub transport: Option<String>,
-    /// User bytes that were to be moved.
+    /// User bytes that were moved.
     pub bytes: Option<u64>,
+    /// The transfer was cut at the job's length: bytes, seconds and goodput are those until then.
+    pub cut: bool,
     /// Of the whole command; the time limit for a run that it ended.
     pub seconds: Option<f64>,
     /// User bits per second of the whole command.
@@ -59,6 +61,12 @@ pub struct Record {
     pub cpu_send: Option<f64>,
     /// CPU-seconds at the receiver.
     pub cpu_receive: Option<f64>,
+    /// CPU-seconds at each node between.
+    pub cpu_between: BTreeMap<String, f64>,
+    /// Milliseconds of single connects, in order, where round trips were measured.
+    pub connects_ms: Vec<f64>,
+    /// Milliseconds of single exchanges of a byte, likewise.
+    pub exchanges_ms: Vec<f64>,
     /// The most memory that a program of the sender had, in bytes.
     pub memory_send: Option<u64>,
     /// Likewise of the receiver.

@@ -1,6 +1,7 @@
 //! One page of everything that was measured: figures drawn as papers draw them, and the sources'
 //! findings beside sentences that are made from the data.
 
+mod between;
 mod bookings;
 mod data;
 mod figures;

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_lab::{Direction, Testbed, TestbedError, TestbedOptions};
-use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, find};
+use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, Passage, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
@@ -186,8 +186,7 @@ fn one(
     if let Err(absent) = contender.presence() {
         return Ok((ended(record, Verdict::Absent, absent.to_string()), None));
     }
-    let special = setup.memory == Memory::Warm || setup.host_priority || setup.nice.is_some();
-    if let Err(why) = suits(contender.as_ref(), special || !setup.parameters.is_empty()) {
+    if let Err(why) = suits(contender.as_ref(), setup) {
         return Ok((ended(record, Verdict::Unsuitable, why), None));
     }
     let system = |step| move |error| RunError::System { step, error };
@@ -319,8 +318,23 @@ fn attended(
     })
 }
 
-/// Whether a contender can do what is asked of it: `special` is what only Longhaul has.
-fn suits(contender: &dyn Contender, special: bool) -> Result<(), String> {
+/// Whether a contender can do what is asked of it.
+fn suits(contender: &dyn Contender, setup: &Setup) -> Result<(), String> {
+    let special = setup.memory == Memory::Warm || setup.host_priority || setup.nice.is_some();
+    special_suits(contender, special || !setup.parameters.is_empty())?;
+    match (contender.passage(), setup.via.is_empty()) {
+        (Passage::Direct, false) => return Err("it goes through no nodes between".into()),
+        (Passage::Relayed, true) => return Err("no nodes between are named".into()),
+        _ => {}
+    }
+    match setup.round_trips.is_some() && !contender.measures_round_trips() {
+        true => Err("it measures no round trips".into()),
+        false => Ok(()),
+    }
+}
+
+/// As [`suits`], of what only Longhaul has.
+fn special_suits(contender: &dyn Contender, special: bool) -> Result<(), String> {
     match special && !contender.takes_parameters() {
         true => Err("it has neither parameters, nor a memory of paths, nor remedies".into()),
         false => Ok(()),
@@ -337,6 +351,7 @@ fn companion(
     let job = Job {
         from: beside.from.clone(),
         to: beside.to.clone(),
+        via: Vec::new(),
         rate: beside.rate,
         parameters: beside.parameters.clone(),
         history: None,
@@ -351,7 +366,7 @@ fn companion(
     clock::sleep_until(start + beside.after);
     let contender = find(&beside.name);
     let outcome = match &contender {
-        Ok(contender) => match suits(contender.as_ref(), !beside.parameters.is_empty()) {
+        Ok(contender) => match special_suits(contender.as_ref(), !beside.parameters.is_empty()) {
             Ok(()) => contender.run(testbed, &job),
             Err(why) => {
                 told.verdict = Verdict::Unsuitable;
@@ -411,7 +426,18 @@ fn conclude(
         }
     };
     record.verdict = Verdict::Done;
-    record.goodput_bps = Some(outcome.goodput());
+    record.cut = outcome.cut;
+    let between = setup.via.iter().zip(&outcome.cpu_between);
+    let between = between.map(|(waypoint, seconds)| (waypoint.node.clone(), *seconds));
+    record.cpu_between = between.collect();
+    if let Some(measured) = &outcome.round_trips {
+        let ms = |times: &[Duration]| {
+            times.iter().map(|time| (time.as_secs_f64() * 1e6).round() / 1e3).collect()
+        };
+        record.connects_ms = ms(&measured.connects);
+        record.exchanges_ms = ms(&measured.exchanges);
+    }
+    record.goodput_bps = outcome.round_trips.is_none().then(|| outcome.goodput());
     share(record);
     record.transport = serde_json::to_value(outcome.transport)
         .ok()
@@ -460,6 +486,9 @@ fn job(setup: &Setup, folders: &Folders) -> Job {
         nice: setup.nice,
         parameters: setup.parameters.clone(),
         losses: setup.losses,
+        via: setup.via.clone(),
+        length: setup.length,
+        round_trips: setup.round_trips,
         series: setup.series,
         begin: setup.begin,
         ..Job::new(&setup.from, &setup.to, setup.bytes.get(), setup.patience)

@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 26] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -69,6 +69,15 @@ impl Builtin {
         Self {
             name: "signal-lead-time",
             text: include_str!("../../experiments/signal-lead-time.toml"),
+        },
+        Self { name: "phoebus-chain", text: include_str!("../../experiments/phoebus-chain.toml") },
+        Self {
+            name: "phoebus-latency",
+            text: include_str!("../../experiments/phoebus-latency.toml"),
+        },
+        Self {
+            name: "phoebus-bottleneck",
+            text: include_str!("../../experiments/phoebus-bottleneck.toml"),
         },
     ];
 

@@ -11,7 +11,8 @@ pub enum Parameter {
     /// Who transfers; not an axis, since all compete in every cell.
     #[default]
     Contender,
-    /// Round trip of the link, `100ms`; all of it on the way back with `100ms back`.
+    /// Round trip of the link, `100ms`; all of it on the way back with `100ms back`; with `none` no
+    /// link of the testbed delays.
     Rtt,
     /// Packets lost at random on the way there, `0.1%`.
     Loss,
@@ -90,12 +91,18 @@ impl Parameter {
         }
     }
 
+    /// Whether it is of links, so that an axis may set it for several.
+    pub const fn is_of_links(self) -> bool {
+        matches!(self, Self::Rtt | Self::Loss | Self::BurstLoss | Self::Rate | Self::Queue)
+    }
+
     /// A value as people read it.
     pub fn say(self, value: &str) -> String {
         match self {
             Self::Loss if is_zero(value) => "no loss".into(),
             Self::Loss => format!("{value} loss"),
             Self::BurstLoss => bursts(value),
+            Self::Rtt if value == NONE => "no delay".into(),
             Self::Rtt => match value.strip_suffix(BACK) {
                 Some(time) => format!("RTT {} on the way back", spaced(time)),
                 None => format!("RTT {}", spaced(value)),
@@ -124,6 +131,7 @@ impl Parameter {
             Self::Disk => disk_words(value),
             Self::BurstLoss => bursts(value),
             Self::Cross => value.to_uppercase(),
+            Self::Rtt if value == NONE => value.into(),
             Self::Rtt | Self::Queue | Self::SocketBuffer => spaced(value),
             _ => value.into(),
         }
@@ -194,6 +202,8 @@ fn disk_words(value: &str) -> String {
 
 /// Behind a round trip that packets towards the receiver do not wait for.
 pub(super) const BACK: &str = " back";
+/// In place of a value.
+pub(super) const NONE: &str = "none";
 
 #[cfg(test)]
 mod tests {
@@ -204,6 +214,8 @@ mod tests {
         assert_eq!(Parameter::Load.say("loops,count=3,cores=1"), "3 loops on core 1");
         assert_eq!(Parameter::Load.say("isosurface,cores=0+1"), "isosurface on cores 0 and 1");
         assert_eq!(Parameter::Rtt.say("50ms back"), "RTT 50 ms on the way back");
+        assert_eq!(Parameter::Rtt.say("none"), "no delay");
+        assert_eq!(Parameter::Rtt.tick("none"), "none");
         assert_eq!(Parameter::Egress.say("150Mbps,100KB"), "device of 150 Mb/s");
         assert_eq!(Parameter::Disk.say("none"), "fast disk");
         assert_eq!(

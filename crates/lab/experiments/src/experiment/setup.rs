@@ -3,10 +3,11 @@ use std::time::Duration;
 
 use longhaul_lab::disk::DiskSpec;
 use longhaul_lab::load::Load;
-use longhaul_lab::{Topology, parse_time};
+use longhaul_lab::{LinkSpec, Topology, parse_time};
+use longhaul_peers::Waypoint;
 use longhaul_units::{Bytes, Rate};
 
-use super::parameter::BACK;
+use super::parameter::{BACK, NONE};
 use super::{Beside, Cross, Experiment, Memory, Parameter, Run, Source};
 
 /// Everything that a run is made on, with the values of its cell in place.
@@ -20,8 +21,14 @@ pub struct Setup {
     pub to: String,
     /// The observed link, by its place in the topology.
     pub link: usize,
+    /// Nodes between whose programs take the data and send it on.
+    pub via: Vec<Waypoint>,
     /// How much is moved.
     pub bytes: Bytes,
+    /// After so long the transfer is cut.
+    pub length: Option<Duration>,
+    /// So many connections and exchanges, in place of moving data.
+    pub round_trips: Option<u32>,
     /// From where to where.
     pub medium: Source,
     /// Bytes at a time.
@@ -72,6 +79,7 @@ impl Setup {
         let cell = run.cell.iter().map(|(parameter, value)| (parameter, value));
         let mut setup = Self::in_cell(experiment, quick, cell)?;
         let contender = &experiment.contenders[run.contender];
+        setup.via.clone_from(&contender.via);
         setup.rate = contender.rate.or(setup.rate);
         setup.socket_buffer = contender.socket_buffer.or(setup.socket_buffer);
         setup.bytes = contender.bytes.unwrap_or(setup.bytes);
@@ -95,7 +103,9 @@ impl Setup {
     ) -> Result<Self, String> {
         let mut setup = Self::new(experiment, quick);
         for (parameter, value) in cell {
-            setup.set(*parameter, value)?;
+            let axis = experiment.axes.iter().find(|axis| axis.sets == *parameter);
+            let links = axis.map(|axis| experiment.links_of(axis)).unwrap_or_default();
+            setup.set(*parameter, value, &links)?;
         }
         Ok(setup)
     }
@@ -109,7 +119,10 @@ impl Setup {
             from: job.from.clone().unwrap_or_else(|| name(0)),
             to: job.to.clone().unwrap_or_else(|| name(topology.nodes.len() - 1)),
             link,
+            via: Vec::new(),
             bytes: shorter.bytes.unwrap_or(job.bytes),
+            length: shorter.length.or(job.length),
+            round_trips: shorter.round_trips.or(job.round_trips),
             medium: job.medium,
             block: job.block,
             rate: None,
@@ -131,30 +144,31 @@ impl Setup {
         })
     }
 
-    /// Gives a parameter a value.
+    /// Gives a parameter a value, for these links where it is of links: without any, of the observed
+    /// one.
     ///
     /// # Errors
     /// What is expected instead.
-    pub(super) fn set(&mut self, parameter: Parameter, value: &str) -> Result<(), String> {
-        let link = &mut self.topology.links[self.link];
+    pub(super) fn set(
+        &mut self,
+        parameter: Parameter,
+        value: &str,
+        links: &[usize],
+    ) -> Result<(), String> {
         match parameter {
-            Parameter::Rtt => {
-                let (time, back) = match value.strip_suffix(BACK) {
-                    Some(time) => (parse_time(time)?, Some(parse_time(time)?)),
-                    None => (parse_time(value)?, None),
-                };
-                link.both.delay = Some(if back.is_some() { Duration::ZERO } else { time / 2 });
-                (link.forward.delay, link.backward.delay) = (None, back);
+            Parameter::Rtt if value == NONE => {
+                self.topology.links.iter_mut().for_each(|link| delay(link, Duration::ZERO, None));
             }
-            Parameter::Loss => link.forward.loss = Some(value.parse().map_err(words)?),
-            Parameter::BurstLoss => {
-                link.forward.burst_loss = match value {
-                    "none" => None,
-                    bursts => Some(bursts.parse()?),
+            Parameter::Rtt
+            | Parameter::Loss
+            | Parameter::BurstLoss
+            | Parameter::Rate
+            | Parameter::Queue => {
+                let observed = [self.link];
+                for link in if links.is_empty() { &observed } else { links } {
+                    change(&mut self.topology.links[*link], parameter, value)?;
                 }
             }
-            Parameter::Rate => link.both.rate = Some(value.parse().map_err(words)?),
-            Parameter::Queue => link.both.queue = Some(value.parse().map_err(words)?),
             Parameter::Mtu => {
                 let mtu = value.parse().map_err(|_| "expected a number of bytes".to_owned())?;
                 self.topology.links.iter_mut().for_each(|link| link.mtu = mtu);
@@ -213,6 +227,33 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+/// Gives a parameter of links a value.
+fn change(link: &mut LinkSpec, parameter: Parameter, value: &str) -> Result<(), String> {
+    match parameter {
+        Parameter::Rtt => match value.strip_suffix(BACK) {
+            Some(time) => delay(link, Duration::ZERO, Some(parse_time(time)?)),
+            None => delay(link, parse_time(value)? / 2, None),
+        },
+        Parameter::Loss => link.forward.loss = Some(value.parse().map_err(words)?),
+        Parameter::Rate => link.both.rate = Some(value.parse().map_err(words)?),
+        Parameter::Queue => link.both.queue = Some(value.parse().map_err(words)?),
+        // Bursts of losses are left.
+        _ => {
+            link.forward.burst_loss = match value {
+                NONE => None,
+                bursts => Some(bursts.parse()?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The same time there and back, or another one back.
+fn delay(link: &mut LinkSpec, both: Duration, back: Option<Duration>) {
+    link.both.delay = Some(both);
+    (link.forward.delay, link.backward.delay) = (None, back);
 }
 
 /// Of time series, unless told.

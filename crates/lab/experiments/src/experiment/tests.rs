@@ -303,3 +303,64 @@ fn rates_below_a_packet_in_a_round_trip_are_refused() {
     let error = parse(&format!("{SMALL}{axis}")).unwrap_err();
     assert!(error.contains("rate") && error.contains("not one packet"), "{error}");
 }
+
+/// A chain, whose axes are of several links, and a contender that goes through its middle.
+fn chain() -> String {
+    let links = "[testbed]\nname = \"chain\"\n[[testbed.node]]\nname = \"host\"\n[[testbed.node]]\nname = \
+                 \"gateway\"\n[[testbed.node]]\nname = \"peer\"\n[[testbed.link]]\nname = \"lan\"\nbetween = \
+                 [\"host\", \"gateway\"]\nboth = { delay = \"3ms\" }\n[[testbed.link]]\nname = \"wan\"\nbetween \
+                 = [\"gateway\", \"peer\"]\n[job]\nlength = \"4s\"\n";
+    SMALL
+        .replace("topology = \"two-hosts\"\n[job]\n", links)
+        .replace(
+            "{ name = \"b\" }",
+            "{ name = \"b\", via = [{ node = \"gateway\", congestion_control = \"bbr\" }] }",
+        )
+        .replace("sets = \"rtt\"", "sets = \"rtt\"\nlinks = [\"wan\"]")
+        .replace("sets = \"loss\"", "sets = \"loss\"\nlinks = [\"lan\", \"wan\"]")
+        .replace("\"10ms\", \"20ms\"", "\"none\", \"20ms\"")
+}
+
+#[test]
+fn an_axis_sets_several_links_or_one_that_is_not_observed() {
+    let experiment = parse(&chain()).unwrap();
+    let of = |rtt: &str, contender: usize| {
+        let mut runs = Plan::new(&experiment, false).runs.into_iter();
+        let run = runs.find(|run| run.contender == contender && run.cell[0].1 == rtt).unwrap();
+        let loss = run.cell[1].1.clone();
+        (Setup::of(&experiment, false, &run).unwrap(), loss.parse().unwrap())
+    };
+    let (setup, loss) = of("20ms", 0);
+    let [lan, wan] = &setup.topology.links[..] else { panic!() };
+    let ms = Duration::from_millis;
+    assert_eq!((setup.link, lan.rtt(), wan.rtt()), (0, ms(6), ms(20)));
+    assert_eq!((lan.forward.loss, wan.forward.loss), (Some(loss), Some(loss)));
+    assert_eq!((setup.via.len(), setup.length), (0, Some(ms(4000))));
+    let (setup, _) = of("none", 1);
+    assert!(setup.topology.links.iter().all(|link| link.rtt().is_zero()));
+    let [waypoint] = &setup.via[..] else { panic!() };
+    assert_eq!((&*waypoint.node, waypoint.congestion_control.as_deref()), ("gateway", Some("bbr")));
+}
+
+#[test]
+fn faults_of_chains_are_told_with_line_and_key() {
+    let mathis =
+        "[[finding]]\npaper = \"p\"\nmeasured = { look = \"mathis\", links = [\"moon\"] }\n";
+    for (from, to, expected) in [
+        ("links = [\"wan\"]", "links = [\"moon\"]", &["line 31", "links", "no such link"][..]),
+        ("sets = \"rtt\"", "sets = \"mtu\"", &["links", "`mtu` is not of links"]),
+        ("node = \"gateway\"", "node = \"mars\"", &["line 7", "via", "no node \"mars\""]),
+        ("node = \"gateway\"", "node = \"peer\"", &["via", "at \"peer\" twice"]),
+        ("length = \"4s\"", "length = \"5s\"", &["length", "patience"]),
+        ("bytes = \"1MB\"", "", &["bytes", "round_trips"]),
+        ("bytes = \"1MB\"", "round_trips = 0", &["round_trips", "at least 1"]),
+        ("[[axis]]", &format!("{mathis}[[axis]]"), &["finding", "no link \"moon\""]),
+    ] {
+        let text = chain();
+        assert!(text.contains(from), "{from}");
+        let error = parse(&text.replacen(from, to, 1)).unwrap_err();
+        for words in expected {
+            assert!(error.contains(words), "{to}: {words} is not in: {error}");
+        }
+    }
+}

@@ -9,11 +9,13 @@ use crate::measure::Measure;
 use crate::record::Record;
 use crate::statistics::Estimate;
 
-/// A median, and whether runs that the time limit ended are among its values.
+/// A median, and whether runs that the time limit or the job's length ended are among its values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Figure {
     pub(super) estimate: Estimate,
     pub(super) unfinished: bool,
+    /// Transfers that were cut are among them.
+    pub(super) cut: bool,
 }
 
 impl Figure {
@@ -21,7 +23,8 @@ impl Figure {
     pub(super) fn of(measure: Measure, records: &[&Record]) -> Option<Self> {
         let values: Vec<_> = records.iter().filter_map(|record| measure.of(record)).collect();
         let estimate = Estimate::of(values.iter().map(|value| value.value))?;
-        Some(Self { estimate, unfinished: values.iter().any(|value| value.unfinished) })
+        let unfinished = values.iter().any(|value| value.unfinished);
+        Some(Self { estimate, unfinished, cut: values.iter().any(|value| value.cut) })
     }
 
     pub(super) fn overlaps(&self, other: &Self) -> bool {

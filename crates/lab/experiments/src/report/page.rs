@@ -235,7 +235,11 @@ fn table(html: &mut String, part: &Part) {
             let cell = match data::Figure::of(*measure, &group) {
                 None => escape(group[0].verdict.name()),
                 Some(figure) => {
-                    let mark = if figure.unfinished { "*" } else { "" };
+                    let mark = match (figure.unfinished, figure.cut) {
+                        (true, _) => "*",
+                        (false, true) => "&dagger;",
+                        (false, false) => "",
+                    };
                     let median = number(figure.estimate.median);
                     let interval = interval(&figure.estimate);
                     format!("{median}{mark} <small>{interval}</small>")
@@ -245,7 +249,7 @@ fn table(html: &mut String, part: &Part) {
         }
         let _ = writeln!(html, "<td>{}</td></tr>", escape(&causes(&group)));
     }
-    html.push_str("</tbody>\n</table>\n<p class=\"note\">* ended by the time limit: a time is at least this, a rate that until then.</p>\n</details>\n");
+    html.push_str("</tbody>\n</table>\n<p class=\"note\">* ended by the time limit: a time is at least this, a rate that until then. &dagger; cut at the job's length: what had arrived by then counts.</p>\n</details>\n");
 }
 
 /// Losses of all runs by cause, as the emulation and the programs tell them.
@@ -268,12 +272,13 @@ fn causes(group: &[&Record]) -> String {
 }
 
 /// In the table of every experiment.
-const ALWAYS: [Measure; 7] = [
+const ALWAYS: [Measure; 8] = [
     Measure::Goodput,
     Measure::CompletionTime,
     Measure::Resent,
     Measure::CpuSend,
     Measure::CpuReceive,
+    Measure::CpuBetween,
     Measure::QueueDelay,
     Measure::Jitter,
 ];

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use longhaul_plot::number;
 
 use super::Part;
-use super::bookings;
 use super::data::{Figure, value};
+use super::{between, bookings};
 use super::{hosts, load, signals};
 use crate::experiment::{Finding, Look, Parameter, Setup};
 use crate::measure::Measure;
@@ -27,6 +27,13 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
         Look::Shares {} => shares(part, &records),
         Look::Recovery {} => recovery(part, &records),
         Look::Causes {} => causes(part, &records),
+        Look::Ratio { of, contender, to, along, source } => {
+            between::ratio(part, &records, *of, (contender, to), (*along, source))
+        }
+        Look::BreakEven { contender, to, faster } => {
+            between::break_even(part, &records, (contender, to), *faster)
+        }
+        Look::Mathis { links } => between::mathis(part, &records, links),
         Look::Correlation {} => load::say(part, &records),
         Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),

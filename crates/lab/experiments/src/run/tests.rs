@@ -284,3 +284,78 @@ fn what_is_left_is_told_from_what_was_made() {
     let left = pace.left(["a", "a", "b"].into_iter(), patience);
     assert_eq!(left, Duration::from_secs(3 + 3 + 5));
 }
+
+/// A chain with a node between, and contenders that go through it or cannot.
+const CHAIN: &str = r#"
+name = "tiny"
+title = "T"
+question = "Q?"
+source = "S"
+repeats = 1
+contenders = [
+    { name = "gateways cubic x2", via = [{ node = "gateway", congestion_control = "reno" }] },
+    { name = "cubic x1" },
+    { name = "auto", via = [{ node = "gateway" }] },
+    { name = "gateways reno x1" },
+]
+[testbed]
+name = "chain"
+[[testbed.node]]
+name = "host"
+[[testbed.node]]
+name = "gateway"
+[[testbed.node]]
+name = "peer"
+[[testbed.link]]
+name = "lan"
+between = ["host", "gateway"]
+both = { rate = "20Mbps" }
+[[testbed.link]]
+name = "wan"
+between = ["gateway", "peer"]
+both = { rate = "20Mbps" }
+[job]
+patience = "60s"
+bytes = "500KB"
+[[axis]]
+sets = "rtt"
+links = ["lan", "wan"]
+values = ["2ms"]
+"#;
+
+#[needs(namespaces)]
+#[test]
+fn a_transfer_through_a_node_between_has_that_nodes_cpu_time_and_a_cut_one_what_had_arrived() {
+    let experiment = |text: &str| Experiment::parse(text, &|name| find(name).is_ok()).unwrap();
+    let records = records_of(&experiment(CHAIN));
+    let verdicts: Vec<Verdict> = records.iter().map(|record| record.verdict).collect();
+    let unsuitable = [Verdict::Unsuitable; 2];
+    assert_eq!(verdicts[..2], [Verdict::Done; 2], "{:?}", records[0].why);
+    assert_eq!(verdicts[2..], unsuitable);
+    assert!(records[0].cpu_between["gateway"] > 0.0 && records[1].cpu_between.is_empty());
+    assert_eq!((records[0].bytes, records[0].cut), (Some(500_000), false));
+    assert_eq!(records[0].congestion_control.as_deref(), Some("cubic"));
+
+    let long = CHAIN.replace("bytes = \"500KB\"", "bytes = \"1GB\"\nlength = \"1s\"");
+    for record in &records_of(&experiment(&long))[..2] {
+        assert_eq!((record.verdict, record.cut), (Verdict::Done, true), "{:?}", record.why);
+        let (bytes, seconds) = (record.bytes.unwrap(), record.seconds.unwrap());
+        assert!(bytes > 0 && bytes < 1_000_000_000 && seconds >= 1.0, "{bytes} in {seconds}");
+        assert_eq!(record.goodput_bps, Some(bytes as f64 * 8.0 / seconds));
+    }
+}
+
+#[needs(namespaces)]
+#[test]
+fn round_trips_are_measured_straight_and_through_a_node_between() {
+    let text = CHAIN.replace("bytes = \"500KB\"", "round_trips = 5");
+    let records = records_of(&Experiment::parse(&text, &|_| true).unwrap());
+    for record in &records[..2] {
+        assert_eq!(record.verdict, Verdict::Done, "{:?}", record.why);
+        assert_eq!((record.connects_ms.len(), record.exchanges_ms.len()), (5, 5));
+        // Twice 2 ms there and back.
+        let all = record.connects_ms.iter().chain(&record.exchanges_ms);
+        assert!(all.clone().all(|ms| *ms > 3.9), "{:?}", record.connects_ms);
+        assert_eq!(record.goodput_bps, None);
+    }
+}
