@@ -199,6 +199,7 @@ fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<S
         seconds,
         cpu_send: Some(middle.since(before).total().as_secs_f64()),
         cpu_receive: Some(after.since(middle).total().as_secs_f64()),
+        cpu_relay: None,
         note: report["bottleneck"].as_str().map(|name| format!("limited by: {name}")),
     })
 }
@@ -253,6 +254,7 @@ fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
         seconds,
         cpu_send: Some(middle.since(before).total().as_secs_f64()),
         cpu_receive: Some(CpuTime::of_children().since(middle).total().as_secs_f64()),
+        cpu_relay: None,
         note: None,
     })
 }

@@ -50,6 +50,7 @@ pub(crate) fn memory(link: &Link, quick: bool, protect: Protect) -> io::Result<S
         seconds: sent.elapsed.as_secs_f64(),
         cpu_send: Some(sent.cpu.as_secs_f64()),
         cpu_receive: Some(received.cpu.as_secs_f64()),
+        cpu_relay: None,
         note: None,
     })
 }

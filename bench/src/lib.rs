@@ -24,6 +24,7 @@ mod link;
 mod peers;
 mod pump;
 mod raw;
+mod relay;
 mod rows;
 pub mod table;
 

@@ -34,6 +34,7 @@ pub(crate) fn measure(link: &Link, quick: bool, name: &str) -> io::Result<Sample
         seconds: outcome.seconds,
         cpu_send: Some(outcome.cpu_send),
         cpu_receive: Some(outcome.cpu_receive),
+        cpu_relay: None,
         note: Some(format!("{}{}, by {transport}", outcome.version, control.unwrap_or_default())),
     })
 }

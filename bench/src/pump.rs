@@ -74,6 +74,7 @@ pub(crate) fn pump(
         seconds: (received.0 - sent.0).as_secs_f64(),
         cpu_send: Some(sent.1.as_secs_f64()),
         cpu_receive: Some(received.1.as_secs_f64()),
+        cpu_relay: None,
         note: None,
     })
 }

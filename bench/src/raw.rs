@@ -49,6 +49,7 @@ pub(crate) fn blast(link: &Link, quick: bool, batched: bool) -> io::Result<Sampl
         seconds: received.elapsed.as_secs_f64(),
         cpu_send: Some(sent.cpu.total().as_secs_f64()),
         cpu_receive: Some(received.cpu.total().as_secs_f64()),
+        cpu_relay: None,
         note: received.loss().map(|loss| format!("{:.1} % lost", loss * 100.0)),
     })
 }

@@ -7,7 +7,7 @@ use longhaul_wire::Protect;
 use crate::BenchOptions;
 use crate::copies::{Files, Mover};
 use crate::link::Link;
-use crate::{copies, engine, peers, pump, raw};
+use crate::{copies, engine, peers, pump, raw, relay};
 
 /// One transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,8 @@ pub struct Sample {
     pub cpu_send: Option<f64>,
     /// CPU-seconds of the receiving end, where known.
     pub cpu_receive: Option<f64>,
+    /// CPU-seconds of a program between the ends.
+    pub cpu_relay: Option<f64>,
     /// What else there is to say.
     pub note: Option<String>,
 }
@@ -66,6 +68,11 @@ impl Row {
     /// Median CPU-seconds of the receiving end per 10^9 bytes.
     pub fn cpu_receive(&self) -> Option<f64> {
         median(self.samples.iter().filter_map(|sample| sample.per_gigabyte(sample.cpu_receive)))
+    }
+
+    /// Median CPU-seconds of a program between the ends per 10^9 bytes.
+    pub fn cpu_relay(&self) -> Option<f64> {
+        median(self.samples.iter().filter_map(|sample| sample.per_gigabyte(sample.cpu_relay)))
     }
 }
 
@@ -115,6 +122,8 @@ pub(crate) enum Method {
     },
     /// A contender by name.
     Peer(&'static str),
+    /// A contender by name, through a node between.
+    Relay(&'static str),
 }
 
 impl Method {
@@ -137,6 +146,7 @@ impl Method {
                 pump::pump(link, quick, congestion_control, secure)
             }
             Self::Peer(name) => peers::measure(link, quick, name),
+            Self::Relay(name) => relay::measure(options.mtu, quick, name),
         }
     }
 }
@@ -195,6 +205,7 @@ pub(crate) fn transfers(with_peers: bool) -> Vec<(Row, Method)> {
     ];
     if with_peers {
         rows.extend(peers::rows().into_iter().map(|(row, name)| (row, Method::Peer(name))));
+        rows.extend(relay::rows().into_iter().map(|(row, name)| (row, Method::Relay(name))));
     }
     rows
 }

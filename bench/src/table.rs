@@ -74,6 +74,7 @@ pub fn json(report: &BenchReport) -> Value {
                         "cpu_seconds": {
                             "send": sample.cpu_send,
                             "receive": sample.cpu_receive,
+                            "relay": sample.cpu_relay,
                         },
                         "note": sample.note,
                     })
@@ -87,6 +88,7 @@ pub fn json(report: &BenchReport) -> Value {
                 "cpu_seconds_per_gb": {
                     "send": row.cpu_send(),
                     "receive": row.cpu_receive(),
+                    "relay": row.cpu_relay(),
                     "both": both(row),
                     "ratio": cpu_of_limit,
                 },
@@ -132,12 +134,16 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.2}"))
 }
 
-/// What is done to the data, and what the last run had to say.
+/// What is done to the data, what the last run had to say, and what a program between the ends took.
 fn remark(row: &Row) -> String {
-    match row.samples.last().and_then(|sample| sample.note.as_ref()) {
-        Some(note) => format!("{} ({note})", row.work),
-        None => row.work.to_owned(),
+    let mut text = row.work.to_owned();
+    if let Some(note) = row.samples.last().and_then(|sample| sample.note.as_ref()) {
+        text += &format!(" ({note})");
     }
+    if let Some(cpu) = row.cpu_relay() {
+        text += &format!("; the relay took {cpu:.2} CPU-s/GB");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -151,6 +157,7 @@ mod tests {
             seconds,
             cpu_send: Some(0.25),
             cpu_receive: Some(0.25),
+            cpu_relay: None,
             note: None,
         };
         let row = |name, seconds| Row { name, work: "nothing", samples: vec![sample(seconds)] };
@@ -173,6 +180,10 @@ mod tests {
         assert_eq!(json["transfers"][1]["ratio"], 0.5);
         assert_eq!(json["transfers"][1]["goodput_bps"], 8e9);
         assert_eq!(json["transfers"][1]["cpu_seconds_per_gb"]["both"], 0.5);
+        let mut relayed = report();
+        relayed.rows[1].samples[0].cpu_relay = Some(0.25);
+        assert_eq!(super::json(&relayed)["transfers"][1]["cpu_seconds_per_gb"]["relay"], 0.25);
+        assert!(text(&relayed).contains("the relay took 0.25 CPU-s/GB"));
     }
 
     #[test]

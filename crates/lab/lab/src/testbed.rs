@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_pathsim::Direction;
-use longhaul_sys::netns::{Namespace, NetnsPair};
+use longhaul_sys::netns::{Namespace, NetnsPair, wait_for_path};
 use longhaul_sys::traffic_control::QueueCounters;
 use tempfile::TempDir;
 
@@ -142,6 +142,37 @@ impl Testbed {
             configure(namespace, ipv6, None).map_err(step("set up a network namespace"))?;
         }
         let topology = Topology::direct();
+        let options = TestbedOptions::default();
+        Self::assemble(&topology, namespaces, Vec::new(), &options, (registration, ipv6))
+    }
+
+    /// Nodes in a row, each joined to the next one by a veth pair; those between forward. Otherwise as
+    /// [`Testbed::direct`].
+    ///
+    /// # Errors
+    /// Those of [`Testbed::new`].
+    pub fn row(names: &[&str], mtu: u32) -> Result<Self, TestbedError> {
+        let topology = Topology::row(names, mtu);
+        topology.validate()?;
+        let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
+        let ipv6 = has_ipv6();
+        let mut namespaces = Vec::new();
+        for _ in names {
+            let namespace = Namespace::new().map_err(step("make a network namespace"))?;
+            configure(&namespace, ipv6, None).map_err(step("set up a network namespace"))?;
+            namespaces.push(namespace);
+        }
+        for (link, pair) in namespaces.windows(2).enumerate() {
+            links::join(link, [&pair[0], &pair[1]], mtu, ipv6)
+                .map_err(step("join two network namespaces"))?;
+        }
+        for (node, namespace) in namespaces.iter().enumerate() {
+            routes::lay(&topology, node, namespace, ipv6).map_err(step("lay routes"))?;
+        }
+        for (link, pair) in namespaces.windows(2).enumerate() {
+            let addresses = [0, 1].map(|end| addresses::link_v4(link, end));
+            wait_for_path([&pair[0], &pair[1]], addresses).map_err(step("wait for a link"))?;
+        }
         let options = TestbedOptions::default();
         Self::assemble(&topology, namespaces, Vec::new(), &options, (registration, ipv6))
     }

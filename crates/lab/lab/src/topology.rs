@@ -314,6 +314,22 @@ impl Topology {
         }
     }
 
+    /// Nodes in a row, each next to the following one.
+    pub(crate) fn row(names: &[&str], mtu: u32) -> Self {
+        let link = |(number, pair): (usize, &[&str])| LinkSpec {
+            name: format!("veth-{number}"),
+            between: [pair[0].into(), pair[1].into()],
+            mtu,
+            ..LinkSpec::between_hosts(Conditions::default())
+        };
+        Self {
+            name: "row".into(),
+            about: String::new(),
+            nodes: names.iter().map(|name| Node::new(name)).collect(),
+            links: names.windows(2).enumerate().map(link).collect(),
+        }
+    }
+
     /// Index of the node of that name.
     pub fn node(&self, name: &str) -> Option<usize> {
         self.nodes.iter().position(|node| node.name == name)

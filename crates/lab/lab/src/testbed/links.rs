@@ -1,5 +1,6 @@
 //! The devices at the ends of links, and what the emulation is to do between them.
 
+use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -52,6 +53,16 @@ pub(super) fn make(
     // Links differ in what is random, also with equal conditions.
     let seed = seed.wrapping_add((number as u64) << 32);
     Ok(LinkSetup { path, answers: !link.black_hole, seed, memory, ends })
+}
+
+/// Joins two nodes by a veth pair in place of link `number`.
+pub(super) fn join(number: usize, nodes: [&Namespace; 2], mtu: u32, ipv6: bool) -> io::Result<()> {
+    let pair = |address: fn(usize, usize) -> IpAddr| [address(number, 0), address(number, 1)];
+    let mut addresses = vec![(pair(addresses::link_v4), addresses::LINK_V4)];
+    if ipv6 {
+        addresses.push((pair(addresses::link_v6), addresses::LINK_V6));
+    }
+    nodes[0].join(nodes[1], &routes::device(number), mtu, &addresses)
 }
 
 /// The node's device is the emulation's.

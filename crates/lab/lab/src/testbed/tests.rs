@@ -249,7 +249,8 @@ fn commands_know_the_others_and_end_with_the_testbed() {
 #[needs(namespaces)]
 #[test]
 fn congestion_control_is_that_of_the_way() {
-    for testbed in [two_hosts("delay = \"1ms\""), Testbed::direct(1500).unwrap()] {
+    let row = Testbed::row(&["host", "between", "peer"], 1500).unwrap();
+    for testbed in [two_hosts("delay = \"1ms\""), Testbed::direct(1500).unwrap(), row] {
         let (host, peer) = testbed.ends();
         let used = || {
             let listener = peer.run(|| TcpListener::bind((peer.ipv4(), 0))).unwrap().unwrap();
