@@ -34,8 +34,17 @@ pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t
         return result(resume(fd, &session));
     }
     let (Some(target), Some(loaded)) = (target, loaded()) else { return real() };
-    if target.port() == 0 || !loaded.settings.covers(target) || !is_tcp(fd) {
+    if target.port() == 0 || !loaded.settings.covers(target) {
         return real();
+    }
+    match stream_protocol(fd) {
+        Some(libc::IPPROTO_TCP) => {}
+        Some(libc::IPPROTO_MPTCP) => {
+            // It has no place for the mark. Who asked for it can do without.
+            sys::write_words("MPTCP is not led through gateways, TCP is");
+            return result(Err(libc::EPROTONOSUPPORT));
+        }
+        _ => return real(),
     }
     match dial(fd, target, loaded) {
         Outcome::Done(outcome) => result(outcome),
@@ -260,12 +269,11 @@ pub(crate) fn domain(fd: c_int) -> c_int {
     sys::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN).unwrap_or(libc::AF_UNSPEC)
 }
 
-fn is_tcp(fd: c_int) -> bool {
-    let is = |name, values: &[c_int]| {
-        sys::option(fd, libc::SOL_SOCKET, name).is_ok_and(|value| values.contains(&value))
-    };
-    is(libc::SO_TYPE, &[libc::SOCK_STREAM])
-        && is(libc::SO_PROTOCOL, &[libc::IPPROTO_TCP, libc::IPPROTO_MPTCP])
+/// The protocol of a stream; `None` for what is none.
+fn stream_protocol(fd: c_int) -> Option<c_int> {
+    let option = |name| sys::option(fd, libc::SOL_SOCKET, name).ok();
+    option(libc::SO_TYPE).filter(|kind| *kind == libc::SOCK_STREAM)?;
+    option(libc::SO_PROTOCOL)
 }
 
 /// How long an address of the first gateway may take: it is near.
@@ -285,3 +293,20 @@ const OF_NETWORK: [c_int; 8] = [
     libc::ENETDOWN,
     libc::EACCES,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn only_streams_have_a_protocol() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        assert_eq!(stream_protocol(tcp.as_raw_fd()), Some(libc::IPPROTO_TCP));
+        let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(stream_protocol(udp.as_raw_fd()), None);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert_eq!(stream_protocol(file.as_raw_fd()), None);
+    }
+}

@@ -19,7 +19,8 @@
 //! (`mark`): they survive `dup`, `fork` and `exec` and need no hook of `close`. What the answer will be
 //! checked with is in memory: a socket that is handed over by `exec` before its first read is not understood there.
 //!
-//! Not seen: static and set-user-id programs, system calls past the C library (Go, io_uring), UDP.
+//! Not seen: static and set-user-id programs, system calls past the C library (Go, io_uring), UDP. MPTCP is
+//! refused.
 //!
 //! It depends on nothing of Longhaul but the relay and its client side, and starts no thread.
 
