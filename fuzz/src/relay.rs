@@ -3,7 +3,7 @@
 
 use longhaul_relay::{
     Addressed, Answer, Clock, DialError, Dialled, Dialler, Gatekeeper, Place, Received, Route,
-    Status, Target, frame,
+    Status, Target, frame, proxy,
 };
 use longhaul_session::Token;
 
@@ -33,6 +33,9 @@ pub fn relay(input: &[u8]) {
                 assert_eq!(read.encode(), *head);
             }
             let _ = frame::Reset::decode(payload);
+        }
+        if let Ok(Some(header)) = proxy::decode(input) {
+            assert!(header.length <= input.len());
         }
         return;
     }

@@ -101,6 +101,7 @@ pub fn serve_options(root: &Path) -> ServeOptions {
         profiles: None,
         history: None,
         host_priority: false,
+        trust_proxy: Vec::new(),
     }
 }
 

@@ -354,6 +354,11 @@ pub struct ServeArgs {
     /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
     #[arg(long)]
     pub host_priority: bool,
+    /// Address of a proxy, such as the last gateway, which has to say by the PROXY protocol (version 2)
+    /// for whom it connects; repeatable. That address counts for limits and the log, and gives no
+    /// rights. Others may not say it
+    #[arg(long, value_name = "ADDR")]
+    pub trust_proxy: Vec<std::net::IpAddr>,
 }
 
 /// `longhaul probe`.

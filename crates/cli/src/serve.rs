@@ -54,6 +54,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         profiles: args.profiles.clone(),
         history: history::open(args.no_history, output),
         host_priority: args.host_priority,
+        trust_proxy: args.trust_proxy.clone(),
     };
     let events = |event: ServeEvent| {
         if let ServeEvent::Listening(at) = &event {

@@ -6,6 +6,7 @@
 //! - [`Gatekeeper`]: judges headers at a gateway: proof, clock, replay, name.
 //! - [`Rule`]: which destinations somebody means, by range and port.
 //! - [`Ends`]: how the two directions of a session end at a gateway.
+//! - [`proxy`]: the client's address, for servers that know of nothing (PROXY protocol).
 //! - [`frame`]: payload on transports without half-close (Phoebus section 4.4).
 //!
 //! The crate opens no connection, resolves no name and has no clock or randomness of its own: time
@@ -53,6 +54,7 @@ mod gatekeeper;
 mod header;
 mod options;
 mod place;
+pub mod proxy;
 mod replay;
 mod rule;
 mod status;

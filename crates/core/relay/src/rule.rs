@@ -21,6 +21,11 @@ impl Prefix {
         len == other && network(ours) == network(theirs)
     }
 
+    /// Bits that all addresses of the range share: more of them name fewer addresses.
+    pub fn length(&self) -> usize {
+        self.len.into()
+    }
+
     /// All addresses of the range lie in `other`.
     fn is_within(&self, other: &Self) -> bool {
         self.len >= other.len && other.contains(self.address)
@@ -198,5 +203,19 @@ mod tests {
         assert!(!covers("::/0", "[fe80::1]:80") && covers("fe80::/16", "[fe80::1]:80"));
         assert!(covers("127.0.0.0/8:80", "[::ffff:127.0.0.1]:80"));
         assert!(!covers("127.0.0.0/8:80", "127.0.0.1:81"));
+    }
+
+    #[test]
+    fn what_is_no_rule_is_named() {
+        for (text, error) in [
+            ("host", "\"host\" is not an address"),
+            ("192.0.2.0/33", "\"33\" is not a length"),
+            ("192.0.2.0/24:0", "\"0\" is not a port"),
+            ("192.0.2.0:x", "\"x\" is not a port"),
+            ("", "\"\" is not an address"),
+        ] {
+            let found = text.parse::<Rule>().unwrap_err().to_string();
+            assert!(found.starts_with(error), "{found}");
+        }
     }
 }

@@ -102,6 +102,23 @@ impl Strangers {
         (ticket, gone)
     }
 
+    /// A proxy names `address` as the origin of a connection: its places are counted from now on. Names
+    /// the one that has to go for it.
+    pub fn comes_from(&mut self, now: Instant, ticket: Ticket, address: IpAddr) -> Option<Ticket> {
+        let origin = Origin::of(address);
+        let of_origin = self.limits.by_origin + self.expected_of(origin);
+        let mut gone = None;
+        if self.held_by(origin) >= of_origin {
+            gone = self.evict_one(now, of_origin, |stranger| stranger.origin == origin);
+        }
+        if let Some(stranger) = self.waiting.get_mut(&ticket) {
+            let before = std::mem::replace(&mut stranger.origin, origin);
+            take(&mut self.held, before, 1);
+            *self.held.entry(origin).or_default() += 1;
+        }
+        gone
+    }
+
     /// There is no descriptor or thread for another one: one has to go; it no longer counts.
     pub fn evict(&mut self, now: Instant) -> Option<Ticket> {
         self.evict_one(now, self.waiting.len(), |_| true)
@@ -267,6 +284,22 @@ mod tests {
         assert!(strangers.leave(other.0));
         assert!(!strangers.leave(50), "it had to go");
         assert_eq!(strangers.waiting.len(), 3);
+    }
+
+    #[test]
+    fn clients_behind_a_proxy_have_places_of_their_own() {
+        let mut strangers = strangers(10, 3);
+        let other = strangers.admit(NOW, v4(9)).0;
+        assert_eq!(strangers.comes_from(NOW, other, v4(2)), None);
+        let mut tickets = Vec::new();
+        for _ in 0..3 {
+            tickets.push(strangers.admit(NOW, v4(9)).0);
+            assert_eq!(strangers.comes_from(NOW, tickets[tickets.len() - 1], v4(1)), None);
+        }
+        let one_more = strangers.admit(NOW, v4(9)).0;
+        assert_eq!(strangers.comes_from(NOW, one_more, v4(1)), Some(tickets[0]));
+        assert!(strangers.has(other) && strangers.has(one_more));
+        assert_eq!(strangers.held.values().sum::<usize>(), strangers.waiting.len());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a program asks for and what it is told.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -151,6 +151,9 @@ pub struct ServeOptions {
     pub history: Option<Arc<History>>,
     /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
     pub host_priority: bool,
+    /// Addresses of proxies, which have to say for whom they connect (PROXY protocol, version 2). It
+    /// counts for limits and the log, and gives no rights. Others may not say it.
+    pub trust_proxy: Vec<IpAddr>,
 }
 
 /// Asks a running copy or server to stop cleanly. Cheap to clone.

@@ -94,6 +94,13 @@ impl AtDoor<'_> {
         lock(&self.door.state).strangers.reach(self.ticket, stage);
     }
 
+    /// A proxy names the client for whom it connects: that one's places count.
+    pub fn comes_from(&self, address: IpAddr) {
+        let mut state = lock(&self.door.state);
+        let gone = state.strangers.comes_from(clock::now(), self.ticket, address);
+        state.end(gone);
+    }
+
     /// Whether it had to make room.
     pub fn had_to_go(&self) -> bool {
         !lock(&self.door.state).sockets.contains_key(&self.ticket)

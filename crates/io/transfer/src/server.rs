@@ -267,9 +267,23 @@ impl Server<'_> {
 
     /// One TCP connection, to its end.
     fn attend(&self, stream: TcpStream, from: SocketAddr, stranger: (Place<'_>, AtDoor<'_>)) {
+        let from = match self.options.trust_proxy.contains(&from.ip()) {
+            false => from,
+            true => match self.acceptor.behind_proxy(&stream) {
+                Ok(client) => {
+                    let client = client.map_or(from, canonical);
+                    stranger.1.comes_from(client.ip());
+                    client
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return (self.events)(ServeEvent::Refused { client: from, reason });
+                }
+            },
+        };
         let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
-        match self.acceptor.accept(stream, |stage| stranger.1.reach(stage)) {
+        match self.acceptor.accept(stream, from, |stage| stranger.1.reach(stage)) {
             Ok(Accepted::Client(client)) => {
                 self.door.prove(from.ip());
                 let hello = client.client().hello();

@@ -86,7 +86,9 @@ fn serve() -> (SocketAddr, mpsc::Receiver<(Session, Control)>) {
         for stream in listener.incoming() {
             let (acceptor, tell) = (acceptor.clone(), tell.clone());
             thread::spawn(move || {
-                if let Ok(Accepted::Client(client)) = acceptor.accept(stream.unwrap(), |_| {}) {
+                let stream = stream.unwrap();
+                let from = stream.peer_addr().unwrap();
+                if let Ok(Accepted::Client(client)) = acceptor.accept(stream, from, |_| {}) {
                     let _ = tell.send(client.welcome(NonZeroU32::MIN, PATIENCE).unwrap());
                 }
             });

@@ -91,6 +91,7 @@ fn serve_options(root: &Path) -> ServeOptions {
         profiles: None,
         history: None,
         host_priority: false,
+        trust_proxy: Vec::new(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use longhaul_relay::proxy;
 use longhaul_session::{
     HandshakeError, Keyring, ServerConfig, ServerHandshake, ServerProgress, Session, Token,
     VerifiedClient,
@@ -43,7 +44,31 @@ impl Acceptor {
         Ok(Self { tls: ServerTls::new()?, keyring, config, stop })
     }
 
-    /// Finds out who opened `stream`, and tells `reached` how far that is. Blocks for at most the
+    /// The client for whom a proxy opened `stream`, by its PROXY header; for itself where it says so.
+    ///
+    /// # Errors
+    /// It sends none.
+    pub fn behind_proxy(&self, stream: &TcpStream) -> Result<Option<SocketAddr>, AcceptError> {
+        let until = Until { deadline: clock::now() + self.config.timeout, stop: &self.stop };
+        stream.set_nonblocking(true)?;
+        let mut header = Vec::new();
+        loop {
+            // One by one, so that nothing behind it is taken.
+            let mut byte = [0];
+            read_bare(stream, &mut byte, until)?;
+            header.push(byte[0]);
+            let read = proxy::decode(&header).map_err(|error| {
+                AcceptError::NotLonghaul(format!(
+                    "it sends no PROXY header, as a trusted proxy has to: {error}"
+                ))
+            })?;
+            if let Some(header) = read {
+                return Ok(header.client);
+            }
+        }
+    }
+
+    /// Finds out who opened `stream` from the address `from`, and tells `reached` how far that is. Blocks for at most the
     /// configured timeout (and a second for a farewell), or until a stop is asked for.
     ///
     /// # Errors
@@ -51,12 +76,17 @@ impl Acceptor {
     pub fn accept(
         &self,
         stream: TcpStream,
+        from: SocketAddr,
         reached: impl Fn(Stage),
     ) -> Result<Accepted, AcceptError> {
         let until = Until { deadline: clock::now() + self.config.timeout, stop: &self.stop };
         stream.set_nonblocking(true)?;
-        let from = stream.peer_addr()?;
-        if first_byte(&stream, until)? == Join::FIRST_BYTE {
+        let first = first_byte(&stream, until)?;
+        if first == proxy::SIGNATURE[0] {
+            let why = "it sends a PROXY header, and its address is not among --trust-proxy";
+            return Err(AcceptError::NotLonghaul(why.into()));
+        }
+        if first == Join::FIRST_BYTE {
             stream.set_nodelay(true)?;
             let join = Join::parse(&read_join(|into| read_bare(&stream, into, until))?)?;
             let joining = PendingJoin { join, from, tls: None, stream };

@@ -315,7 +315,8 @@ fn a_stop_ends_every_wait() {
     let acceptor = Acceptor::new(&[token()], server_config(), stop).unwrap();
     let (listener, address) = listen();
     let _client = TcpStream::connect(address).unwrap();
-    let error = acceptor.accept(listener.accept().unwrap().0, |_| {}).unwrap_err();
+    let (stream, from) = listener.accept().unwrap();
+    let error = acceptor.accept(stream, from, |_| {}).unwrap_err();
     assert!(matches!(error, AcceptError::Stopped), "{error:?}");
 }
 
@@ -467,7 +468,9 @@ impl Server {
                 let (shared, tell) = (Arc::clone(&shared), tell.clone());
                 thread::spawn(move || {
                     let (acceptor, serve) = &*shared;
-                    let outcome = match acceptor.accept(stream.unwrap(), |_| {}) {
+                    let stream = stream.unwrap();
+                    let from = stream.peer_addr().unwrap();
+                    let outcome = match acceptor.accept(stream, from, |_| {}) {
                         Ok(Accepted::Client(client)) => serve(*client),
                         Ok(Accepted::Data(_)) => Outcome::Refused,
                         Err(error) => Outcome::Failed(error),

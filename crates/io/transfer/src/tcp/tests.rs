@@ -543,7 +543,9 @@ impl Host {
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (acceptor, joins, tell) = (acceptor.clone(), handing.clone(), tell.clone());
-                thread::spawn(move || match acceptor.accept(stream.unwrap(), |_| {}) {
+                let stream = stream.unwrap();
+                let from = stream.peer_addr().unwrap();
+                thread::spawn(move || match acceptor.accept(stream, from, |_| {}) {
                     Ok(Accepted::Client(client)) => drop(tell.send(client)),
                     Ok(Accepted::Data(join)) => drop(joins.hand_over(*join)),
                     Err(_) => {}
