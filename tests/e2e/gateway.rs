@@ -204,6 +204,140 @@ fn check_says_everything_that_is_wrong_with_a_file_by_line() {
     });
 }
 
+#[test]
+fn a_gateway_with_few_descriptors_answers_those_for_whom_there_are_none() {
+    limited(|test| {
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let words = ["gateway", "serve", "--allow", "127.0.0.1", "--socks", "127.0.0.1:0"];
+        let mut program = Program::start_within(test, "-n 256", &words);
+        let text = program.says("listening on ");
+        assert!(text.contains("for 21 sessions, not 1024"), "{text}");
+        let at = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+        let at: SocketAddr = at.parse().unwrap();
+        let silent: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(at).unwrap()).collect();
+        let mut request = b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01".to_vec();
+        request.extend_from_slice(&target.local_addr().unwrap().port().to_be_bytes());
+        let mut sessions = Vec::new();
+        for number in 0..30 {
+            let mut stream = TcpStream::connect(at).unwrap();
+            stream.write_all(&request).unwrap();
+            let mut reply = [0; 12];
+            stream.read_exact(&mut reply).unwrap();
+            assert_eq!(reply[3], u8::from(number >= 21), "session {number}");
+            sessions.push(stream);
+        }
+        drop((silent, sessions));
+        program.signal(Signal::TERM);
+        program.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn status_shows_the_sessions_of_a_gateway_to_people_and_to_programs() {
+    limited(|test| {
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let forward = format!("0={}", target.local_addr().unwrap());
+        let (mut program, at) = gateway(test, &["--forward", &forward, "--metrics", "0"], 1);
+        let text = program.says("metrics at http://");
+        let metrics = text.split("metrics at http://").nth(1).unwrap().split('/').next().unwrap();
+        let mut client = TcpStream::connect(at[0]).unwrap();
+        let (mut server, _) = target.accept().unwrap();
+        client.write_all(b"hello").unwrap();
+        server.read_exact(&mut [0; 5]).unwrap();
+        let ended = Program::start(test, &["gateway", "status", metrics, "--json"]).end();
+        ended.assert_succeeded();
+        let session = &ended.json()["sessions"][0];
+        assert_eq!(session["target"], target.local_addr().unwrap().to_string());
+        assert_eq!(session["bytes_there"], 5);
+        let ended = Program::start(test, &["gateway", "status", metrics]).end();
+        ended.assert_succeeded();
+        let expected =
+            format!("127.0.0.1 -> {}: 5 B there, 0 B back", target.local_addr().unwrap());
+        assert!(ended.stdout.contains(&expected), "{ended:?}");
+        let nobody = Program::start(test, &["gateway", "status", "127.0.0.1:1"]).end();
+        nobody.assert_failed("it was started with --metrics");
+    });
+}
+
+#[test]
+fn a_server_knows_clients_behind_a_trusted_proxy_and_takes_nobodys_word_but_its() {
+    limited(|test| {
+        let words =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let mut trusting =
+            Program::start(test, &[&words[..], &["--trust-proxy", "127.0.0.1"]].concat());
+        let mut wary = Program::start(test, &words);
+        let (at, at_wary) = (trusting.listens(), wary.listens());
+        let file = "listen = [\"127.0.0.1:0\"]\ntoken_file = \"token\"\nallow = [\"127.0.0.1\"]\n\
+                    [[route]]\nto = [\"127.0.0.1\"]\nproxy_protocol = true\n";
+        fs::write(test.path("gateway.toml"), file).unwrap();
+        let mut gateway = Program::start(test, &["gateway", "serve", "--config", "gateway.toml"]);
+        let text = gateway.says("listening on ");
+        let via = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+        fs::write(test.here("file"), "contents").unwrap();
+        let copy = |words: &[&str], to: SocketAddr| {
+            let to = format!("lh://{to}/copy");
+            Program::cp(test, &[words, &["here/file", &to]].concat()).end()
+        };
+        let through = ["--via", via];
+        copy(&through, at).assert_succeeded();
+        assert_eq!(fs::read(test.there("copy")).unwrap(), b"contents");
+        assert_ne!(copy(&["--carrier", "tcp"], at).status, Some(0));
+        trusting.says("it sends no PROXY header, as a trusted proxy has to");
+        assert_ne!(copy(&through, at_wary).status, Some(0));
+        wary.says("it sends a PROXY header, and its address is not among --trust-proxy");
+
+        let mut proxy = TcpStream::connect(at).unwrap();
+        let client = "192.0.2.77:1234".parse().unwrap();
+        proxy.write_all(&longhaul_relay::proxy::encode(client, at)).unwrap();
+        proxy.write_all(b"nonsense").unwrap();
+        trusting.says("192.0.2.77:1234: refused: ");
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_session_survives_a_path_that_is_dark_for_five_seconds() {
+    limited(|test| {
+        let contents: Vec<u8> = (0..10_000_000u32).map(|i| (i % 247) as u8).collect();
+        fs::write(test.here("file"), &contents).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-e", "-c", DARK, crate::program::PROGRAM]);
+        Program::spawn(test, &mut command).end().assert_succeeded();
+        assert!(fs::read(test.there("copy")).unwrap() == contents);
+        let log = fs::read_to_string(test.path("gateway.log")).unwrap();
+        assert!(!log.contains("acknowledges nothing"), "{log}");
+    });
+}
+
+/// A copy through a gateway to a namespace whose link is down for a while; `$0` is the program.
+const DARK: &str = r#"
+ip link set lo up
+unshare -n sleep 300 &
+host=$!
+trap 'kill $host $server $gateway' EXIT
+until [ "$(readlink /proc/$host/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+there="nsenter -t $host -n"
+ip link add a0 type veth peer name b0 netns $host
+ip addr add 10.77.0.1/24 dev a0
+ip link set a0 up
+$there ip addr add 10.77.0.2/24 dev b0
+$there ip link set b0 up
+$there "$0" serve --listen 0.0.0.0:7420 --root there --token-file token 2> log &
+server=$!
+"$0" gateway serve --listen 127.0.0.1:7421 --token-file token --allow 10.77.0.2 2> gateway.log &
+gateway=$!
+until grep -q listening log && grep -q listening gateway.log; do sleep 0.1; done
+"$0" cp --rate 20Mbps --via 127.0.0.1 --token-file token here/file lh://10.77.0.2/copy &
+copying=$!
+count() { awk '$1 == "a0:" { print $10 }' /proc/net/dev; }
+until [ $(count) -gt 1000000 ]; do kill -0 $copying; sleep 0.05; done
+$there ip link set b0 down
+sleep 5
+$there ip link set b0 up
+wait $copying
+"#;
+
 /// A server, two gateways on the path to it, and what `--via` says.
 struct Chain<'t> {
     near: Program<'t>,

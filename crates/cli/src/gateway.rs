@@ -3,6 +3,7 @@
 pub mod args;
 mod configured;
 mod run;
+mod status;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,14 +23,35 @@ use crate::signals::Held;
 pub(crate) fn run(args: &GatewayArgs, output: &Output, held: Held) -> Result<(), Failure> {
     match &args.command {
         GatewayCommand::Serve(args) => serve(args, output, held),
+        GatewayCommand::Status(args) => {
+            held.release()?;
+            status::show(args, output)
+        }
         GatewayCommand::Check(args) => {
             held.release()?;
-            configured::read_file(&args.file)?;
+            let checked = configured::read_file(&args.file)?;
             let shown = args.file.display();
+            for notice in &checked.notices {
+                output.say(format!("note: {shown}: {notice}"));
+            }
             output
                 .result(&json!({ "file": shown.to_string() }), format!("{shown}: nothing is wrong"))
         }
         GatewayCommand::Run(args) => held.release().and_then(|()| run::run(args)),
+    }
+}
+
+/// Says in which respects the operator gets less than he wished for.
+fn say_notices(notices: &[String], gateway: &Gateway, wanted: usize, output: &Output) {
+    for notice in notices {
+        output.say(format!("note: {notice}"));
+    }
+    let most = gateway.max_sessions();
+    if most < wanted {
+        output.say(format!(
+            "note: there are descriptors (ulimit -n) and memory (--memory) for {most} sessions, \
+             not {wanted}"
+        ));
     }
 }
 
@@ -43,18 +65,27 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let (shown, noted) = (*output, account.clone());
     let report = Arc::new(move |event: Event| lock(&noted).note(&event, &shown));
     let settings = std::mem::take(&mut checked.settings);
+    let wanted = settings.max_sessions;
     let mut gateway = Gateway::start(settings, report).map_err(explain)?;
+    say_notices(&checked.notices, &gateway, wanted, output);
     let broken = |error: std::io::Error| Failure::failed(format!("the gateway failed: {error}"));
     for address in gateway.addresses().map_err(broken)? {
         output.say(format!("listening on {address}"));
     }
+    if let Some(address) = gateway.metrics() {
+        output.say(format!("metrics at http://{address}/metrics"));
+    }
     while !stop.is_requested() && !gateway.is_finished() {
         if reload.swap(false, Ordering::Relaxed) {
-            let read = configured::read(args);
-            match read
-                .and_then(|new| Ok((gateway.reload(new.settings).map_err(explain)?, new.drain)))
-            {
-                Ok(((), drain)) => {
+            let new = configured::read(args).and_then(|mut new| {
+                let settings = std::mem::take(&mut new.settings);
+                let wanted = settings.max_sessions;
+                gateway.reload(settings).map_err(explain)?;
+                say_notices(&new.notices, &gateway, wanted, output);
+                Ok(new.drain)
+            });
+            match new {
+                Ok(drain) => {
                     checked.drain = drain;
                     output.say("the configuration was read again");
                 }
@@ -147,10 +178,6 @@ impl Account {
             Event::Stranger { from } => {
                 self.refused += 1;
                 format!("{}: refused: not among the addresses of --from", from.ip())
-            }
-            Event::Full { from } => {
-                self.refused += 1;
-                format!("{}: refused: all places are taken (--max-sessions)", from.ip())
             }
             Event::AcceptFailed { error } => format!("clients wait: {error}"),
             other => format!("{other:?}"),

@@ -25,6 +25,19 @@ pub enum GatewayCommand {
     Run(RunArgs),
     /// Say what is wrong with a configuration of `gateway serve`
     Check(CheckArgs),
+    /// Show the sessions of a gateway, the state of their segments, and which of them holds them up
+    Status(StatusArgs),
+}
+
+/// `longhaul gateway status`.
+///
+/// Each session with the segment towards its client and the one onward: transport, round trip, rate,
+/// what was sent again, buffers, and the part of the time in which bytes waited for it.
+#[derive(Args, Debug)]
+pub struct StatusArgs {
+    /// Where the gateway was started with --metrics
+    #[arg(value_name = "ADDR:PORT", default_value = "127.0.0.1:7422")]
+    pub at: std::net::SocketAddr,
 }
 
 /// `longhaul gateway check`.
@@ -50,7 +63,8 @@ pub struct ServeArgs {
     /// and it has routes and settings of segments (docs/gateways.md). SIGHUP reads it again
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "listen", "token_file", "allow", "socks", "socks_password_file", "forward", "from", "via",
-        "via_token_file", "name", "congestion", "max_sessions", "drain",
+        "neighbour_token_file", "via_token_file", "name", "congestion", "max_sessions", "max_sessions_per_client", "memory",
+        "spares", "metrics", "drain",
     ])]
     pub config: Option<PathBuf>,
     /// Address for clients and gateways with a token; repeatable [default port: 7421]
@@ -78,6 +92,10 @@ pub struct ServeArgs {
     /// Gateways through which SOCKS5 and forwarded clients are led, in order
     #[arg(long, value_name = "[NAME@]HOST[:PORT]", value_delimiter = ',')]
     pub via: Vec<String>,
+    /// File with the tokens of neighbouring gateways, which may use this one too, and are believed
+    /// about the names and addresses of their clients
+    #[arg(long, value_name = "FILE")]
+    pub neighbour_token_file: Option<PathBuf>,
     /// File with the token for the next gateway [default: the first of --token-file]
     #[arg(long, value_name = "FILE")]
     pub via_token_file: Option<PathBuf>,
@@ -91,6 +109,20 @@ pub struct ServeArgs {
     /// Most sessions at a time [default: 1024]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_sessions: Option<u32>,
+    /// Most sessions of one client: a user or an address with a token [default: as many as there are]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub max_sessions_per_client: Option<u32>,
+    /// Most memory that sessions hold together, the kernel's buffers included; when there are many,
+    /// each has its part [default: a quarter of what this process may have]
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<String>,
+    /// Connections kept open to each gateway that sessions went to of late: the next one is set up a
+    /// round trip faster [default: 0]
+    #[arg(long, value_name = "N")]
+    pub spares: Option<u32>,
+    /// Where `gateway status` and Prometheus may look; to others than this host it names no client
+    #[arg(long, value_name = "[ADDR:]PORT")]
+    pub metrics: Option<String>,
     /// How long SIGTERM lets sessions go on before they are reset [default: 30]
     #[arg(long, value_name = "SECONDS")]
     pub drain: Option<u32>,

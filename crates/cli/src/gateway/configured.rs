@@ -54,6 +54,7 @@ fn of_options(args: &ServeArgs) -> Config {
         from: each("from", &args.from),
         via: each("via", &args.via),
         token_file: one("token_file", &args.token_file),
+        neighbour_token_file: one("neighbour_token_file", &args.neighbour_token_file),
         via_token_file: one("via_token_file", &args.via_token_file),
         name: one("name", &args.name),
         allow: each("allow", &args.allow),
@@ -62,6 +63,10 @@ fn of_options(args: &ServeArgs) -> Config {
             ..SegmentConfig::default()
         },
         max_sessions: one("max_sessions", &args.max_sessions),
+        max_sessions_per_client: one("max_sessions_per_client", &args.max_sessions_per_client),
+        memory: one("memory", &args.memory),
+        spares: one("spares", &args.spares),
+        metrics: one("metrics", &args.metrics),
         drain: one("drain", &args.drain),
         ..Config::default()
     }

@@ -1,7 +1,8 @@
 //! TCP by the kernel: options of a connection and what the kernel knows of it.
 
+use std::fs;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use longhaul_units::Rate;
@@ -78,16 +79,70 @@ impl TcpOptions {
             socket.set_linger(Some(Duration::ZERO))?;
         }
         if let Some(bytes) = self.buffer {
-            // The kernel doubles it in a C `int`, to have room for its own accounts.
-            let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
-            for (by_force, plain) in
-                [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
-            {
-                let set = |name| sockopt::set_int(socket.as_fd(), libc::SOL_SOCKET, name, bytes);
-                set(by_force).or_else(|_| set(plain))?;
-            }
+            // The kernel doubles it, to have room for its own accounts.
+            set_buffers(socket.as_fd(), bytes)?;
         }
         Ok(())
+    }
+}
+
+/// Kernel memory of a socket, as it accounts for it itself (`SO_MEMINFO`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketMemory {
+    /// Bytes that it holds now: received, to be sent, and set aside.
+    pub held: u64,
+    /// Most bytes that may wait to be read.
+    pub receive_max: u64,
+    /// Most bytes that may wait to be sent or acknowledged.
+    pub send_max: u64,
+}
+
+/// Reads `SO_MEMINFO`; one system call.
+pub fn memory(socket: impl AsFd) -> io::Result<SocketMemory> {
+    let mut bytes = [0; 36];
+    sockopt::bytes(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    let (words, _) = bytes.as_chunks::<4>();
+    let word = |index: usize| u64::from(u32::from_ne_bytes(words[index]));
+    // SK_MEMINFO_RMEM_ALLOC, _FWD_ALLOC, _WMEM_QUEUED and _BACKLOG of include/uapi/linux/sock_diag.h.
+    let held = word(0) + word(4) + word(5) + word(7);
+    Ok(SocketMemory { held, receive_max: word(1), send_max: word(3) })
+}
+
+/// Limits what the kernel may hold for `socket` to about `bytes` in each direction; `None` leaves it
+/// to the kernel again, where that can be taken back (Linux 5.15).
+pub fn limit_memory(socket: impl AsFd, bytes: Option<u32>) -> io::Result<()> {
+    let fd = socket.as_fd();
+    let Some(bytes) = bytes else {
+        return sockopt::set_int(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK, 0);
+    };
+    // The kernel doubles what it is given, and has a least value of its own.
+    set_buffers(fd, bytes / 2)
+}
+
+/// Sets both buffers, beyond the limits of `net.core` where the process has `CAP_NET_ADMIN`.
+fn set_buffers(fd: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    // It is doubled in a C `int`.
+    let bytes = i32::try_from(bytes).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    for (by_force, plain) in
+        [(libc::SO_SNDBUFFORCE, libc::SO_SNDBUF), (libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)]
+    {
+        let set = |name| sockopt::set_int(fd, libc::SOL_SOCKET, name, bytes);
+        set(by_force).or_else(|_| set(plain))?;
+    }
+    Ok(())
+}
+
+/// Most bytes that the kernel lets a connection hold in each direction while it sizes its buffers
+/// itself (`net.ipv4.tcp_rmem` and `tcp_wmem`).
+pub fn buffer_limits() -> SocketMemory {
+    let last = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+        text.split_whitespace().last().and_then(|bytes| bytes.parse().ok())
+    };
+    SocketMemory {
+        held: 0,
+        receive_max: last("tcp_rmem").unwrap_or(6 << 20),
+        send_max: last("tcp_wmem").unwrap_or(4 << 20),
     }
 }
 
@@ -260,6 +315,23 @@ mod tests {
         assert!([&client, &accepted].iter().all(|end| info(end).unwrap().segment <= 1_000));
         assert_eq!(SockRef::from(&client).tcp_notsent_lowat().unwrap(), 65536);
         assert_eq!(SockRef::from(&client).recv_buffer_size().unwrap(), 200_000);
+    }
+
+    #[test]
+    fn a_connection_holds_no_more_than_it_may() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        for end in [&client, &accepted] {
+            limit_memory(end, Some(100_000)).unwrap();
+            let memory = memory(end).unwrap();
+            assert_eq!((memory.receive_max, memory.send_max), (100_000, 100_000));
+        }
+        client.set_nonblocking(true).unwrap();
+        while client.write(&[7; 10_000]).is_ok() {}
+        let held = memory(&client).unwrap().held + memory(&accepted).unwrap().held;
+        assert!((50_000..400_000).contains(&held), "{held}");
+        assert!(buffer_limits().receive_max > 100_000 && buffer_limits().send_max > 100_000);
     }
 
     #[test]

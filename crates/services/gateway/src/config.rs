@@ -1,4 +1,4 @@
-//! What an operator writes, on the command line or in a file: both are read into [`Config`], and
+//! The words of an operator, on the command line or in a file: both are read into [`Config`], and
 //! one check makes [`GatewaySettings`] of it.
 
 mod check;
@@ -14,7 +14,7 @@ use crate::GatewaySettings;
 /// Something that an operator wrote, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written<T = String> {
-    /// What it says.
+    /// The value.
     pub value: T,
     /// Where it stands.
     pub at: At,
@@ -63,6 +63,8 @@ pub struct Config {
     pub via: Vec<Written>,
     /// File of tokens that may use the gateway.
     pub token_file: Option<Written<PathBuf>>,
+    /// File of tokens of gateways, which are believed about their clients.
+    pub neighbour_token_file: Option<Written<PathBuf>>,
     /// File with the token for next gateways.
     pub via_token_file: Option<Written<PathBuf>>,
     /// The gateway's name.
@@ -77,6 +79,14 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     /// Most sessions.
     pub max_sessions: Option<Written<u32>>,
+    /// Most sessions of one client.
+    pub max_sessions_per_client: Option<Written<u32>>,
+    /// Most bytes of memory that sessions hold.
+    pub memory: Option<Written>,
+    /// Connections kept open to next gateways.
+    pub spares: Option<Written<u32>>,
+    /// `[ADDR:]PORT` for status and metrics.
+    pub metrics: Option<Written>,
     /// Seconds that SIGTERM leaves to sessions.
     pub drain: Option<Written<u32>>,
 }
@@ -88,8 +98,10 @@ pub struct SegmentConfig {
     pub congestion: Option<Written>,
     /// Bytes of each buffer.
     pub buffer: Option<Written>,
-    /// Rate of what is sent.
+    /// Rate of what is sent, which all senders share.
     pub rate: Option<Written>,
+    /// The round trip, for buffers that suit the rate from the first connection on.
+    pub rtt: Option<Written>,
 }
 
 /// Segments to some addresses.
@@ -110,12 +122,14 @@ pub struct RouteConfig {
     pub to: Vec<Written>,
     /// The gateways.
     pub via: Vec<Written>,
+    /// The PROXY protocol towards the targets.
+    pub proxy_protocol: Option<Written<bool>>,
 }
 
 /// A mistake of an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// What is wrong, with the place where it stands, if it stands anywhere.
+    /// The fault, with the place where it stands, if it stands anywhere.
     pub text: String,
     /// A file that it names cannot be used.
     pub is_of_file: bool,
@@ -134,6 +148,8 @@ pub struct Checked {
     pub settings: GatewaySettings,
     /// Seconds that SIGTERM leaves to sessions.
     pub drain: u32,
+    /// Wishes that this host meets in part only.
+    pub notices: Vec<String>,
 }
 
 /// Most sessions at a time, where nothing is said.

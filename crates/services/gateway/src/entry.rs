@@ -5,11 +5,13 @@ mod forward;
 mod header;
 mod socks;
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use longhaul_relay::{Answer, Clock, Gatekeeper, Place, Route};
+use longhaul_session::KeyId;
 
 pub use forward::Forward;
 pub use header::HeaderEntry;
@@ -42,6 +44,8 @@ pub struct Arrival<'a> {
     pub random: [u8; 16],
     /// Judge of headers.
     pub gatekeeper: &'a Mutex<Gatekeeper>,
+    /// Tokens of gateways, which are believed about their clients.
+    pub neighbours: &'a BTreeSet<KeyId>,
 }
 
 /// Outcome of [`Entry::receive`].

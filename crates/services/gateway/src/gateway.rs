@@ -2,23 +2,29 @@
 
 mod doors;
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use longhaul_relay::{Clock, Gatekeeper, Hop, Target};
-use longhaul_session::{Keyring, TokenKey};
+use longhaul_relay::{Clock, Gatekeeper, Hop, Prefix, Target};
+use longhaul_session::{KeyId, Keyring, TokenKey};
 use longhaul_sys::clock::WallTime;
+use longhaul_sys::host::memory_limit;
+use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
+use longhaul_units::Bytes;
 
 use crate::Event;
 use crate::entry::Passwords;
-use crate::policy::{Destinations, Prefix};
+use crate::http::Http;
+use crate::policy::Destinations;
 use crate::resolver::Resolver;
 use crate::routes::{Route, Routes};
 use crate::segments::{SegmentClass, Segments};
 use crate::shared::{Policy, Shared};
+use crate::status::{Source, Status};
 use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 use crate::worker::{Mailbox, Worker};
@@ -40,6 +46,8 @@ pub struct GatewaySettings {
     pub name: Option<String>,
     /// Tokens of those who may use it.
     pub keys: Keyring,
+    /// Those of them that gateways have, which are believed about their clients.
+    pub neighbours: BTreeSet<KeyId>,
     /// Proves it to the next gateway.
     pub via_key: Option<TokenKey>,
     /// Gateways through which SOCKS and forwarded clients are led whom no route leads elsewhere.
@@ -58,6 +66,15 @@ pub struct GatewaySettings {
     pub classes: Vec<SegmentClass>,
     /// Most sessions at a time.
     pub max_sessions: usize,
+    /// Most sessions of one client.
+    pub max_sessions_per_client: usize,
+    /// Most memory that all sessions may hold, that in the kernel included; without it, a quarter of
+    /// what this process may have.
+    pub memory: Option<Bytes>,
+    /// Connections kept open to each next gateway of late, so that set-up is a round trip faster.
+    pub spares: usize,
+    /// Where status and metrics are to be had.
+    pub metrics: Option<SocketAddr>,
     /// Threads that carry sessions.
     pub threads: usize,
 }
@@ -70,6 +87,7 @@ impl Default for GatewaySettings {
             forwards: Vec::new(),
             name: None,
             keys: Keyring::default(),
+            neighbours: BTreeSet::new(),
             via_key: None,
             via: Vec::new(),
             destinations: Destinations::default(),
@@ -79,6 +97,10 @@ impl Default for GatewaySettings {
             segment: SegmentSettings::default(),
             classes: Vec::new(),
             max_sessions: 1024,
+            max_sessions_per_client: usize::MAX,
+            memory: None,
+            spares: 0,
+            metrics: None,
             threads: thread::available_parallelism().map_or(1, usize::from).min(8),
         }
     }
@@ -125,7 +147,7 @@ impl GatewaySettings {
     /// Refuses settings of no use, and doors that everybody could use.
     ///
     /// # Errors
-    /// What is missing.
+    /// Something is missing, or open.
     pub fn judge(&self) -> Result<(), StartError> {
         if self.listen.is_empty() && self.socks.is_empty() && self.forwards.is_empty() {
             return Err(StartError::NoDoor);
@@ -148,16 +170,20 @@ impl GatewaySettings {
         }
     }
 
-    /// What holds for sessions, and may change while they go on.
+    /// The part that holds for sessions, and may change while they go on.
     fn policy(&mut self) -> Policy {
         Policy {
             name: self.name.clone(),
+            neighbours: std::mem::take(&mut self.neighbours),
             via_key: self.via_key.take(),
             destinations: std::mem::take(&mut self.destinations),
             via: std::mem::take(&mut self.via),
             routes: Routes::new(std::mem::take(&mut self.routes)),
             segments: Segments::new(std::mem::take(&mut self.classes), self.segment.clone()),
             max_sessions: self.max_sessions,
+            max_sessions_per_client: self.max_sessions_per_client,
+            spares: self.spares,
+            memory: self.memory.unwrap_or_else(|| Bytes::new(memory_limit().get() / 4)).get(),
         }
     }
 }
@@ -169,6 +195,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
+    http: Option<Http>,
 }
 
 impl Gateway {
@@ -182,27 +209,61 @@ impl Gateway {
         let now = Clock::from_micros(WallTime::now().as_nanos() / 1000);
         let policy = settings.policy();
         let gatekeeper = Gatekeeper::new(settings.keys, settings.name, now);
-        let shared = Arc::new(Shared::new(policy, gatekeeper, transports));
+        // Where that is not allowed, there are places for fewer sessions.
+        let _ = raise_descriptor_limit();
+        let shared = Shared::new(policy, gatekeeper, transports, descriptor_limit());
+        let shared = Arc::new(shared);
         let resolver = Resolver::start()?;
         let mut gateway = Self {
             doors: Mutex::new(doors.clone()),
             shared: shared.clone(),
             mailboxes: vec![],
             threads: vec![],
+            http: None,
         };
         for i in 0..settings.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);
             let (shared, doors) = (shared.clone(), doors.clone());
-            let worker =
-                Worker::new(shared, doors, mailbox.clone(), resolver.clone(), report.clone())?;
+            let worker = Worker::new(
+                shared,
+                doors,
+                mailbox.clone(),
+                resolver.clone(),
+                report.clone(),
+                i == 0,
+            )?;
             let thread = thread::Builder::new().name(format!("gateway-{i}"));
             gateway.mailboxes.push(mailbox);
             gateway.threads.push(thread.spawn(move || worker.run())?);
         }
+        if let Some(address) = settings.metrics {
+            let http = Http::start(address, gateway.source());
+            let http = http.map_err(|source| StartError::Listen { address, source })?;
+            gateway.http = Some(http);
+        }
         Ok(gateway)
     }
 
-    /// Works by other settings from now on, its number of threads aside. Sessions that stand go on,
+    /// The state of everything, soon.
+    pub fn status(&self) -> Status {
+        self.source().status()
+    }
+
+    fn source(&self) -> Source {
+        Source::new(self.shared.clone(), self.mailboxes.clone())
+    }
+
+    /// Where status and metrics are to be had.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(Http::address)
+    }
+
+    /// Most sessions at a time: fewer than was wished for where descriptors or memory are short.
+    pub fn max_sessions(&self) -> usize {
+        self.shared.max_sessions()
+    }
+
+    /// Works by other settings from now on, the address of its metrics and its number of threads aside. Sessions that stand go on,
     /// and doors that are open at the same addresses stay open.
     ///
     /// # Errors

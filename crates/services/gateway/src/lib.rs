@@ -16,6 +16,7 @@
 pub mod config;
 pub mod entry;
 mod gateway;
+mod http;
 pub mod policy;
 pub mod pump;
 mod resolver;
@@ -23,6 +24,9 @@ pub mod routes;
 pub mod segments;
 pub mod session;
 pub mod shared;
+mod spares;
+pub mod status;
+mod strangers;
 pub mod transport;
 mod worker;
 
@@ -45,11 +49,6 @@ pub enum Event {
     },
     /// A client came from an address that is not among those allowed; its connection was reset.
     Stranger {
-        /// Its address.
-        from: SocketAddr,
-    },
-    /// All places are taken; the client's connection was reset.
-    Full {
         /// Its address.
         from: SocketAddr,
     },

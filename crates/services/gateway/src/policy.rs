@@ -1,130 +1,8 @@
-//! Which addresses may be dialled, and from which clients come.
+//! Which addresses may be dialled.
 
-use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::str::FromStr;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-/// A range of addresses: `192.0.2.0/24`, or one address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Prefix {
-    address: IpAddr,
-    len: u8,
-}
-
-impl Prefix {
-    /// The range holds `address`. IPv4 mapped into IPv6 is IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let (ours, len) = bits(self.address);
-        let (theirs, other) = bits(address.to_canonical());
-        let host_bits = u32::from(len - self.len);
-        let network = |bits: u128| bits.checked_shr(host_bits).unwrap_or(0);
-        len == other && network(ours) == network(theirs)
-    }
-
-    /// Bits that all addresses of the range share: more of them name fewer addresses.
-    pub fn length(&self) -> usize {
-        self.len.into()
-    }
-
-    /// All addresses of the range lie in `other`.
-    fn is_within(&self, other: &Self) -> bool {
-        self.len >= other.len && other.contains(self.address)
-    }
-
-    /// The range is one address.
-    fn is_single(&self) -> bool {
-        self.len == bits(self.address).1
-    }
-}
-
-/// The address as a number, and how many bits it has.
-fn bits(address: IpAddr) -> (u128, u8) {
-    match address {
-        IpAddr::V4(address) => (address.to_bits().into(), 32),
-        IpAddr::V6(address) => (address.to_bits(), 128),
-    }
-}
-
-/// A text is not a range of addresses, with or without a port.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseRuleError {
-    /// Not an address.
-    #[error("\"{0}\" is not an address or a range such as 192.0.2.0/24 or 2001:db8::/32")]
-    Address(String),
-    /// The range's length is more than the address has bits, or no number.
-    #[error("\"{0}\" is not a length of a range: 0 to 32, or to 128 with IPv6")]
-    Length(String),
-    /// Not a port.
-    #[error("\"{0}\" is not a port: 1 to 65535")]
-    Port(String),
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.is_single() {
-            true => self.address.fmt(f),
-            false => write!(f, "{}/{}", self.address, self.len),
-        }
-    }
-}
-
-impl FromStr for Prefix {
-    type Err = ParseRuleError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (address, len) = match text.split_once('/') {
-            Some((address, len)) => (address, Some(len)),
-            None => (text, None),
-        };
-        let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
-        let parsed: IpAddr =
-            bare.unwrap_or(address).parse().map_err(|_| ParseRuleError::Address(text.into()))?;
-        let most = bits(parsed).1;
-        let len = match len {
-            None => most,
-            Some(len) => len
-                .parse()
-                .ok()
-                .filter(|len| *len <= most)
-                .ok_or_else(|| ParseRuleError::Length(len.into()))?,
-        };
-        Ok(Self { address: parsed, len })
-    }
-}
-
-/// A range of addresses, and perhaps one port: `PREFIX[:PORT]`, IPv6 with a port in brackets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rule {
-    prefix: Prefix,
-    port: Option<u16>,
-}
-
-impl FromStr for Rule {
-    type Err = ParseRuleError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        // A colon separates a port from IPv4, or from IPv6 in brackets.
-        let port = match text.rsplit_once(':') {
-            Some((before, port)) if !before.contains(':') || before.contains(']') => {
-                Some((before, port))
-            }
-            _ => None,
-        };
-        let Some((prefix, port)) = port else {
-            return Ok(Self { prefix: text.parse()?, port: None });
-        };
-        let number = port.parse().ok().filter(|port| *port != 0);
-        let prefix = match (prefix.strip_prefix('['), prefix.split_once(']')) {
-            // [2001:db8::/32]:443 and [2001:db8::]/32:443
-            (Some(inner), Some(_)) => inner.replacen(']', "", 1),
-            _ => prefix.into(),
-        };
-        Ok(Self {
-            prefix: prefix.parse()?,
-            port: Some(number.ok_or_else(|| ParseRuleError::Port(port.into()))?),
-        })
-    }
-}
+use longhaul_relay::Rule;
 
 /// The destinations that a gateway may dial.
 ///
@@ -148,17 +26,12 @@ impl Destinations {
     /// The gateway may dial `address`.
     pub fn allow(&self, address: SocketAddr) -> bool {
         let ip = address.ip().to_canonical();
-        let special = SPECIAL.iter().find(|range| range.contains(ip));
         let mut own = None;
         self.0.iter().any(|rule| {
-            rule.prefix.contains(ip)
-                && rule.port.is_none_or(|port| port == address.port())
-                && match special {
-                    Some(range) => rule.prefix.is_within(range),
-                    None => {
-                        rule.prefix.is_single() || !*own.get_or_insert_with(|| is_of_this_host(ip))
-                    }
-                }
+            rule.covers(address)
+                && (Rule::is_special(ip)
+                    || rule.is_single()
+                    || !*own.get_or_insert_with(|| is_of_this_host(ip)))
         })
     }
 }
@@ -167,26 +40,6 @@ impl Destinations {
 fn is_of_this_host(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
-
-const fn v4(a: u8, b: u8, c: u8, d: u8, len: u8) -> Prefix {
-    Prefix { address: IpAddr::V4(Ipv4Addr::new(a, b, c, d)), len }
-}
-
-const fn v6(first: u16, last: u16, len: u8) -> Prefix {
-    Prefix { address: IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, last)), len }
-}
-
-/// This network, loopback, link-local, multicast and reserved.
-const SPECIAL: [Prefix; 8] = [
-    v4(0, 0, 0, 0, 8),
-    v4(127, 0, 0, 0, 8),
-    v4(169, 254, 0, 0, 16),
-    v4(224, 0, 0, 0, 3),
-    v6(0, 0, 128),
-    v6(0, 1, 128),
-    v6(0xfe80, 0, 10),
-    v6(0xff00, 0, 8),
-];
 
 #[cfg(test)]
 mod tests {
@@ -242,19 +95,5 @@ mod tests {
         }
         assert!(allows(&["127.0.0.0/8:80"], "127.0.0.1:80"));
         assert!(allows(&["::1"], "[::1]:80"));
-    }
-
-    #[test]
-    fn what_is_no_rule_is_named() {
-        for (text, error) in [
-            ("host", "\"host\" is not an address"),
-            ("192.0.2.0/33", "\"33\" is not a length"),
-            ("192.0.2.0/24:0", "\"0\" is not a port"),
-            ("192.0.2.0:x", "\"x\" is not a port"),
-            ("", "\"\" is not an address"),
-        ] {
-            let found = text.parse::<Rule>().unwrap_err().to_string();
-            assert!(found.starts_with(error), "{found}");
-        }
     }
 }

@@ -34,13 +34,21 @@ impl Link {
 }
 
 /// The bytes of one direction that were read and not yet written.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Pump {
     pending: Pending,
+    /// Most bytes that it takes before it has passed them on.
+    most: usize,
     /// The end was read: behind `pending` nothing follows.
     ended: bool,
     /// Payload bytes that the sender's segment brought.
     taken: u64,
+}
+
+impl Default for Pump {
+    fn default() -> Self {
+        Self { pending: Pending::Nothing, most: PIPE, ended: false, taken: 0 }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -85,6 +93,26 @@ impl Pump {
             // Bytes are put before the first are read, so no pipe is filled yet.
             pending => *pending = Pending::Bytes { bytes: more.to_vec(), start: 0 },
         }
+    }
+
+    /// Forgets what is pending: it goes by another segment.
+    pub fn restart(&mut self) {
+        self.pending = Pending::Nothing;
+    }
+
+    /// Payload that was put as the gateway's own bytes has been accepted.
+    pub const fn count(&mut self, bytes: usize) {
+        self.taken += bytes as u64;
+    }
+
+    /// Takes no more than `bytes` before it has passed them on.
+    pub fn limit(&mut self, bytes: usize) {
+        self.most = bytes.clamp(1, PIPE);
+    }
+
+    /// Bytes wait for the receiver.
+    pub const fn is_waiting(&self) -> bool {
+        !matches!(self.pending, Pending::Nothing)
     }
 
     /// Payload bytes since the beginning.
@@ -169,7 +197,7 @@ impl Pump {
             from.segment.payload_descriptor().filter(|_| to.segment.payload_descriptor().is_some());
         if let Some(source) = spliced {
             let pipe = pool.take()?;
-            let read = ready(splice(source, None, &pipe.input, None, PIPE, FLAGS));
+            let read = ready(splice(source, None, &pipe.input, None, self.most, FLAGS));
             from.readable = matches!(read, Ok(Some(_)));
             match read {
                 Ok(Some(len)) if len > 0 => self.pending = Pending::Pipe { pipe, len },
@@ -177,7 +205,8 @@ impl Pump {
             }
             return read.map(|len| self.seen(len));
         }
-        let read = from.read(&mut pool.scratch)?;
+        let most = self.most.min(pool.scratch.len());
+        let read = from.read(&mut pool.scratch[..most])?;
         if let Some(len) = read
             && len > 0
         {
@@ -244,7 +273,7 @@ impl Pool {
 
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 /// Bytes of a pipe: what a receive queue holds at a few Gb/s, and what the kernel lets anybody ask for.
-const PIPE: usize = 1 << 20;
+pub(crate) const PIPE: usize = 1 << 20;
 const SCRATCH: usize = 256 << 10;
 /// Empty pipes kept by a thread.
 const SPARE_PIPES: usize = 16;

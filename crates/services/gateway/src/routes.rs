@@ -3,9 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-use longhaul_relay::{Hop, Host, Place};
-
-use crate::policy::Prefix;
+use longhaul_relay::{Hop, Host, Place, Prefix};
 
 /// A route that an operator wrote down.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,6 +12,8 @@ pub struct Route {
     pub to: Vec<Destination>,
     /// The gateways on it, in order; without any, the target comes next.
     pub via: Vec<Hop>,
+    /// The target learns the client's address by the PROXY protocol, where this gateway is the last.
+    pub proxy_protocol: bool,
 }
 
 /// Targets of a route: a range of addresses, a name, or all names below one.
@@ -95,7 +95,7 @@ impl Routes {
             Host::Name(name) => {
                 let name = name.to_ascii_lowercase();
                 let route = self.narrowest(|rule| rule.of_name(&name).filter(|n| *n > 0));
-                // What is for everything comes last, behind the addresses.
+                // A rule for everything comes last, behind the addresses.
                 route.or_else(|| {
                     let has_prefix = |rule: &Destination| matches!(rule, Destination::Prefix(_));
                     let mut rules = self.0.iter().flat_map(|route| &route.to);
@@ -134,6 +134,7 @@ mod tests {
                 .filter(|via| !via.is_empty())
                 .map(|via| via.parse().unwrap())
                 .collect(),
+            proxy_protocol: false,
         };
         Routes::new(rules.iter().map(route).collect())
     }

@@ -1,6 +1,8 @@
 //! One session at a gateway: from the first byte of a client to the end of both directions.
 
 mod dial;
+mod shares;
+mod status;
 
 use std::fmt;
 use std::io;
@@ -16,6 +18,7 @@ use crate::pump::{Flow, Link, Pool, Pump};
 use crate::shared::Seat;
 use crate::transport::{Direction, Segment};
 use dial::Dialling;
+use shares::Shares;
 
 /// The driver's part in each call.
 #[derive(Debug)]
@@ -88,6 +91,8 @@ pub struct Session {
     /// By the side that sends.
     pumps: [Pump; 2],
     ends: Ends,
+    shares: Shares,
+    began: Instant,
     deadline: Instant,
     /// For the log.
     pub summary: Summary,
@@ -133,17 +138,27 @@ impl Session {
         now: Instant,
     ) -> io::Result<Self> {
         let local = segment.local_address()?.into();
-        let deadline = now + seat.shared().header_timeout;
+        let silence = match entry.is_led() {
+            true => seat.shared().header_timeout,
+            // It may be a neighbour's spare connection.
+            false => seat.shared().spare_timeout,
+        };
+        let deadline = now + silence;
+        let mut shares = Shares::new(&seat);
+        let mut near = Link::new(segment);
+        near.segment.change(&shares.join(Side::Near, client.ip(), now))?;
         Ok(Self {
             seat,
             entry,
             client,
             local,
-            near: Link::new(segment),
+            near,
             far: None,
             stage: Stage::Entering { received: Vec::new() },
             pumps: Default::default(),
             ends: Ends::default(),
+            shares,
+            began: now,
             deadline,
             summary: Summary::default(),
         })
@@ -173,6 +188,13 @@ impl Session {
     /// Looks at what no readiness tells: deadlines and silent peers.
     pub fn look(&mut self, cx: &mut Context<'_>) -> Turn {
         let late = cx.now >= self.deadline;
+        if self.seat.had_to_go() {
+            let why = "others took its place before it proved who it is".into();
+            return Turn::Over(Ending::NotEntered(why));
+        }
+        if let Err((side, error)) = self.look_at_shares(cx.now) {
+            return Turn::Over(reset(side, &error));
+        }
         match &self.stage {
             Stage::Entering { .. } if late => {
                 return Turn::Over(Ending::NotEntered(
@@ -190,10 +212,14 @@ impl Session {
                 self.deadline = cx.now + SILENCE_CHECK;
                 for side in Side::BOTH {
                     let limit = self.seat.shared().silence_timeout;
-                    let Some(link) = self.link(side) else { continue };
+                    let (is_closing, is_over) =
+                        (self.ends.is_closing(side), self.ends.may_close(side));
+                    let Some(link) = self.link(side).filter(|_| !is_over) else { continue };
                     match link.segment.statistics() {
                         Ok(seen) if seen.silence < limit => {}
                         Ok(_) => return Turn::Over(Ending::Silent(side)),
+                        // How it closed is looked at below.
+                        Err(_) if is_closing => {}
                         Err(error) => return Turn::Over(reset(side, &error)),
                     }
                 }
@@ -210,6 +236,7 @@ impl Session {
     fn enter(&mut self, cx: &mut Context<'_>) -> Step {
         let Stage::Entering { received } = &mut self.stage else { return Ok(Turn::Waiting) };
         let mut received = std::mem::take(received);
+        let policy = self.seat.shared().policy();
         loop {
             let mut arrival = Arrival {
                 peer: self.client,
@@ -217,6 +244,7 @@ impl Session {
                 clock: cx.clock,
                 random: (cx.random)().map_err(|error| Ending::NotEntered(error.to_string()))?,
                 gatekeeper: &self.seat.shared().gatekeeper,
+                neighbours: &policy.neighbours,
             };
             match self.entry.receive(&received, &mut arrival) {
                 Entered::Incomplete { used, reply } => {
@@ -230,9 +258,13 @@ impl Session {
                     return Ok(self.begin_refusal(&reply, Ending::NotEntered(why), cx));
                 }
                 Entered::Asked { used, mut route, client } => {
-                    self.summary.client = client;
                     self.summary.target = route.target.place.to_string();
                     received.drain(..used);
+                    let place = self.seat.get_in(&client);
+                    self.summary.client = client;
+                    if let Err(reason) = place {
+                        return Ok(self.turn_away(reason, cx));
+                    }
                     if !self.seat.name(route.session) {
                         return Ok(self.refuse(Status::LOOP, "", cx));
                     }
@@ -250,7 +282,14 @@ impl Session {
                     return Ok(Turn::Waiting);
                 }
                 Some(0) => return Err(Ending::NotEntered("it left before it asked".into())),
-                Some(len) => received.extend_from_slice(&buffer[..len]),
+                Some(len) => {
+                    if received.is_empty() {
+                        self.seat.begin();
+                        let in_time = cx.now + self.seat.shared().header_timeout;
+                        self.deadline = self.deadline.min(in_time);
+                    }
+                    received.extend_from_slice(&buffer[..len]);
+                }
             }
         }
     }
@@ -275,22 +314,25 @@ impl Session {
     fn await_answer(&mut self, cx: &mut Context<'_>) -> Step {
         let Stage::Answering { dialler, .. } = &mut self.stage else { return Ok(Turn::Waiting) };
         let Some(far) = &mut self.far else { return Ok(Turn::Waiting) };
-        // The header only: payload waits, so that it can still go to another address.
+        // Of payload no more than what came with the header: it may yet go to another address.
         if let Err(error) = self.pumps[NEAR].flush(far, cx.pool) {
-            return Ok(self.refuse(status(&error), &words(&error), cx));
+            return Ok(self.lost(status(&error), &words(&error), cx));
         }
         let buffer = &mut cx.pool.scratch()[..MAX_MESSAGE];
         let len = match far.read(buffer) {
             Ok(None) => return Ok(Turn::Waiting),
-            Ok(Some(0)) => return Ok(self.refuse(Status::RESET, "it ended the connection", cx)),
+            Ok(Some(0)) => return Ok(self.lost(Status::RESET, "it ended the connection", cx)),
             Ok(Some(len)) => len,
-            Err(error) => return Ok(self.refuse(status(&error), &words(&error), cx)),
+            Err(error) => return Ok(self.lost(status(&error), &words(&error), cx)),
         };
         match dialler.receive(&buffer[..len]) {
             Ok(Dialled::Incomplete) => Ok(Turn::More),
             Ok(Dialled::Connected { length, peer }) => {
                 let payload = buffer[length..len].to_vec();
-                self.connected(peer, &payload);
+                if let Some(address) = self.summary.next {
+                    self.seat.shared().spares.note(address, cx.now);
+                }
+                self.connected(peer, &payload, cx.now);
                 Ok(Turn::More)
             }
             Ok(Dialled::Refused(answer)) if answer.status == Status::WRONG_CLOCK => {
@@ -309,7 +351,8 @@ impl Session {
     }
 
     /// The far end stands: the client gets its answer before the first byte from there.
-    fn connected(&mut self, peer: Option<SocketAddr>, payload: &[u8]) {
+    fn connected(&mut self, peer: Option<SocketAddr>, payload: &[u8], now: Instant) {
+        self.deadline = now + SILENCE_CHECK;
         let answer = Answer { peer, ..Answer::new(Status::CONNECTED, &self.name()) };
         let bytes = self.entry.answer(&answer);
         self.pumps[FAR].put(&bytes);
@@ -369,6 +412,14 @@ impl Session {
                 Ok(false)
             }
         }
+    }
+
+    /// The client gets an answer that says which limit stands against it.
+    fn turn_away(&mut self, reason: String, cx: &mut Context<'_>) -> Turn {
+        let why = format!("{}: {reason}", self.summary.client);
+        let answer = Answer { reason, ..Answer::new(Status::BUSY, &self.name()) };
+        let bytes = self.entry.answer(&answer);
+        self.begin_refusal(&bytes, Ending::NotEntered(why), cx)
     }
 
     /// The client gets an answer that says what could not be reached, and why.

@@ -1,23 +1,30 @@
 //! Policy, credentials and limits of a gateway, which all its sessions share.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use longhaul_relay::{Gatekeeper, Hop, SessionId};
-use longhaul_session::TokenKey;
+use longhaul_session::{KeyId, TokenKey};
 use longhaul_units::Duration;
 
 use crate::policy::Destinations;
+use crate::pump::PIPE;
 use crate::routes::Routes;
 use crate::segments::Segments;
+use crate::spares::Spares;
+use crate::status::Totals;
+use crate::strangers::{Strangers, Ticket};
 use crate::transport::Transport;
 
-/// What an operator decides, and may change while sessions go on.
+/// The decisions of an operator, who may change them while sessions go on.
 #[derive(Debug, Default)]
 pub struct Policy {
     /// The gateway's name in answers; without one, each answer names the address that was dialled.
     pub name: Option<String>,
+    /// Tokens of gateways, which are believed about their clients' names and addresses.
+    pub neighbours: BTreeSet<KeyId>,
     /// Proves this gateway to the next one.
     pub via_key: Option<TokenKey>,
     /// The addresses that may be dialled.
@@ -30,6 +37,12 @@ pub struct Policy {
     pub segments: Segments,
     /// Most sessions at a time.
     pub max_sessions: usize,
+    /// Most sessions of one client.
+    pub max_sessions_per_client: usize,
+    /// Most bytes of memory that all sessions may hold, those in the kernel included.
+    pub memory: u64,
+    /// Connections kept open to each next gateway of late.
+    pub spares: usize,
 }
 
 /// Policy, credentials and limits of a gateway, which all its sessions share.
@@ -46,17 +59,32 @@ pub struct Shared {
     pub dial_timeout: Duration,
     /// Time after which a peer that acknowledges nothing, while bytes wait for it, is given up.
     pub silence_timeout: Duration,
+    /// Time for which a connection that may be a neighbour's spare one may say nothing.
+    pub spare_timeout: Duration,
+    /// Counts since the start.
+    pub totals: Totals,
+    pub(crate) spares: Spares,
+    /// Bytes that a session may hold when nothing but the transport bounds it.
+    unbounded: u64,
+    /// Most sessions for which there are descriptors.
+    descriptors: usize,
     sessions: AtomicUsize,
+    clients: Mutex<BTreeMap<String, usize>>,
+    strangers: Mutex<Strangers>,
     active: Mutex<HashSet<SessionId>>,
 }
 
 impl Shared {
-    /// A gateway without sessions.
+    /// A gateway without sessions, in a process with so many descriptors.
     pub fn new(
         policy: Policy,
         gatekeeper: Gatekeeper,
         transports: Vec<Arc<dyn Transport>>,
+        descriptors: usize,
     ) -> Self {
+        let segment = transports.iter().map(|transport| transport.memory_max()).max();
+        let strangers = (descriptors / 4).clamp(1, STRANGERS);
+        let left = descriptors.saturating_sub(strangers + OWN_DESCRIPTORS);
         Self {
             policy: RwLock::new(Arc::new(policy)),
             gatekeeper: Mutex::new(gatekeeper),
@@ -64,7 +92,14 @@ impl Shared {
             header_timeout: Duration::from_secs(10),
             dial_timeout: Duration::from_secs(10),
             silence_timeout: Duration::from_secs(60),
+            spare_timeout: Duration::from_secs(300),
+            totals: Totals::default(),
+            spares: Spares::default(),
+            unbounded: segment.unwrap_or_default().saturating_mul(2) + 2 * PIPE as u64,
+            descriptors: left / SESSION_DESCRIPTORS,
             sessions: AtomicUsize::new(0),
+            clients: Mutex::default(),
+            strangers: Mutex::new(Strangers::new(strangers)),
             active: Mutex::default(),
         }
     }
@@ -79,12 +114,28 @@ impl Shared {
         *self.policy.write().unwrap_or_else(|held| held.into_inner()) = Arc::new(policy);
     }
 
-    /// Takes a place among the sessions; `None` where all are taken.
-    pub fn admit(self: &Arc<Self>) -> Option<Seat> {
-        let most = self.policy().max_sessions;
-        let free = |taken: usize| (taken < most).then_some(taken + 1);
-        self.sessions.fetch_update(Ordering::AcqRel, Ordering::Acquire, free).ok()?;
-        Some(Seat { shared: self.clone(), session: None })
+    /// One arrives who has to say who he is.
+    pub fn arrive(self: &Arc<Self>, from: IpAddr) -> Seat {
+        let ticket = lock(&self.strangers).arrive(from);
+        Seat { shared: self.clone(), place: Place::Door(ticket), session: None }
+    }
+
+    /// Descriptors are used up: one of those who have proven nothing has to go.
+    pub fn make_room(&self) {
+        lock(&self.strangers).make_room();
+    }
+
+    /// Most sessions at a time: what the operator wants, or there are descriptors and memory for.
+    pub fn max_sessions(&self) -> usize {
+        let policy = self.policy();
+        let by_memory = usize::try_from(policy.memory / SESSION_MEMORY).unwrap_or(usize::MAX);
+        policy.max_sessions.min(self.descriptors).min(by_memory)
+    }
+
+    /// Bytes that each session may hold now; `None` where there are enough for all.
+    pub fn share(&self) -> Option<u64> {
+        let share = self.policy().memory / (self.sessions() as u64).max(1);
+        (share < self.unbounded).then_some(share)
     }
 
     /// Sessions at present.
@@ -97,26 +148,79 @@ impl Shared {
         self.transports.iter().find(|transport| name.is_empty() || transport.name() == name)
     }
 
-    fn active(&self) -> MutexGuard<'_, HashSet<SessionId>> {
-        self.active.lock().unwrap_or_else(|held| held.into_inner())
+    /// Connections that have proven nothing.
+    pub fn strangers(&self) -> usize {
+        lock(&self.strangers).len()
     }
 }
 
-/// A place among the sessions; dropping it frees the place.
+/// A place at the door, then among the sessions; dropping it frees the place.
 #[derive(Debug)]
 pub struct Seat {
     shared: Arc<Shared>,
+    place: Place,
     session: Option<SessionId>,
 }
 
+#[derive(Debug)]
+enum Place {
+    Door(Ticket),
+    /// Of the sessions of this client.
+    Inside(String),
+}
+
 impl Seat {
+    /// Something came from it.
+    pub fn begin(&self) {
+        if let Place::Door(ticket) = self.place {
+            lock(&self.shared.strangers).begin(ticket);
+        }
+    }
+
+    /// Others took the place at the door.
+    pub fn had_to_go(&self) -> bool {
+        match self.place {
+            Place::Door(ticket) => !lock(&self.shared.strangers).has(ticket),
+            Place::Inside(_) => false,
+        }
+    }
+
+    /// Takes a place among the sessions of `client`.
+    ///
+    /// # Errors
+    /// Which limit stands against it.
+    pub fn get_in(&mut self, client: &str) -> Result<(), String> {
+        let Place::Door(ticket) = self.place else { return Ok(()) };
+        let most = self.shared.max_sessions();
+        let most_of_one = self.shared.policy().max_sessions_per_client;
+        let mut clients = lock(&self.shared.clients);
+        if self.shared.sessions() >= most {
+            return Err(format!("all its {most} places are taken"));
+        }
+        let held = clients.get(client).copied().unwrap_or_default();
+        if held >= most_of_one {
+            return Err(format!("this client has {held} sessions there"));
+        }
+        clients.insert(client.to_owned(), held + 1);
+        self.shared.sessions.fetch_add(1, Ordering::AcqRel);
+        drop(clients);
+        lock(&self.shared.strangers).get_in(ticket);
+        self.place = Place::Inside(client.to_owned());
+        Ok(())
+    }
+
     /// Notes the session's id; `false` where this session passes here already: a loop.
     pub fn name(&mut self, session: SessionId) -> bool {
-        let new = self.shared.active().insert(session);
+        let new = lock(&self.shared.active).insert(session);
         if new {
             self.session = Some(session);
         }
         new
+    }
+
+    /// The session's id, once it is known.
+    pub const fn session(&self) -> Option<SessionId> {
+        self.session
     }
 
     /// Policy, credentials and limits.
@@ -128,8 +232,33 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         if let Some(session) = self.session {
-            self.shared.active().remove(&session);
+            lock(&self.shared.active).remove(&session);
         }
-        self.shared.sessions.fetch_sub(1, Ordering::AcqRel);
+        match &self.place {
+            Place::Door(ticket) => lock(&self.shared.strangers).leave(*ticket),
+            Place::Inside(client) => {
+                let mut clients = lock(&self.shared.clients);
+                if let Some(held) = clients.get_mut(client) {
+                    *held -= 1;
+                    if *held == 0 {
+                        clients.remove(client);
+                    }
+                }
+                self.shared.sessions.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
     }
 }
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Least memory of a session: what an idle one holds at most.
+pub const SESSION_MEMORY: u64 = 64 << 10;
+/// Connections at the door. Each costs a descriptor and the kernel's first buffer.
+const STRANGERS: usize = 1024;
+/// Two sockets, and two pipes while bytes wait in them.
+const SESSION_DESCRIPTORS: usize = 6;
+/// Doors, threads, standard streams, spare pipes.
+const OWN_DESCRIPTORS: usize = 64;

@@ -15,10 +15,20 @@ use longhaul_units::{Duration, Rate};
 pub struct SegmentSettings {
     /// Congestion control by name; without one, the host's default.
     pub congestion_control: Option<String>,
-    /// Most bytes that may wait in each direction; without it, as the kernel thinks right.
+    /// Most bytes that may wait in each direction; without it, as the kernel thinks right, or what
+    /// the rate needs over the round trip where that is more.
     pub buffer: Option<u32>,
     /// Most payload bits per second.
     pub rate: Option<Rate>,
+    /// The round trip, where it is known before a connection stands.
+    pub rtt: Option<Duration>,
+}
+
+impl SegmentSettings {
+    /// Bytes in flight at the rate, twice: one round trip more until a loss is repaired.
+    pub fn bandwidth_delay_product(&self) -> Option<u64> {
+        self.rate.zip(self.rtt).map(|(rate, rtt)| 2 * rate.bytes_in(rtt))
+    }
 }
 
 /// A transport: makes listeners and segments.
@@ -26,11 +36,14 @@ pub trait Transport: Debug + Send + Sync {
     /// Its name in routes and configurations.
     fn name(&self) -> &'static str;
 
-    /// Says that segments can have these settings on this host.
+    /// Says whether segments can have these settings on this host, and with what restriction.
     ///
     /// # Errors
     /// `NotFound` for a congestion control that is not there; what the system says of others.
-    fn judge(&self, settings: &SegmentSettings) -> io::Result<()>;
+    fn judge(&self, settings: &SegmentSettings) -> io::Result<Option<String>>;
+
+    /// Most bytes that a segment holds whose buffers nobody limits.
+    fn memory_max(&self) -> u64;
 
     /// Listens at `address` for segments that get these settings.
     ///
@@ -70,8 +83,8 @@ pub trait Listener: Debug + Send + Sync {
     /// The listener broke.
     fn local_address(&self) -> io::Result<SocketAddr>;
 
-    /// Readable when a segment waits.
-    fn readiness(&self) -> BorrowedFd<'_>;
+    /// Readable when a segment waits; `None` for one in memory.
+    fn readiness(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// A direction of a segment.
@@ -128,10 +141,31 @@ pub trait Segment: Debug + Send {
     /// A setting cannot be met.
     fn change(&mut self, settings: &SegmentSettings) -> io::Result<()>;
 
-    /// The transport's account of the segment.
+    /// Sends at most at this rate from now on.
     ///
     /// # Errors
     /// The segment broke.
+    fn pace(&mut self, rate: Rate) -> io::Result<()>;
+
+    /// Holds no more than about so many bytes in each direction; `None`: as the settings have it.
+    ///
+    /// # Errors
+    /// The segment broke.
+    fn limit_memory(&mut self, bytes: Option<u64>) -> io::Result<()>;
+
+    /// The name of its transport.
+    fn transport(&self) -> &'static str;
+
+    /// The name of the rule by which it shares the network with others.
+    ///
+    /// # Errors
+    /// The segment broke.
+    fn congestion_control(&self) -> io::Result<String>;
+
+    /// The transport's account of the segment.
+    ///
+    /// # Errors
+    /// The segment broke, or is over.
     fn statistics(&self) -> io::Result<Statistics>;
 
     /// The descriptor whose bytes are the payload itself, so that the kernel can move them.
@@ -155,6 +189,10 @@ pub struct Statistics {
     pub bytes_resent: u64,
     /// Goodput of late towards the peer.
     pub delivery_rate: Rate,
+    /// Bytes that it holds: received and not read, to be sent, or not acknowledged.
+    pub memory: u64,
+    /// Most bytes that may wait to be read and to be sent.
+    pub buffers: [u64; 2],
     /// Time for which bytes have waited for a peer that acknowledges nothing; zero where none wait.
     pub silence: Duration,
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use longhaul_relay::{Clock, Side};
@@ -20,6 +21,7 @@ use crate::pump::Pool;
 use crate::resolver::{Lookup, Resolver};
 use crate::session::{Context, Session, Turn, is_exhausted};
 use crate::shared::Shared;
+use crate::status::SessionStatus;
 
 /// Wakes a worker, and brings it addresses.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub(crate) struct Mailbox {
     resolved: Mutex<VecDeque<(Token, io::Result<Vec<SocketAddr>>)>>,
     /// Doors in place of those that are open.
     doors: Mutex<Option<Arc<Vec<Door>>>>,
+    /// Those who want to know of all sessions.
+    asking: Mutex<Vec<Sender<Vec<SessionStatus>>>>,
     /// Accept no more; end when the last session has.
     pub draining: AtomicBool,
     /// End now.
@@ -40,6 +44,7 @@ impl Mailbox {
             waker: Waker::new()?,
             resolved: Mutex::default(),
             doors: Mutex::default(),
+            asking: Mutex::default(),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
@@ -48,6 +53,12 @@ impl Mailbox {
     /// Opens these doors, in place of those that are open.
     pub fn open(&self, doors: Arc<Vec<Door>>) {
         *self.doors.lock().unwrap_or_else(|held| held.into_inner()) = Some(doors);
+        self.waker.wake();
+    }
+
+    /// Sends `answer` the state of all sessions, soon.
+    pub fn ask(&self, answer: Sender<Vec<SessionStatus>>) {
+        self.asking.lock().unwrap_or_else(|held| held.into_inner()).push(answer);
         self.waker.wake();
     }
 
@@ -70,6 +81,8 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     resolver: Resolver,
     report: Report,
+    /// Looks after the gateway's spare connections.
+    keeps_spares: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     /// Sessions that can go on at once.
@@ -95,6 +108,7 @@ impl Worker {
         mailbox: Arc<Mailbox>,
         resolver: Resolver,
         report: Report,
+        keeps_spares: bool,
     ) -> io::Result<Self> {
         let poll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&poll, mailbox.waker.as_fd(), EventData::new_u64(WAKER), EventFlags::IN)?;
@@ -105,6 +119,7 @@ impl Worker {
             mailbox,
             resolver,
             report,
+            keeps_spares,
             slots: Vec::new(),
             free: Vec::new(),
             ready: VecDeque::new(),
@@ -121,15 +136,19 @@ impl Worker {
         for (i, door) in self.doors.iter().enumerate() {
             let data = EventData::new_u64(DOOR | i as u64);
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-            epoll::add(&self.poll, door.listener.readiness(), data, flags)?;
+            if let Some(fd) = door.listener.readiness() {
+                epoll::add(&self.poll, fd, data, flags)?;
+            }
         }
         Ok(())
     }
 
     fn close_doors(&self) {
         for door in self.doors.iter() {
-            // One that is closed already is no fault.
-            let _ = epoll::delete(&self.poll, door.listener.readiness());
+            if let Some(fd) = door.listener.readiness() {
+                // One that is closed already is no fault.
+                let _ = epoll::delete(&self.poll, fd);
+            }
         }
     }
 
@@ -203,6 +222,7 @@ impl Worker {
     fn handle(&mut self, data: u64, flags: EventFlags) {
         if data == WAKER {
             self.mailbox.waker.clear();
+            self.tell();
             loop {
                 let resolved = &self.mailbox.resolved;
                 let next = resolved.lock().unwrap_or_else(|held| held.into_inner()).pop_front();
@@ -223,6 +243,18 @@ impl Worker {
         self.queue(token);
     }
 
+    /// Tells those who ask of all sessions.
+    fn tell(&self) {
+        let asking = &self.mailbox.asking;
+        let asking = std::mem::take(&mut *asking.lock().unwrap_or_else(|held| held.into_inner()));
+        for answer in asking {
+            let sessions = self.slots.iter().filter_map(|slot| slot.session.as_ref());
+            let now = clock::now();
+            // Nobody waits any more where it does not arrive.
+            let _ = answer.send(sessions.filter_map(|session| session.status(now)).collect());
+        }
+    }
+
     fn queue(&mut self, token: Token) {
         if let Some(slot) = self.slots.get_mut(token.slot as usize)
             && slot.generation == token.generation
@@ -241,11 +273,12 @@ impl Worker {
     fn accept(&mut self, door: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
             let Some(door) = self.doors.get(door) else { return };
-            let (mut segment, peer) = match door.listener.accept() {
+            let (segment, peer) = match door.listener.accept() {
                 Ok(None) => return,
                 Ok(Some(accepted)) => accepted,
                 Err(error) => {
                     if is_exhausted(&error) {
+                        self.shared.make_room();
                         self.close_doors();
                         self.closed_until = Some(clock::now() + CLOSED);
                     }
@@ -257,15 +290,7 @@ impl Worker {
                 (self.report)(Event::Stranger { from: peer });
                 continue;
             }
-            let settings = self.shared.policy().segments.of(peer.ip()).settings.clone();
-            if segment.change(&settings).is_err() {
-                // It broke already, or asks for what start-up and reload have tried.
-                continue;
-            }
-            let Some(seat) = self.shared.admit() else {
-                (self.report)(Event::Full { from: peer });
-                continue;
-            };
+            let seat = self.shared.arrive(peer.ip());
             let session = match Session::new(seat, door.entry(), segment, peer, clock::now()) {
                 Ok(session) => session,
                 Err(_) => continue,
@@ -336,6 +361,7 @@ impl Worker {
                 slot.is_queued = false;
                 self.free.push(token.slot);
                 if let Some(session) = session {
+                    self.shared.totals.note(&session.summary, &ending);
                     (self.report)(Event::Ended { summary: session.summary.clone(), ending });
                 }
             }
@@ -343,6 +369,9 @@ impl Worker {
     }
 
     fn look(&mut self) {
+        if self.keeps_spares && !self.draining {
+            self.shared.spares.keep(&self.shared, clock::now());
+        }
         for slot in 0..self.slots.len() as u32 {
             let generation = self.slots[slot as usize].generation;
             self.turn(Token { slot, generation }, Session::look);

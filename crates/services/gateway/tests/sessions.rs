@@ -2,132 +2,21 @@
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 
+#[path = "support/world.rs"]
+mod world;
+
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use longhaul_gateway::entry::Passwords;
-use longhaul_gateway::{Ending, Event, Gateway, GatewaySettings, StartError};
-use longhaul_relay::{
-    Addressed, Answer, Clock, Dialled, Dialler, Hop, Place, Route, Status, Target,
-};
+use longhaul_gateway::{Ending, Gateway, GatewaySettings, StartError};
+use longhaul_relay::{Addressed, Clock, Dialled, Dialler, Hop, Place, Status, Target};
 use longhaul_session::Token;
-
-fn token() -> Token {
-    Token::from_random([7; 16])
-}
-
-fn loopback() -> SocketAddr {
-    "127.0.0.1:0".parse().unwrap()
-}
-
-fn settings() -> GatewaySettings {
-    GatewaySettings {
-        listen: vec![loopback()],
-        keys: [&token()].into_iter().collect(),
-        via_key: Some(token().key()),
-        destinations: longhaul_gateway::policy::Destinations::new(vec![
-            "127.0.0.0/8".parse().unwrap(),
-        ]),
-        threads: 2,
-        ..GatewaySettings::default()
-    }
-}
-
-struct Running {
-    gateway: Gateway,
-    addresses: Vec<SocketAddr>,
-    endings: Receiver<Ending>,
-}
-
-fn start(settings: GatewaySettings) -> Running {
-    let (sender, endings) = channel();
-    let sender = Mutex::new(sender);
-    let report = Arc::new(move |event| {
-        if let Event::Ended { ending, .. } = event {
-            let _ = sender.lock().unwrap().send(ending);
-        }
-    });
-    let gateway = Gateway::start(settings, report).unwrap();
-    let addresses = gateway.addresses().unwrap();
-    Running { gateway, addresses, endings }
-}
-
-impl Running {
-    fn ending(&self) -> Ending {
-        self.endings.recv_timeout(Duration::from_secs(20)).unwrap()
-    }
-}
-
-fn now() -> Clock {
-    Clock::from_micros(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_micros() as u64)
-}
-
-fn nonce() -> [u8; 16] {
-    let mut bytes = [0; 16];
-    std::fs::File::open("/dev/urandom").unwrap().read_exact(&mut bytes).unwrap();
-    bytes
-}
-
-fn route(hops: &[SocketAddr], target: &str) -> Route {
-    let target = Target { place: target.parse().unwrap(), aware: false };
-    let hops = hops.iter().map(|hop| Place::from(*hop).into()).collect();
-    Route { hops, ..Route::new(nonce(), target) }
-}
-
-fn try_connect(gateway: SocketAddr, route: &Route, time: Clock) -> Result<TcpStream, Box<Answer>> {
-    let mut stream = TcpStream::connect(gateway).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    let addressed = Addressed { written: gateway.into(), dialled: gateway.into() };
-    let (mut dialler, header) =
-        Dialler::new(route, addressed, &token().key(), time, nonce()).unwrap();
-    stream.write_all(&header).unwrap();
-    let mut byte = [0];
-    loop {
-        // One by one, so that no payload is taken.
-        stream.read_exact(&mut byte).unwrap();
-        match dialler.receive(&byte).unwrap() {
-            Dialled::Incomplete => {}
-            Dialled::Connected { .. } => return Ok(stream),
-            Dialled::Refused(answer) | Dialled::Unproven(answer) => return Err(Box::new(answer)),
-        }
-    }
-}
-
-fn connect(gateway: SocketAddr, hops: &[SocketAddr], target: SocketAddr) -> TcpStream {
-    try_connect(gateway, &route(hops, &target.to_string()), now()).unwrap()
-}
-
-/// Runs `serve` for each connection that comes.
-fn target(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> SocketAddr {
-    let listener = TcpListener::bind(loopback()).unwrap();
-    let address = listener.local_addr().unwrap();
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let serve = serve.clone();
-            thread::spawn(move || serve(stream.unwrap()));
-        }
-    });
-    address
-}
-
-fn pattern(len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
-}
-
-/// Reads all, then sends it back twice and ends.
-fn echo_twice() -> SocketAddr {
-    target(|mut stream| {
-        let mut all = Vec::new();
-        if stream.read_to_end(&mut all).is_ok() {
-            stream.write_all(&all).unwrap();
-            stream.write_all(&all).unwrap();
-        }
-    })
-}
+use world::*;
 
 #[test]
 fn a_session_carries_both_directions_and_ends_each_for_itself() {
@@ -261,6 +150,29 @@ fn a_target_that_resets_is_seen_as_a_reset_and_not_as_an_end() {
 }
 
 #[test]
+fn a_client_that_resets_behind_its_end_is_noticed_while_the_target_is_silent() {
+    let gateway = start(settings());
+    let (sender, seen) = channel();
+    let sender = Arc::new(Mutex::new(sender));
+    let address = target(move |mut stream| {
+        stream.read_to_end(&mut Vec::new()).unwrap();
+        sender.lock().unwrap().send(()).unwrap();
+        // It has nothing to send, and does not end.
+        let outcome = until("a reset", || stream.take_error().unwrap());
+        // So it is called where the peer has ended before.
+        assert_eq!(outcome.kind(), ErrorKind::BrokenPipe);
+        sender.lock().unwrap().send(()).unwrap();
+    });
+    let stream = connect(gateway.addresses[0], &[], address);
+    stream.shutdown(Shutdown::Write).unwrap();
+    seen.recv_timeout(Duration::from_secs(20)).unwrap();
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(stream);
+    assert!(matches!(gateway.ending(), Ending::Reset(longhaul_relay::Side::Near, _)));
+    seen.recv_timeout(Duration::from_secs(20)).unwrap();
+}
+
+#[test]
 fn a_client_that_resets_is_seen_as_a_reset_at_the_target() {
     let gateway = start(settings());
     let (sender, seen) = channel();
@@ -355,6 +267,7 @@ fn a_route_of_the_gateway_leads_sessions_whose_clients_name_none() {
     let led = longhaul_gateway::routes::Route {
         to: vec!["127.0.0.0/8".parse().unwrap(), "*.test".parse().unwrap()],
         via: vec![Hop::from(Place::from(far.addresses[0]))],
+        proxy_protocol: false,
     };
     let near = start(GatewaySettings { routes: vec![led], ..settings() });
     let target = echo_twice();
@@ -371,6 +284,35 @@ fn a_route_of_the_gateway_leads_sessions_whose_clients_name_none() {
     // The far gateway does not find that name.
     let answer = try_connect(near.addresses[0], &route(&[], "no.test:1"), now()).unwrap_err();
     assert_eq!((answer.status, answer.at), (Status::UNRESOLVED, far.addresses[0].to_string()));
+}
+
+#[test]
+fn a_target_learns_the_client_that_the_first_gateway_saw_and_none_that_the_client_makes_up() {
+    let (sender, seen) = channel();
+    let sender = Arc::new(Mutex::new(sender));
+    let address = target(move |mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        sender.lock().unwrap().send(all).unwrap();
+    });
+    let to_target = longhaul_gateway::routes::Route {
+        to: vec!["127.0.0.1".parse().unwrap()],
+        via: vec![],
+        proxy_protocol: true,
+    };
+    let neighbours = [token().key().id()].into();
+    let far = start(GatewaySettings { routes: vec![to_target], neighbours, ..settings() });
+    let near = start(settings());
+    let to = longhaul_relay::Route {
+        origin: Some("192.0.2.66:6".parse().unwrap()),
+        ..route(&[far.addresses[0]], &address.to_string())
+    };
+    let mut stream = try_connect(near.addresses[0], &to, now()).unwrap();
+    stream.write_all(b"payload").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut expected = longhaul_relay::proxy::encode(stream.local_addr().unwrap(), address);
+    expected.extend_from_slice(b"payload");
+    assert_eq!(seen.recv_timeout(Duration::from_secs(20)).unwrap(), expected);
 }
 
 #[test]
@@ -450,21 +392,6 @@ fn settings_that_would_open_a_gateway_to_everybody_are_refused() {
     let passwords = Some(Passwords::parse("a:b").unwrap());
     let closed = GatewaySettings { socks: vec![anywhere], passwords, ..settings() };
     Gateway::start(closed, Arc::new(|_| {})).unwrap();
-}
-
-#[test]
-fn a_full_gateway_turns_clients_away_and_takes_them_again() {
-    let gateway = start(GatewaySettings { max_sessions: 2, ..settings() });
-    let address = echo_twice();
-    let first = connect(gateway.addresses[0], &[], address);
-    let second = connect(gateway.addresses[0], &[], address);
-    let mut third = TcpStream::connect(gateway.addresses[0]).unwrap();
-    third.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-    assert!(third.read(&mut [0; 1]).is_err(), "it is reset");
-    drop(first);
-    gateway.ending();
-    connect(gateway.addresses[0], &[], address);
-    drop(second);
 }
 
 #[test]

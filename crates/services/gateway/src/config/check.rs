@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
 use longhaul_session::Token;
-use longhaul_units::{Bytes, Rate};
+use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
 use super::{
     Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, Mistake, RouteConfig, SegmentConfig, Written,
@@ -16,6 +16,7 @@ use crate::entry::Passwords;
 use crate::policy::Destinations;
 use crate::routes::Route;
 use crate::segments::SegmentClass;
+use crate::shared::SESSION_MEMORY;
 use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 
@@ -28,12 +29,13 @@ impl Config {
     /// # Errors
     /// All mistakes that were found, at least one.
     pub fn check(&self, tokens: Tokens<'_>) -> Result<Checked, Vec<Mistake>> {
-        let mut check = Check { mistakes: Vec::new() };
+        let mut check = Check { mistakes: Vec::new(), notices: Vec::new() };
         let read = |check: &mut Check, file: &Option<Written<PathBuf>>| {
             let file = file.as_ref()?;
             check.file(file, |path| tokens(path))
         };
         let own_tokens = read(&mut check, &self.token_file).unwrap_or_default();
+        let neighbours = read(&mut check, &self.neighbour_token_file).unwrap_or_default();
         let via_token = match &self.via_token_file {
             None => own_tokens.first().cloned(),
             file => read(&mut check, file).and_then(|tokens| tokens.into_iter().next()),
@@ -50,7 +52,8 @@ impl Config {
             socks: check.each(&self.socks, |text| address(text, None)),
             forwards: check.each(&self.forward, forward),
             name: self.name.as_ref().and_then(|name| check.one(name, self::name)),
-            keys: own_tokens.iter().collect(),
+            keys: own_tokens.iter().chain(&neighbours).collect(),
+            neighbours: neighbours.iter().map(|token| token.key().id()).collect(),
             via_key: via_token.as_ref().map(Token::key),
             via: check.each(&self.via, parsed::<Hop>),
             destinations: Destinations::new(check.each(&self.allow, parsed)),
@@ -59,7 +62,13 @@ impl Config {
             routes: self.routes.iter().map(|route| check.route(route)).collect(),
             classes: self.classes.iter().map(|class| check.class(class, &segment)).collect(),
             segment,
-            max_sessions: self.at_least_one(&mut check),
+            max_sessions: check.at_least_one(&self.max_sessions).unwrap_or(MAX_SESSIONS as usize),
+            max_sessions_per_client: check
+                .at_least_one(&self.max_sessions_per_client)
+                .unwrap_or(usize::MAX),
+            memory: self.memory.as_ref().and_then(|memory| check.one(memory, self::memory)),
+            spares: self.spares.as_ref().map_or(0, |spares| check.spares(spares)),
+            metrics: self.metrics.as_ref().and_then(|metrics| check.one(metrics, on_loopback)),
             ..GatewaySettings::default()
         };
         let via = self.via.iter().chain(self.routes.iter().flat_map(|route| &route.via)).next();
@@ -80,29 +89,41 @@ impl Config {
             check.mistakes.push(Mistake { text: error.to_string(), is_of_file: false });
         }
         match check.mistakes.is_empty() {
-            true => Ok(Checked { settings, drain: self.drain.as_ref().map_or(DRAIN, |s| s.value) }),
+            true => Ok(Checked {
+                settings,
+                drain: self.drain.as_ref().map_or(DRAIN, |seconds| seconds.value),
+                notices: check.notices,
+            }),
             false => Err(check.mistakes),
         }
     }
-
-    fn at_least_one(&self, check: &mut Check) -> usize {
-        let Some(most) = &self.max_sessions else { return MAX_SESSIONS as usize };
-        if most.value == 0 {
-            check.wrong(most, "expected at least 1");
-        }
-        most.value as usize
-    }
 }
 
-/// The mistakes so far.
+/// The mistakes so far, and what cannot be had whole on this host.
 struct Check {
     mistakes: Vec<Mistake>,
+    notices: Vec<String>,
 }
 
 impl Check {
     fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
         let text = format!("{} {}: {why}", written.at, written.value);
         self.mistakes.push(Mistake { text, is_of_file: false });
+    }
+
+    fn spares(&mut self, spares: &Written<u32>) -> usize {
+        if spares.value > SPARES_MAX {
+            self.wrong(spares, format_args!("expected at most {SPARES_MAX}"));
+        }
+        spares.value as usize
+    }
+
+    fn at_least_one(&mut self, most: &Option<Written<u32>>) -> Option<usize> {
+        let most = most.as_ref()?;
+        if most.value == 0 {
+            self.wrong(most, "expected at least 1");
+        }
+        Some(most.value as usize)
     }
 
     fn one<T>(
@@ -139,7 +160,7 @@ impl Check {
                 ..SegmentSettings::default()
             };
             match Tcp.judge(&wish) {
-                Ok(()) => settings.congestion_control = wish.congestion_control,
+                Ok(_) => settings.congestion_control = wish.congestion_control,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                     self.wrong(written, "this kernel does not have that congestion control");
                 }
@@ -155,6 +176,17 @@ impl Check {
             && let Some(rate) = self.one(written, rate)
         {
             settings.rate = Some(rate);
+        }
+        if let Some(written) = &config.rtt
+            && let Some(rtt) = self.one(written, rtt)
+        {
+            settings.rtt = Some(rtt);
+        }
+        let wish = SegmentSettings { congestion_control: None, ..settings.clone() };
+        if let Some(written) = config.buffer.as_ref().or(config.rate.as_ref())
+            && let Ok(Some(restriction)) = Tcp.judge(&wish)
+        {
+            self.notices.push(format!("{} {}: {restriction}", written.at, written.value));
         }
         settings
     }
@@ -173,7 +205,15 @@ impl Check {
     }
 
     fn route(&mut self, config: &RouteConfig) -> Route {
-        Route { to: self.each(&config.to, parsed), via: self.each(&config.via, parsed) }
+        let proxy = config.proxy_protocol.as_ref().filter(|proxy| proxy.value);
+        if let Some(proxy) = proxy.filter(|_| !config.via.is_empty()) {
+            self.wrong(proxy, "the last gateway does that, and this route has further ones (via)");
+        }
+        Route {
+            to: self.each(&config.to, parsed),
+            via: self.each(&config.via, parsed),
+            proxy_protocol: proxy.is_some(),
+        }
     }
 }
 
@@ -189,6 +229,24 @@ fn name(text: &str) -> Result<String, String> {
 fn rate(text: &str) -> Result<Rate, String> {
     let rate: Rate = parsed(text)?;
     if rate.as_bps() < 8_000 { Err("expected at least 8kbps".into()) } else { Ok(rate) }
+}
+
+fn rtt(text: &str) -> Result<Duration, String> {
+    let time = parse_time(text).ok().filter(|time| (RTT_MIN..=RTT_MAX).contains(time));
+    time.ok_or_else(|| "expected a time of 1us to 10s, like 50ms".into())
+}
+
+fn memory(text: &str) -> Result<Bytes, String> {
+    let bytes: Bytes = parsed(text)?;
+    let enough = bytes >= Bytes::new(SESSION_MEMORY);
+    enough.then_some(bytes).ok_or_else(|| "expected at least 64KiB, what one session takes".into())
+}
+
+/// Reads `[ADDR:]PORT`.
+fn on_loopback(text: &str) -> Result<SocketAddr, String> {
+    let local = || Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), text.parse().ok()?));
+    let expected = || "expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422".to_owned();
+    text.parse().ok().or_else(local).ok_or_else(expected)
 }
 
 fn buffer(text: &str) -> Result<u32, String> {
@@ -218,6 +276,11 @@ fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
     let place: Place = there.parse().map_err(|_| expected())?;
     Ok((listen, Target { place, aware: false }))
 }
+
+/// Of each next gateway, which counts them among those that have not proven anything.
+const SPARES_MAX: u32 = 64;
+const RTT_MIN: Duration = Duration::from_micros(1);
+const RTT_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -258,12 +321,16 @@ allow = [
 ]
 congestion = \"reno\"
 max_sessions = 7
+max_sessions_per_client = 2
+memory = \"64MiB\"
+metrics = \"7422\"
 
 [[segment]]
 to = [\"203.0.113.0/24\"]
 transport = \"tcp\"
 buffer = \"8MiB\"
 rate = \"900Mbps\"
+rtt = \"50ms\"
 
 [[route]]
 to = [\"198.51.100.0/24\", \"*.example\"]
@@ -282,7 +349,7 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
 
     #[test]
     fn a_file_says_all_that_a_gateway_does() {
-        let Checked { settings, drain } = check(TEXT).unwrap();
+        let Checked { settings, drain, .. } = check(TEXT).unwrap();
         assert_eq!(settings.listen, ["192.0.2.1:7421".parse().unwrap()]);
         assert_eq!((settings.forwards.len(), settings.max_sessions, drain), (1, 7, 30));
         assert!(settings.via_key.is_some() && settings.keys.len() == 1);
@@ -297,7 +364,11 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             (Some(8 << 20), Some(Rate::from_mbps(900)))
         );
         assert_eq!((settings.segment.buffer, settings.segment.rate), (None, None));
+        assert_eq!(class.settings.bandwidth_delay_product(), Some(11_250_000));
         assert_eq!(settings.routes[0].via[1].name, "b");
+        assert_eq!(settings.max_sessions_per_client, 2);
+        assert_eq!(settings.memory, Some(Bytes::from_mib(64)));
+        assert_eq!(settings.metrics, Some("127.0.0.1:7422".parse().unwrap()));
     }
 
     #[test]
@@ -308,20 +379,29 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("\"tokens\"", "\"nowhere\"", "line 3: token_file nowhere: no such file"),
             ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
             ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
-            ("= 7", "= 0", "line 9: max_sessions 0: expected at least 1"),
-            ("= 7", "= -1", "line 9: "),
-            ("= 7", "= 7\nmax_session = 8", "line 10: unknown field `max_session`"),
-            ("= 7", "= ", "line 9: "),
+            ("s = 7", "s = 0", "line 9: max_sessions 0: expected at least 1"),
+            ("s = 7", "s = -1", "line 9: "),
+            ("s = 7", "s = 7\nmax_session = 8", "line 10: unknown field `max_session`"),
+            ("s = 7", "s = ", "line 9: "),
             (
                 "203.0.113.0/24",
                 "203.0.113.0/33",
-                "line 12: to 203.0.113.0/33: \"33\" is not a length",
+                "line 15: to 203.0.113.0/33: \"33\" is not a length",
             ),
-            ("\"tcp\"", "\"warp\"", "line 13: transport warp: no such transport"),
-            ("\"8MiB\"", "\"8GiB\"", "line 14: buffer 8GiB: expected 4KiB to 1GiB"),
-            ("\"900Mbps\"", "\"fast\"", "line 15: rate fast: expected a number"),
-            ("*.example", "a b", "line 18: to a b: \"a b\" is not a destination"),
-            ("b@203.0.113.10", "b@", "line 19: via b@: expected a gateway"),
+            ("\"tcp\"", "\"warp\"", "line 16: transport warp: no such transport"),
+            ("\"8MiB\"", "\"8GiB\"", "line 17: buffer 8GiB: expected 4KiB to 1GiB"),
+            ("\"900Mbps\"", "\"fast\"", "line 18: rate fast: expected a number"),
+            ("client = 2", "client = 0", "line 10: max_sessions_per_client 0: expected"),
+            ("64MiB", "64", "line 11: memory 64: expected at least 64KiB"),
+            ("7422", "gw:7422", "line 12: metrics gw:7422: expected [ADDR:]PORT"),
+            ("50ms", "50", "line 19: rtt 50: expected a time"),
+            ("*.example", "a b", "line 22: to a b: \"a b\" is not a destination"),
+            (
+                "[[route]]",
+                "[[route]]\nproxy_protocol = true",
+                "line 22: proxy_protocol true: the last",
+            ),
+            ("b@203.0.113.10", "b@", "line 23: via b@: expected a gateway"),
         ] {
             assert!(TEXT.contains(from), "{from}");
             let mistakes = check(&TEXT.replacen(from, to, 1)).unwrap_err();

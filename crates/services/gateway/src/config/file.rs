@@ -32,6 +32,7 @@ struct File {
     from: Vec<Spanned<String>>,
     via: Vec<Spanned<String>>,
     token_file: Option<Spanned<PathBuf>>,
+    neighbour_token_file: Option<Spanned<PathBuf>>,
     via_token_file: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
     allow: Vec<Spanned<String>>,
@@ -40,7 +41,12 @@ struct File {
     rate: Option<Spanned<String>>,
     segment: Vec<FileSegment>,
     route: Vec<FileRoute>,
+    rtt: Option<Spanned<String>>,
     max_sessions: Option<Spanned<u32>>,
+    max_sessions_per_client: Option<Spanned<u32>>,
+    memory: Option<Spanned<String>>,
+    spares: Option<Spanned<u32>>,
+    metrics: Option<Spanned<String>>,
     drain: Option<Spanned<u32>>,
 }
 
@@ -52,13 +58,16 @@ struct FileSegment {
     congestion: Option<Spanned<String>>,
     buffer: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
+    rtt: Option<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileRoute {
     to: Vec<Spanned<String>>,
+    #[serde(default)]
     via: Vec<Spanned<String>>,
+    proxy_protocol: Option<Spanned<bool>>,
 }
 
 impl File {
@@ -72,13 +81,24 @@ impl File {
             from: at.each("from", self.from),
             via: at.each("via", self.via),
             token_file: at.one("token_file", self.token_file),
+            neighbour_token_file: at.one("neighbour_token_file", self.neighbour_token_file),
             via_token_file: at.one("via_token_file", self.via_token_file),
             name: at.one("name", self.name),
             allow: at.each("allow", self.allow),
-            segment: at.segment(self.congestion, self.buffer, self.rate),
+            segment: at.segment([
+                ("congestion", self.congestion),
+                ("buffer", self.buffer),
+                ("rate", self.rate),
+                ("rtt", self.rtt),
+            ]),
             classes: self.segment.into_iter().map(|segment| at.class(segment)).collect(),
             routes: self.route.into_iter().map(|route| at.route(route)).collect(),
             max_sessions: at.one("max_sessions", self.max_sessions),
+            max_sessions_per_client: at
+                .one("max_sessions_per_client", self.max_sessions_per_client),
+            memory: at.one("memory", self.memory),
+            spares: at.one("spares", self.spares),
+            metrics: at.one("metrics", self.metrics),
             drain: at.one("drain", self.drain),
         }
     }
@@ -103,29 +123,30 @@ impl Lines<'_> {
         values.into_iter().map(|value| self.of(key, value)).collect()
     }
 
-    fn segment(
-        &self,
-        congestion: Option<Spanned<String>>,
-        buffer: Option<Spanned<String>>,
-        rate: Option<Spanned<String>>,
-    ) -> SegmentConfig {
-        SegmentConfig {
-            congestion: self.one("congestion", congestion),
-            buffer: self.one("buffer", buffer),
-            rate: self.one("rate", rate),
-        }
+    fn segment(&self, values: [(&'static str, Option<Spanned<String>>); 4]) -> SegmentConfig {
+        let [congestion, buffer, rate, rtt] = values.map(|(key, value)| self.one(key, value));
+        SegmentConfig { congestion, buffer, rate, rtt }
     }
 
     fn class(&self, segment: FileSegment) -> ClassConfig {
         ClassConfig {
             to: self.each("to", segment.to),
             transport: self.one("transport", segment.transport),
-            settings: self.segment(segment.congestion, segment.buffer, segment.rate),
+            settings: self.segment([
+                ("congestion", segment.congestion),
+                ("buffer", segment.buffer),
+                ("rate", segment.rate),
+                ("rtt", segment.rtt),
+            ]),
         }
     }
 
     fn route(&self, route: FileRoute) -> RouteConfig {
-        RouteConfig { to: self.each("to", route.to), via: self.each("via", route.via) }
+        RouteConfig {
+            to: self.each("to", route.to),
+            via: self.each("via", route.via),
+            proxy_protocol: self.one("proxy_protocol", route.proxy_protocol),
+        }
     }
 }
 

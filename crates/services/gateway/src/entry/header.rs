@@ -25,15 +25,20 @@ impl Entry for HeaderEntry {
             }
             Received::Header(request) => {
                 let mut route = Box::new(request.header.route.clone());
-                // A neighbour names the client that it let in; it is the first gateway otherwise.
-                if route.client.is_empty() {
-                    route.client = format!("{}@{}", request.key_id, client.peer.ip());
-                }
-                route.origin.get_or_insert(client.peer);
-                let client = format!("{}@{}", request.key_id, client.peer.ip());
+                let speaker = format!("{}@{}", request.key_id, client.peer.ip());
+                let is_neighbour = client.neighbours.contains(&request.key_id);
+                // A neighbour names the client that it let in. A client could name anybody.
+                let named = match &*route.client {
+                    name if is_neighbour && !name.is_empty() => format!("{name} by {speaker}"),
+                    _ => {
+                        route.client = speaker.clone();
+                        speaker
+                    }
+                };
+                route.origin = route.origin.filter(|_| is_neighbour).or(Some(client.peer));
                 let used = request.length;
                 self.request = Some(request);
-                Entered::Asked { used, route, client }
+                Entered::Asked { used, route, client: named }
             }
         }
     }

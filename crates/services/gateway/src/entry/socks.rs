@@ -235,6 +235,7 @@ mod tests {
             clock,
             random: [1; 16],
             gatekeeper: &gatekeeper,
+            neighbours: &Default::default(),
         };
         let (mut replies, mut start) = (Vec::new(), 0);
         for end in (1..=bytes.len()).filter(|end| end % step == 0 || *end == bytes.len()) {

@@ -3,11 +3,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use longhaul_relay::Target;
+use longhaul_relay::{Prefix, Target};
 
 use super::{GatewaySettings, StartError};
 use crate::entry::{Entry, Forward, HeaderEntry, Passwords, Socks};
-use crate::policy::Prefix;
 use crate::transport::{Listener, Transport};
 
 /// A place where clients arrive, and how.

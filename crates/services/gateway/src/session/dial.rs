@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use longhaul_relay::{Addressed, Answer, Clock, Dialler, Hop, Place, Route, Status};
+use longhaul_relay::{Addressed, Answer, Clock, Dialler, Hop, Place, Route, Side, Status, proxy};
 
 use super::{Context, NEAR, Session, Stage, Turn, status, words};
-use crate::pump::{Link, Pump};
+use crate::pump::Link;
 
 /// A session on its way to the next hop.
 #[derive(Debug)]
@@ -20,6 +20,21 @@ pub(super) struct Dialling {
     clock_offset: Option<i64>,
     /// Why the last address was not reached.
     failure: Option<(Status, String)>,
+    /// By which kind of connection.
+    spare: Spare,
+    /// The payload follows the header already.
+    is_sent: bool,
+}
+
+/// Use of a connection that was kept open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spare {
+    /// If there is one.
+    Wanted,
+    /// It is.
+    Used,
+    /// One had been closed: no more of them.
+    Refused,
 }
 
 /// The next stop on the route.
@@ -40,7 +55,15 @@ impl Dialling {
             }
             None => Next::Plain(Box::new(route)),
         };
-        Self { next, addresses: VecDeque::new(), payload, clock_offset: None, failure: None }
+        Self {
+            next,
+            addresses: VecDeque::new(),
+            payload,
+            clock_offset: None,
+            failure: None,
+            spare: Spare::Wanted,
+            is_sent: false,
+        }
     }
 
     pub const fn next(&self) -> &Place {
@@ -114,17 +137,25 @@ impl Session {
                 dialling.failure.get_or_insert((Status::FORBIDDEN, reason));
                 continue;
             }
-            let class = policy.segments.of(address.ip());
+            let live = policy.segments.of(address.ip());
             let wanted = match dialling.transport() {
-                "" => &class.transport,
+                "" => &live.class.transport,
                 wanted => wanted,
             };
             let Some(transport) = shared.transport(wanted) else {
                 let reason = format!("no transport \"{wanted}\"");
                 return self.refuse(Status::UNSUPPORTED_TRANSPORT, &reason, cx);
             };
-            match transport.dial(address, &class.settings) {
+            let spare = match (&dialling.next, dialling.spare) {
+                (Next::Aware(_), Spare::Wanted) => shared.spares.take(address),
+                _ => None,
+            };
+            if spare.is_some() {
+                dialling.spare = Spare::Used;
+            }
+            match spare.map_or_else(|| transport.dial(address, &live.settings()), Ok) {
                 Ok(segment) => {
+                    self.shares.join(Side::Far, address.ip(), cx.now);
                     self.summary.next = Some(address);
                     self.far = Some(Link::new(segment));
                     self.deadline = cx.now + shared.dial_timeout;
@@ -157,22 +188,46 @@ impl Session {
             Err(error) => return Ok(self.dial_failed(error, cx)),
         }
         far.writable = true;
+        if let Err(error) = self.far_stands() {
+            return Ok(self.dial_failed(error, cx));
+        }
         let Stage::Dialling(dialling) = &self.stage else { return Ok(Turn::Waiting) };
         let Next::Aware(next) = &dialling.next else {
-            self.connected(self.summary.next, &[]);
+            if let Some(header) = self.proxy_header() {
+                self.pumps[NEAR].put(&header);
+            }
+            self.connected(self.summary.next, &[], cx.now);
             return Ok(Turn::More);
         };
         let (dialler, header) = match self.sign(&next.0, &next.1, dialling.clock_offset, cx) {
             Ok(signed) => signed,
             Err(reason) => return Ok(self.refuse(Status::INTERNAL, &reason, cx)),
         };
-        self.pumps[NEAR] = Pump::default();
+        self.pumps[NEAR].restart();
         self.pumps[NEAR].put(&header);
         self.deadline = cx.now + self.seat.shared().dial_timeout;
-        if let Stage::Dialling(dialling) = std::mem::replace(&mut self.stage, Stage::Relaying) {
+        if let Stage::Dialling(mut dialling) = std::mem::replace(&mut self.stage, Stage::Relaying) {
+            // A spare connection may turn out to be closed: who dials again must not send twice.
+            dialling.is_sent = dialling.spare != Spare::Used;
+            if dialling.is_sent {
+                self.pumps[NEAR].put(&dialling.payload);
+            }
             self.stage = Stage::Answering { dialling, dialler: Box::new(dialler) };
         }
         Ok(Turn::More)
+    }
+
+    /// A header by which the target learns of its client, where a route says so.
+    fn proxy_header(&self) -> Option<Vec<u8>> {
+        let Stage::Dialling(dialling) = &self.stage else { return None };
+        let (Next::Plain(route), Some(target)) = (&dialling.next, self.summary.next) else {
+            return None;
+        };
+        let policy = self.seat.shared().policy();
+        let of_name = policy.routes.to(&route.target.place);
+        let decided = of_name.or_else(|| policy.routes.to_addresses(&[target]))?;
+        let origin = route.origin.filter(|_| decided.proxy_protocol)?;
+        Some(proxy::encode(origin, target))
     }
 
     /// The header for the next gateway, proven with this gateway's token.
@@ -194,6 +249,24 @@ impl Session {
             .map_err(|error| error.to_string())
     }
 
+    /// The connection ended before an answer came. A spare one may have been closed long ago: that
+    /// gateway is dialled once more.
+    pub(super) fn lost(&mut self, status: Status, reason: &str, cx: &mut Context<'_>) -> Turn {
+        match std::mem::replace(&mut self.stage, Stage::Relaying) {
+            Stage::Answering { mut dialling, .. } if dialling.spare == Spare::Used => {
+                dialling.spare = Spare::Refused;
+                dialling.addresses.extend(self.summary.next);
+                dialling.addresses.rotate_right(1);
+                self.stage = Stage::Dialling(dialling);
+                self.dial_next(cx)
+            }
+            stage => {
+                self.stage = stage;
+                self.refuse(status, reason, cx)
+            }
+        }
+    }
+
     /// The next gateway has proven that its clock differs: it is believed once.
     pub(super) fn dial_with_clock(&mut self, answer: Answer, cx: &mut Context<'_>) -> Turn {
         let stage = std::mem::replace(&mut self.stage, Stage::Relaying);
@@ -213,7 +286,10 @@ impl Session {
     /// The far end stands: what the client sent behind its header goes there first.
     pub(super) fn send_early_payload(&mut self) {
         if let Stage::Dialling(dialling) | Stage::Answering { dialling, .. } = &mut self.stage {
-            self.pumps[NEAR].put_payload(&std::mem::take(&mut dialling.payload));
+            match dialling.is_sent {
+                true => self.pumps[NEAR].count(dialling.payload.len()),
+                false => self.pumps[NEAR].put_payload(&std::mem::take(&mut dialling.payload)),
+            }
         }
     }
 }

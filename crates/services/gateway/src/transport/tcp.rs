@@ -3,9 +3,10 @@
 use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
 
-use longhaul_sys::tcp::{self, TcpOptions};
-use longhaul_units::Duration;
+use longhaul_sys::tcp::{self, TcpOptions, TcpState};
+use longhaul_units::{Bytes, Duration, Rate};
 use rustix::io::Errno;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -20,8 +21,26 @@ impl Transport for Tcp {
         "tcp"
     }
 
-    fn judge(&self, settings: &SegmentSettings) -> io::Result<()> {
-        apply(&Socket::new(Domain::IPV4, Type::STREAM, None)?, settings)
+    fn judge(&self, settings: &SegmentSettings) -> io::Result<Option<String>> {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        apply(&socket, settings)?;
+        let Some(wanted) = buffer(settings) else { return Ok(None) };
+        let memory = tcp::memory(&socket)?;
+        // The kernel gives twice what is asked for, and uses half of it for its own account.
+        let given = memory.send_max.min(memory.receive_max) / 2;
+        Ok((given < wanted.into()).then(|| {
+            format!(
+                "{} of each buffer are wanted, and this host gives {}: net.core.wmem_max and \
+                 rmem_max limit those who are not CAP_NET_ADMIN",
+                Bytes::new(wanted.into()),
+                Bytes::new(given)
+            )
+        }))
+    }
+
+    fn memory_max(&self) -> u64 {
+        let most = buffer_limits();
+        most.receive_max + most.send_max
     }
 
     fn listen(
@@ -53,7 +72,12 @@ impl Transport for Tcp {
             Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
                 Err(error)
             }
-            _ => Ok(Box::new(TcpSegment { socket, connected: false })),
+            _ => Ok(Box::new(TcpSegment {
+                socket,
+                connected: false,
+                settings: settings.clone(),
+                is_limited: false,
+            })),
         }
     }
 }
@@ -66,9 +90,24 @@ fn apply(socket: &Socket, settings: &SegmentSettings) -> io::Result<()> {
     options.reset_on_close = true;
     options.keep_alive = Some(IDLE_BEFORE_PROBE);
     options.congestion_control = settings.congestion_control.clone();
-    options.buffer = settings.buffer;
+    options.buffer = buffer(settings);
     options.pacing_rate = settings.rate;
     options.apply(socket)
+}
+
+/// The buffers to be set: those that the operator wants, or a bandwidth-delay product for which the
+/// kernel's own sizing does not suffice.
+fn buffer(settings: &SegmentSettings) -> Option<u32> {
+    let needed = settings.bandwidth_delay_product();
+    let most = buffer_limits();
+    let needed = needed.filter(|needed| *needed > most.send_max.min(most.receive_max));
+    let needed = needed.map(|needed| u32::try_from(needed).unwrap_or(u32::MAX).min(BUFFER_MAX));
+    settings.buffer.or(needed)
+}
+
+fn buffer_limits() -> tcp::SocketMemory {
+    static LIMITS: OnceLock<tcp::SocketMemory> = OnceLock::new();
+    *LIMITS.get_or_init(tcp::buffer_limits)
 }
 
 #[derive(Debug)]
@@ -85,7 +124,13 @@ impl Listener for TcpListener {
         };
         socket.set_nonblocking(true)?;
         let peer = peer.as_socket().ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Some((Box::new(TcpSegment { socket, connected: true }), peer)))
+        let segment = TcpSegment {
+            socket,
+            connected: true,
+            settings: SegmentSettings::default(),
+            is_limited: false,
+        };
+        Ok(Some((Box::new(segment), peer)))
     }
 
     fn change(&self, settings: &SegmentSettings) -> io::Result<()> {
@@ -96,8 +141,8 @@ impl Listener for TcpListener {
         address(self.socket.local_addr()?)
     }
 
-    fn readiness(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+    fn readiness(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
     }
 }
 
@@ -113,6 +158,9 @@ fn is_transient(error: &io::Error) -> bool {
 struct TcpSegment {
     socket: Socket,
     connected: bool,
+    settings: SegmentSettings,
+    /// Its buffers are held below what the settings have.
+    is_limited: bool,
 }
 
 impl Segment for TcpSegment {
@@ -151,16 +199,66 @@ impl Segment for TcpSegment {
     }
 
     fn end_is_acknowledged(&mut self) -> io::Result<bool> {
-        Ok(tcp::info(&self.socket)?.end_is_acknowledged())
+        let info = tcp::info(&self.socket)?;
+        match info.state {
+            // A reset closes the connection, too.
+            TcpState::CLOSE => self.socket.take_error()?.map_or(Ok(true), Err),
+            _ => Ok(info.end_is_acknowledged()),
+        }
     }
 
     fn change(&mut self, settings: &SegmentSettings) -> io::Result<()> {
-        apply(&self.socket, settings)
+        let mut now = settings.clone();
+        if self.is_limited {
+            (now.buffer, now.rtt) = (None, None);
+        }
+        apply(&self.socket, &now)?;
+        self.settings = settings.clone();
+        Ok(())
+    }
+
+    fn pace(&mut self, rate: Rate) -> io::Result<()> {
+        let mut options = TcpOptions::default();
+        options.pacing_rate = Some(rate);
+        options.apply(&self.socket)
+    }
+
+    fn limit_memory(&mut self, bytes: Option<u64>) -> io::Result<()> {
+        let Some(bytes) = bytes else {
+            if std::mem::take(&mut self.is_limited) {
+                // An older kernel keeps the limit until the session ends.
+                let _ = tcp::limit_memory(&self.socket, None);
+                apply(&self.socket, &self.settings)?;
+            }
+            return Ok(());
+        };
+        let wanted = buffer(&self.settings).map_or(u64::MAX, |bytes| 2 * u64::from(bytes));
+        let bytes = u32::try_from(bytes.min(wanted)).unwrap_or(u32::MAX);
+        tcp::limit_memory(&self.socket, Some(bytes))?;
+        self.is_limited = true;
+        Ok(())
+    }
+
+    fn transport(&self) -> &'static str {
+        Tcp.name()
+    }
+
+    fn congestion_control(&self) -> io::Result<String> {
+        tcp::congestion_control(&self.socket)
     }
 
     fn statistics(&self) -> io::Result<Statistics> {
         let info = tcp::info(&self.socket)?;
+        if info.state == TcpState::CLOSE {
+            // The socket's error is asked for only now: on a path that is dark for a while it has one
+            // which passes.
+            let error = self.socket.take_error()?;
+            return Err(error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
+        }
+        let memory = tcp::memory(&self.socket)?;
         Ok(Statistics {
+            memory: memory.held,
+            buffers: [memory.receive_max, memory.send_max],
             rtt: info.rtt,
             bytes_sent: info.bytes_acknowledged,
             bytes_received: info.bytes_received,
@@ -194,5 +292,7 @@ pub(crate) fn ready(outcome: rustix::io::Result<usize>) -> io::Result<Option<usi
 
 /// With three probes a third of it apart a silent peer is given up after a minute.
 const IDLE_BEFORE_PROBE: Duration = Duration::from_secs(30);
+/// A C `int` counts the kernel's bytes, which are twice these.
+const BUFFER_MAX: u32 = 1 << 30;
 /// As many connections as the kernel lets wait by default.
 const BACKLOG: i32 = 4096;

@@ -1,0 +1,119 @@
+//! Where status and metrics are to be had: HTTP, on a thread of its own.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::get;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::spawn_blocking;
+
+use crate::status::{Source, Status};
+
+/// The thread. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Http {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<Infallible>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Http {
+    /// Answers at `address`.
+    ///
+    /// # Errors
+    /// It cannot be had, or there is no thread.
+    pub fn start(address: SocketAddr, source: Source) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || serve(&runtime, listener, source, stopped);
+        let thread = thread::Builder::new().name("gateway-http".into()).spawn(serve)?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Http {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            // Its failure has nobody left to hear it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(
+    runtime: &Runtime,
+    listener: TcpListener,
+    source: Source,
+    stopped: oneshot::Receiver<Infallible>,
+) {
+    runtime.block_on(async {
+        let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+        tokio::select! {
+            _ = stopped => {}
+            () = accept(listener, source) => {}
+        }
+    });
+}
+
+async fn accept(listener: tokio::net::TcpListener, source: Source) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    loop {
+        // Never closed.
+        let Ok(place) = places.clone().acquire_owned().await else { return };
+        let Ok((stream, from)) = listener.accept().await else {
+            tokio::time::sleep(PAUSE).await;
+            continue;
+        };
+        let service = TowerToHyperService::new(router(source.clone(), from));
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_MAX);
+        tokio::spawn(async move {
+            let served = http.serve_connection(TokioIo::new(stream), service);
+            // A client's faults are its own affair.
+            let _ = tokio::time::timeout(ALL, served).await;
+            drop(place);
+        });
+    }
+}
+
+/// Metrics are for all who reach the address; clients and targets are named on this host only.
+fn router(source: Source, from: SocketAddr) -> Router {
+    let metrics = source.clone();
+    let router = Router::new()
+        .route("/metrics", get(async move || status(metrics).await.map(|all| all.metrics())));
+    if !from.ip().to_canonical().is_loopback() {
+        return router;
+    }
+    router.route("/status", get(async move || status(source).await.map(axum::Json)))
+}
+
+async fn status(source: Source) -> Result<Status, String> {
+    spawn_blocking(move || source.status()).await.map_err(|error| error.to_string())
+}
+
+/// Enough for those who look; others wait.
+const CONNECTIONS: usize = 16;
+/// Time for the head of a request.
+const HEAD: Duration = Duration::from_secs(5);
+/// Time for a connection in all.
+const ALL: Duration = Duration::from_secs(30);
+/// Before the next is accepted when there is no descriptor for it.
+const PAUSE: Duration = Duration::from_millis(100);
+const HEAD_MAX: usize = 16 << 10;
