@@ -1,6 +1,7 @@
 //! One face for all that can carry a segment (Phoebus section 4.3): the forwarding code names no
 //! member, and a new transport is one file.
 
+pub mod memory;
 pub mod tcp;
 
 use std::fmt::Debug;
