@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::{BUSY_AT_WORK, History, HistoryError, signed};
 
 impl History {
-    /// Whether UDP to `peer` at `remote` was swallowed within [`SWALLOWED`] before `now`.
+    /// True where UDP to `peer` at `remote` was swallowed within the hour before `now` (seconds since 1970).
     ///
     /// # Errors
     /// The file cannot be read.
@@ -25,7 +25,7 @@ impl History {
         Ok(found)
     }
 
-    /// UDP to `peer` at `remote` is swallowed. What is older than [`SWALLOWED`] is forgotten.
+    /// UDP to `peer` at `remote` is swallowed. What is older than an hour is forgotten.
     ///
     /// # Errors
     /// The file cannot be written.
