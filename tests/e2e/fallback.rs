@@ -145,7 +145,11 @@ fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
             relay.block_udp();
             let error = copying.end().unwrap_err();
             assert!(matches!(error, CopyError::Lost { kept: Kept::Written, .. }), "{error:?}");
-            assert!(error.to_string().contains("nothing was heard"), "{error}");
+            let words = error.to_string();
+            assert!(
+                words.contains("nothing was heard") && words.contains("--carrier tcp"),
+                "{words}"
+            );
             let report = run(test, &options).unwrap();
             assert_eq!(report.link.carrier, "tcp");
             assert!(report.resumed_bytes > 0, "{report:?}");

@@ -164,6 +164,16 @@ fn a_program_with_threads_and_children_is_led_through_gateways() {
 }
 
 #[test]
+fn a_program_that_asks_by_connect_again_has_its_stream_untouched() {
+    limited(|test| {
+        let (route, client, mut port) = (Route::new(test), client(test), String::new());
+        let ended = route.run(&words(&client, echo(), &mut port, &["twice"]));
+        assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
+        assert_eq!(route.counts()[0], 2);
+    });
+}
+
+#[test]
 fn an_edge_triggered_program_that_speaks_first_loses_no_byte() {
     limited(|test| {
         let (route, client, mut port) = (Route::new(test), client(test), String::new());
@@ -205,7 +215,9 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
     limited(|test| {
         let (route, client, mut port) = (Route::new(test), client(test), String::new());
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        for from in ["connect", "SO_ERROR", "read", "write", "again", "getpeername"] {
+        for from in
+            ["connect", "SO_ERROR", "read", "write", "again", "writable, again", "getpeername"]
+        {
             let ended = route.run(&words(&client, nobody, &mut port, &["failure", from]));
             assert_eq!(ended.stdout, format!("{from}: ECONNREFUSED\n"), "{ended:?}");
             // As without gateways, nobody has to be told of it.

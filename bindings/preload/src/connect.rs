@@ -38,12 +38,13 @@ pub(crate) unsafe fn connect(fd: c_int, address: *const sockaddr, len: socklen_t
         return real();
     }
     match stream_protocol(fd) {
-        Some(libc::IPPROTO_TCP) => {}
+        Some(libc::IPPROTO_TCP) if sys::is_closed(fd) => {}
         Some(libc::IPPROTO_MPTCP) => {
             // It has no place for the mark. Who asked for it can do without.
             sys::write_words("MPTCP is not led through gateways, TCP is");
             return result(Err(libc::EPROTONOSUPPORT));
         }
+        // The kernel says what is connected already, or listens: a header would be payload there.
         _ => return real(),
     }
     match dial(fd, target, loaded) {
@@ -69,11 +70,16 @@ fn result(outcome: Result<(), c_int>) -> c_int {
     }
 }
 
-/// The program asks how a `connect` goes that was interrupted or did not wait.
+/// The program asks how a `connect` goes that was interrupted or did not wait. Who saw the socket become
+/// writable takes "not yet" for a failure, so the answer has a moment to come.
 fn resume(fd: c_int, session: &pending::Session) -> Result<(), c_int> {
     let waits = !sys::is_nonblocking(fd);
-    if !waits && session.look(fd) == Progress::Waiting {
-        return Err(libc::EALREADY);
+    let until = Instant::now() + PATIENCE;
+    while !waits && session.look(fd) == Progress::Waiting {
+        let left = until.saturating_duration_since(Instant::now());
+        if !sys::wait_for(fd, libc::POLLIN, left) {
+            return Err(libc::EALREADY);
+        }
     }
     settle(fd, session, waits)
 }
@@ -211,9 +217,13 @@ fn reach_one_of(
             _ => sys::errno(),
         };
         let errno = match errno {
-            libc::EINPROGRESS if sys::wait_writable(fd, PATIENCE) => {
+            libc::EINPROGRESS if sys::wait_for(fd, libc::POLLOUT, PATIENCE) => {
                 match sys::option(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
-                    Ok(0) => return Ok(*address),
+                    Ok(0) => {
+                        // The kernel takes note, and tells the next who asks that it is connected.
+                        raw.connect(fd);
+                        return Ok(*address);
+                    }
                     Ok(errno) => errno,
                     Err(_) => return Err(Unreached::Own(sys::errno())),
                 }
@@ -245,7 +255,7 @@ fn begin(
         match sys::send(fd, attempt.unsent()) {
             Ok(len) => attempt.sent(len),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !sys::wait_writable(fd, PATIENCE) {
+                if !sys::wait_for(fd, libc::POLLOUT, PATIENCE) {
                     return Err(Failure::lost(libc::ETIMEDOUT, "it takes no header"));
                 }
             }

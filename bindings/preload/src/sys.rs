@@ -1,6 +1,6 @@
 //! System calls of the library's own, past its hooks.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_short};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,8 @@ pub(crate) fn disconnect(fd: c_int) {
         let nowhere: sockaddr = std::mem::zeroed();
         connect(fd, &raw const nowhere, size_of::<sockaddr>() as socklen_t);
     }
+    // What ended the connection is not what befalls the next.
+    let _ = option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
 /// An option of the socket that is a number.
@@ -111,12 +113,20 @@ pub(crate) fn control(fd: c_int, command: c_int, argument: usize) -> c_int {
     unsafe { next!(fcntl as Control)(fd, command, argument) }
 }
 
-/// Waits until the socket can be written to, or is broken; `false` where it takes longer.
-pub(crate) fn wait_writable(fd: c_int, most: Duration) -> bool {
+/// True where a TCP socket is neither connected, nor being connected, nor listening.
+pub(crate) fn is_closed(fd: c_int) -> bool {
+    const CLOSE: u8 = 7;
+    // The state is the first byte of what the kernel tells.
+    let info = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO);
+    info.is_ok_and(|info| info.to_ne_bytes()[0] == CLOSE)
+}
+
+/// Waits until the socket is ready for `events`, or broken; `false` where it takes longer.
+pub(crate) fn wait_for(fd: c_int, events: c_short, most: Duration) -> bool {
     let until = Instant::now() + most;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let mut wait = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+        let mut wait = libc::pollfd { fd, events, revents: 0 };
         let millis = c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX);
         // SAFETY: one entry, as it says.
         match unsafe { libc::poll(&raw mut wait, 1, millis) } {

@@ -222,7 +222,8 @@ static void failure(const char *from)
 	int fd = stream(strcmp(from, "connect") ? SOCK_NONBLOCK : 0), error;
 	socklen_t len = sizeof error;
 	char byte = 0;
-	struct pollfd wait = { .fd = fd, .events = POLLIN | POLLRDHUP };
+	int asks = !strcmp(from, "writable, again");
+	struct pollfd wait = { .fd = fd, .events = asks ? POLLOUT : POLLIN | POLLRDHUP };
 	if (attempt(fd) == 0) {
 		printf("connected\n");
 		exit(1);
@@ -241,14 +242,35 @@ static void failure(const char *from)
 		fail("read");
 	} else if (!strcmp(from, "write") && write(fd, &byte, 1) < 0) {
 		fail("write");
-	} else if (!strcmp(from, "again") && attempt(fd) < 0) {
-		fail("again");
+	} else if ((asks || !strcmp(from, "again")) && attempt(fd) < 0) {
+		fail(from);
 	} else if (!strcmp(from, "getpeername") && getpeername(fd, (struct sockaddr *)&target, &len) < 0) {
 		if (errno == ENOTCONN && read(fd, &byte, 1) < 0)
 			fail("getpeername");
 	}
 	printf("no failure\n");
 	exit(1);
+}
+
+/* Asks by connect how connect went, as some do; the stream is not touched by it. */
+static void twice(void)
+{
+	int fd = connected();
+	if (attempt(fd) == 0 || errno != EISCONN)
+		fail("connect of a connected socket");
+	echo(fd, 1);
+	fd = stream(SOCK_NONBLOCK);
+	struct pollfd wait = { .fd = fd, .events = POLLOUT };
+	if (attempt(fd) == 0 || errno != EINPROGRESS)
+		fail("connect");
+	if (poll(&wait, 1, -1) != 1)
+		fail("poll");
+	if (attempt(fd) < 0)
+		fail("connect once writable");
+	if (attempt(fd) == 0 || errno != EISCONN)
+		fail("connect once more");
+	fcntl(fd, F_SETFL, 0);
+	echo(fd, 2);
 }
 
 int main(int argc, char **argv)
@@ -275,6 +297,8 @@ int main(int argc, char **argv)
 		edges(0, atoi(word));
 	} else if (!strcmp(mode, "blocking-again")) {
 		blocking_again(!strcmp(word, "ioctl"));
+	} else if (!strcmp(mode, "twice")) {
+		twice();
 	} else if (!strcmp(mode, "failure")) {
 		failure(word);
 	} else {

@@ -153,6 +153,13 @@ impl<'c, T: Task> Running<'c, T> {
                     let (passed, moved) = (self.lanes.passed(), self.lanes.have_moved());
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
                 }
+                Some(End::Closed(Closed { code: CloseCode::TIMEOUT, by_peer: false, reason }))
+                    if matches!(self.lanes, Lanes::Udp(_)) =>
+                {
+                    let reason = format!("{reason}; {SWALLOWED}");
+                    let code = CloseCode::TIMEOUT;
+                    break Err(Failure::Closed { server, code, by_peer: false, reason });
+                }
                 Some(end) => break outcome(server, end),
                 None => {}
             }
@@ -335,6 +342,8 @@ impl Meter {
     }
 }
 
+/// How to go on where lanes fell silent.
+const SWALLOWED: &str = "if a firewall swallows UDP by now, --carrier tcp passes";
 /// How long a disk that got nothing done may take to let its threads go.
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long UDP may stay silent once the server let us in.
