@@ -57,6 +57,12 @@ impl Errand {
         self.connection().direct(|gate| gate.set_outlook(outlook));
     }
 
+    /// True of a copy that has given something to the lanes.
+    fn has_sent(&self) -> bool {
+        let mut half = self.connection().lock();
+        half.outgoing_copy().is_some_and(|copy| copy.stats().sent_bytes > 0)
+    }
+
     /// Whether everything was given to the lanes, and these have sent it.
     fn is_sent(&self) -> bool {
         self.connection().is_sent()
@@ -87,6 +93,10 @@ impl Follower {
         }
         let Some(want) = self.await_want() else { return self.note_if_sent() };
         if want == CircuitWant::Bytes(0) {
+            // All that there was to send may be on its way already.
+            if self.options.and_ip && self.errand.has_sent() {
+                self.note_all_over_ip();
+            }
             return self.errand.set_outlook(Outlook::Open);
         }
         match self.prepare(want) {
@@ -247,8 +257,12 @@ impl Follower {
     /// Says where everything went, if it did before there was a circuit.
     fn note_if_sent(&self) {
         if self.options.and_ip && self.errand.is_sent() {
-            self.shared.note("everything went over IP before the circuit began".into());
+            self.note_all_over_ip();
         }
+    }
+
+    fn note_all_over_ip(&self) {
+        self.shared.note("everything went over IP before the circuit began".into());
     }
 
     /// Until the circuit is about to begin; then groups are read and hashed, and wait in their lanes,
