@@ -62,6 +62,11 @@ fn echo() -> SocketAddr {
     serve(|mut stream| back(&mut stream))
 }
 
+/// Where nobody listens: what was free a moment ago another test may have by now.
+pub fn nobody() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 1))
+}
+
 fn back(stream: &mut TcpStream) {
     let mut buffer = [0; 65536];
     while let Ok(len @ 1..) = stream.read(&mut buffer) {
@@ -214,7 +219,7 @@ fn a_program_that_blocks_after_a_timed_connect_is_not_woken_by_the_answer() {
 fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
     limited(|test| {
         let (route, client, mut port) = (Route::new(test), client(test), String::new());
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = nobody();
         for from in
             ["connect", "SO_ERROR", "read", "write", "again", "writable, again", "getpeername"]
         {
@@ -241,7 +246,7 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
 fn without_a_gateway_a_program_connects_directly_only_where_that_is_allowed() {
     limited(|test| {
         let (route, client, mut port) = (Route::new(test), client(test), String::new());
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let nobody = nobody().to_string();
         let beyond = format!("near@{},{nobody}", route.at[0]);
         let at = echo();
         for via in [&nobody, &beyond] {
@@ -374,7 +379,7 @@ fn curl_fetches_a_file_through_two_gateways() {
         for name in ["1", "2"] {
             assert!(fs::read(test.path(name)).unwrap() == contents);
         }
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = nobody();
         let ended = route.run(&["curl", "-sS", &format!("http://{nobody}/")]);
         // "Couldn't connect", or "failure in receiving": it connects without blocking.
         assert!([Some(7), Some(56)].contains(&ended.status), "{ended:?}");
@@ -425,7 +430,7 @@ fn a_program_in_c_uses_the_library_by_waiting_by_readiness_and_by_parts() {
         let program = library(test);
         // By address: the program leaves names to the library.
         let (route, at) = (Route::new(test), echo().to_string());
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+        let nobody = nobody().to_string();
         for how in ["blocking", "ready", "parts"] {
             let run = |via: &str, token: &str, target: &str| {
                 let words = [via, token, target, how];

@@ -11,7 +11,7 @@ use std::thread;
 
 use longhaul_needs::needs;
 
-use crate::preload::{Route, gridftp_server, libraries, sources};
+use crate::preload::{Route, gridftp_server, libraries, nobody, sources};
 use crate::program::Program;
 use crate::test::{Test, limited};
 
@@ -67,7 +67,7 @@ fn a_remote_user_chooses_among_the_gateways_that_the_administrator_allows() {
         fs::write(test.here("file"), &contents).unwrap();
         let route = Route::new(test);
         let both = route.via().replace(',', "+");
-        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let nobody = nobody();
         let allow = format!("{nobody} {both}");
         let (_server, at) = server(test, "tcp", "nowhere.invalid", &allow);
         let file = test.here("file").display().to_string();
