@@ -88,7 +88,7 @@ pub struct Peer {
     joins: Option<Joins>,
 }
 
-/// What connections of the TCP carrier join with.
+/// The proof by which connections of the TCP carrier join.
 struct Joins {
     ends: (Ipv4Addr, SocketAddr),
     way: Way,

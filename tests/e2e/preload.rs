@@ -228,7 +228,7 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
             // As without gateways, nobody has to be told of it.
             assert_eq!(ended.stderr, "");
         }
-        // What the far gateway may not dial is its own affair, and said.
+        // A refusal by the far gateway is its own, and is printed.
         let outside = "127.0.0.1:9".parse().unwrap();
         let serve = ["gateway", "serve", "--allow", "192.0.2.0/24", "--listen", "127.0.0.1:0"];
         let mut strict = Program::start(test, &[&serve[..], &["--token-file", "token"]].concat());

@@ -37,7 +37,7 @@ impl Attempt {
         Self { dialler, header, sent: 0, target }
     }
 
-    /// What is left of the header.
+    /// The rest of the header.
     pub fn unsent(&self) -> &[u8] {
         &self.header[self.sent..]
     }

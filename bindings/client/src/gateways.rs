@@ -28,7 +28,7 @@ pub enum ParseViaError {
     Gateway {
         /// As it was written.
         text: String,
-        /// What would be right.
+        /// The right form.
         error: ParseHopError,
     },
     /// Too many.
@@ -52,7 +52,7 @@ pub enum TokenError {
     Malformed {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// Its mistake.
         error: TokenFileError,
     },
     /// It is empty.

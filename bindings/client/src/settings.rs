@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use longhaul_relay::{ParseRuleError, Rule};
 
-/// What `longhaul gateway run` hands over to the preload. The token is not among it, only the name of
+/// Settings that `longhaul gateway run` hands over to the preload. The token is not among it, only the name of
 /// its file: an environment is inherited by every child, and shown by `ps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

@@ -1,4 +1,4 @@
-//! What a `fork` must not find locked: the child has only the thread that called it.
+//! State that a `fork` must not find locked: the child has only the thread that called it.
 
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};

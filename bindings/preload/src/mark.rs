@@ -1,4 +1,4 @@
-//! What is noted in a socket: that it carries a session, whose, and where to.
+//! A note in a socket: that it carries a session, whose, and where to.
 //!
 //! It lies in the socket's filter (`SO_ATTACH_FILTER`), which lets every packet through by its first
 //! instruction; the constants behind it are never reached. So the note belongs to the socket

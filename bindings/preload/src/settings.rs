@@ -12,7 +12,7 @@ pub(crate) struct Loaded {
     gateways: OnceLock<Option<Gateways>>,
 }
 
-/// What `longhaul gateway run` asked for, if it started this program.
+/// The wishes of `longhaul gateway run`, if it started this program.
 pub(crate) fn loaded() -> Option<&'static Loaded> {
     static LOADED: OnceLock<Option<Loaded>> = OnceLock::new();
     let load = || match Settings::read(|name| std::env::var_os(name)) {

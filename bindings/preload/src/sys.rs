@@ -61,7 +61,7 @@ pub(crate) fn disconnect(fd: c_int) {
         let nowhere: sockaddr = std::mem::zeroed();
         connect(fd, &raw const nowhere, size_of::<sockaddr>() as socklen_t);
     }
-    // What ended the connection is not what befalls the next.
+    // The error of this connection is not to befall the next.
     let _ = option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 

@@ -51,7 +51,7 @@ const ALL: &[(&str, Probe)] = &[
     ("iperf3", || programs(&["iperf3"])),
     ("gridftp", || programs(&["globus-url-copy", "globus-gridftp-server"])),
     ("gridftp_udt", gridftp_udt),
-    // What a driver for it is compiled with.
+    // A driver for it is compiled with this.
     ("globus_xio", || header("/usr/include/globus/globus_xio_driver.h")),
     ("udt", udt),
     ("xrootd", || programs(&["xrdcp", "xrootd"])),

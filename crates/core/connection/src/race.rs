@@ -6,7 +6,7 @@ use crate::Silence;
 
 /// Decides between UDP lanes, which have begun, and TCP connections, which may take their place.
 ///
-/// Whoever drives it looks again and again, at least when [`next_timeout`](Self::next_timeout) says so,
+/// Its driver looks again and again, at least when [`next_timeout`](Self::next_timeout) says so,
 /// and does what [`look`](Self::look) returns.
 #[derive(Clone, Debug)]
 pub struct Race {
@@ -30,7 +30,7 @@ pub enum TcpProgress {
     Failed,
 }
 
-/// What is to be done.
+/// The next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RaceStep {
     /// Nothing yet.
@@ -54,14 +54,14 @@ impl Race {
         Self { open_at, join_at, silence: Silence::since(now) }
     }
 
-    /// What is to be done `now`, where a lane has answered or none has.
+    /// The step that is due `now`, where a lane has answered or none has.
     pub fn look(&mut self, now: Instant, has_answered: bool, tcp: TcpProgress) -> RaceStep {
         let silent = self.silence.look(now);
         match tcp {
             _ if has_answered => RaceStep::Udp,
             TcpProgress::None if now >= self.open_at => RaceStep::Open,
             TcpProgress::Open if now >= self.join_at => RaceStep::Tcp,
-            // Without either, the reason of the connections is the one that is told.
+            // Without either, the reason of the connections is the one that people get.
             TcpProgress::Failed if silent >= PATIENCE => RaceStep::Tcp,
             _ => RaceStep::Wait,
         }

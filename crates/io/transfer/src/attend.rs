@@ -110,7 +110,7 @@ impl<'a> Attendant<'a> {
         self.known
     }
 
-    /// Whether anything has come from the peer by the carrier.
+    /// True where anything has come from the peer by the carrier.
     pub fn has_heard(&self) -> bool {
         self.received > 0
     }

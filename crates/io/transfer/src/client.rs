@@ -105,7 +105,7 @@ pub(crate) struct TooNarrow {
 }
 
 impl Failure {
-    /// Whether TCP may carry in the place of UDP, on the same connection: nothing has moved.
+    /// True where TCP may carry in the place of UDP, on the same connection: nothing has moved.
     fn leaves_tcp(&self) -> bool {
         match self {
             Self::UdpBlocked { .. } | Self::NoUdp(_) => true,
@@ -277,7 +277,7 @@ impl Client<'_> {
         Running::start(self, begun, notices, make, stop)?.attend(rival, progress, stop)
     }
 
-    /// What may take the place of lanes that begin now.
+    /// The connections that may take the place of lanes that begin now.
     fn rival(&self, dialed: &Dialed) -> Rival {
         let known = |history: &Arc<History>| {
             history.is_udp_swallowed(self.host, dialed.server.ip(), unix_time())

@@ -59,7 +59,7 @@ impl Lanes {
         }
     }
 
-    /// Whether object bytes have arrived at the peer or here.
+    /// True where object bytes have arrived at the peer or here.
     pub fn have_moved(&self) -> bool {
         match self {
             Self::Udp(lanes) => lanes.moved() > 0,

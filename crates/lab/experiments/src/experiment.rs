@@ -406,7 +406,7 @@ pub enum Look {
     Ratio {
         /// Of this.
         of: Measure,
-        /// Whose.
+        /// The contender's label.
         contender: String,
         /// In parts of this one's.
         to: String,
@@ -418,7 +418,7 @@ pub enum Look {
     },
     /// After how long a transfer that is faster by some part has made up for a longer connect.
     BreakEven {
-        /// Who takes longer to connect.
+        /// The contender that takes longer to connect.
         contender: String,
         /// Than this one.
         to: String,

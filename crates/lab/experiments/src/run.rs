@@ -318,7 +318,7 @@ fn attended(
     })
 }
 
-/// Whether a contender can do what is asked of it.
+/// Refuses what a contender cannot do.
 fn suits(contender: &dyn Contender, setup: &Setup) -> Result<(), String> {
     let special = setup.memory == Memory::Warm || setup.host_priority || setup.nice.is_some();
     special_suits(contender, special || !setup.parameters.is_empty())?;

@@ -32,12 +32,12 @@ pub trait Contender: Send + Sync {
         false
     }
 
-    /// Whether it can go through programs at nodes between ([`Job::via`]), has to, or knows none.
+    /// How it stands to programs at nodes between ([`Job::via`]), has to, or knows none.
     fn passage(&self) -> Passage {
         Passage::Direct
     }
 
-    /// Whether it measures [`Job::round_trips`] in place of moving data.
+    /// True where it measures [`Job::round_trips`] in place of moving data.
     fn measures_round_trips(&self) -> bool {
         false
     }
@@ -49,7 +49,7 @@ pub trait Contender: Send + Sync {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure>;
 }
 
-/// What a contender makes of nodes between.
+/// How a contender stands to nodes between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// It goes from end to end.

@@ -12,7 +12,7 @@ use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Passage, P
 use crate::session::Session;
 use crate::tcp::{Pumped, control, kernel_has, streams};
 
-/// What connects, at the sending end and within a time, to what leads to an address.
+/// Connects, at the sending end and within a time, to what leads to an address.
 pub(crate) type Dial = Box<dyn Fn(SocketAddr, Duration) -> io::Result<TcpStream> + Sync>;
 
 /// A program that passes connections on.
@@ -112,7 +112,7 @@ pub(crate) fn use_congestion_controls(session: &mut Session<'_>) -> Result<(), F
     Ok(())
 }
 
-/// What connects to the first relay, whatever the address behind it.
+/// Connects to the first relay, whatever the address behind it.
 pub(crate) fn at(first: SocketAddr) -> Dial {
     Box::new(move |_, within| TcpStream::connect_timeout(&first, within))
 }

@@ -77,7 +77,7 @@ fn moves_through(name: &str, transport: Transport) -> Outcome {
         node: node.into(),
         congestion_control: control.map(str::to_owned),
     };
-    // What the first of two UDT gateways sends has none of the kernel's.
+    // UDT, which the first of two UDT gateways sends, has none of the kernel's.
     let near = Some("bbr").filter(|_| !name.starts_with("udt"));
     let via = [("near", near), ("far", Some("reno"))].map(waypoint).into();
     let testbed = testbed_of(&topology);

@@ -531,17 +531,17 @@ impl Connection {
         self.half.end() == Some(Ending::Done)
     }
 
-    /// Whether anything of the peer has come by a lane.
+    /// True where anything of the peer has come by a lane.
     pub fn has_heard(&self) -> bool {
         self.lanes.iter().any(|lane| lane.stats().packets_received > 0)
     }
 
-    /// Whether object bytes have arrived at the peer or here.
+    /// True where object bytes have arrived at the peer or here.
     pub fn has_moved(&self) -> bool {
         self.lanes.iter().any(|lane| lane.stats().fresh_bytes_delivered + lane.placed() > 0)
     }
 
-    /// Whether it is carried by lanes.
+    /// True where lanes carry it.
     pub fn is_udp(&self) -> bool {
         self.lanes.iter().all(|lane| matches!(lane.carrier, Carrying::Udp(_)))
     }

@@ -38,11 +38,11 @@ pub(crate) enum Handshake {
     Over,
 }
 
-/// What a handshake has agreed on.
+/// The terms that a handshake has agreed on.
 #[derive(Debug)]
 pub(crate) struct Shaken {
     pub session: Box<Session>,
-    /// What this end plays.
+    /// The profile that this end plays.
     pub chosen: Box<ChosenProfile>,
     /// How long the peer took to answer.
     pub round_trip: Option<Duration>,

@@ -70,7 +70,7 @@ pub struct Scenario {
     pub paths: Vec<DuplexConfig>,
     /// The path that each lane begins on: those with the same number are one, with one controller.
     pub homes: Vec<u16>,
-    /// What the side that sends remembers of each of them.
+    /// Memory of each of them at the side that sends.
     pub memory: Option<PathMemory>,
     /// A circuit beside these paths.
     pub circuit: Option<Circuit>,

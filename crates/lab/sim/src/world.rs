@@ -38,9 +38,9 @@ pub struct World {
     control: Option<Control>,
     /// The data connections of the present run, over TCP.
     wires: Vec<Wire>,
-    /// What carries the client's connection now.
+    /// The carrier of the client's connection now.
     carrier: Carrier,
-    /// What a client that may choose decides by.
+    /// The means by which a client that may choose decides.
     racing: Option<Racing>,
     /// When it found that UDP is swallowed.
     swallowed: Option<Instant>,
@@ -137,7 +137,7 @@ struct Host {
     down_until: Option<Instant>,
     /// The control connection's bytes behind the handshake.
     said: Vec<u8>,
-    /// What was agreed there, until it ends.
+    /// The terms that were agreed there, until it ends.
     shaken: Option<Shaken>,
     /// It has ended.
     control_over: bool,
@@ -279,7 +279,7 @@ impl World {
         }
         effect |= self.run_hosts();
         if self.run_race() {
-            // What has come to the other carrier waits for its reader.
+            // Messages that came to the other carrier wait for their reader.
             self.run_hosts();
             effect = true;
         }

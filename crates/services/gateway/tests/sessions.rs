@@ -333,7 +333,7 @@ fn other_settings_hold_from_a_reload_on_and_sessions_go_on() {
     let answer = try_connect(doors[0], &to(), now()).unwrap_err();
     assert_eq!(answer.status, Status::FORBIDDEN);
 
-    // What cannot be done changes nothing.
+    // Settings that cannot be had change nothing.
     let taken = TcpListener::bind(loopback()).unwrap();
     let bad = GatewaySettings { listen: vec![taken.local_addr().unwrap()], ..settings() };
     let error = gateway.gateway.reload(bad).unwrap_err();

@@ -37,7 +37,7 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
             |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
         let mut bytes = Vec::new();
         let file = match File::open(&path) {
-            // Who may run but not read it leaves nothing to look at; the loader may do it.
+            // A user who may run but not read it leaves nothing to look at; the loader may do it.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Ok(()),
             opened => opened.map_err(unreadable)?,
         };
@@ -66,7 +66,7 @@ pub(super) fn check(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a file is to the loader.
+/// A file as the loader sees it.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
     /// With the program that runs it.
@@ -162,7 +162,7 @@ const MAX_BYTES: u64 = 64 << 20;
 const ELF_64: u8 = 2;
 const PROGRAM_HEADERS: usize = 32;
 const INTERPRETER: u32 = 3;
-/// What Go puts in front of what a program was built from.
+/// Go puts this in front of the list of what a program was built from.
 const GO_BUILD_INFO: &[u8] = b"\xff Go buildinf:";
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::world::{Longhaul, Offer, PACKET, Tcp, TcpKind, Trace, World, path};
 
-/// What a flow has been through, and what it has then.
+/// The past of a flow, and the path that it has then.
 #[derive(Clone, Debug)]
 pub struct State {
     pub seed: u64,
@@ -44,7 +44,7 @@ pub struct Time {
     pub trouble: Trouble,
 }
 
-/// What is the matter besides.
+/// Another trouble besides.
 #[derive(Clone, Debug)]
 pub enum Trouble {
     None,
@@ -58,7 +58,7 @@ pub enum Trouble {
     Stutters(Duration, Duration),
 }
 
-/// What became of it.
+/// The outcome.
 #[derive(Clone, Copy, Debug)]
 pub struct Outcome {
     /// The controller's state when it was left alone.
@@ -93,7 +93,7 @@ impl State {
         Self { seed, rtt, memory, past, link, turns }
     }
 
-    /// What `played` makes of it.
+    /// The outcome under `played`.
     pub fn run(&self, played: ChosenProfile, trace: Option<Trace>) -> Outcome {
         let mut links = self.past.iter().map(|time| time.link).chain([self.link]);
         let mut link = links.next().expect("the last at least");
@@ -191,7 +191,7 @@ impl State {
 }
 
 impl Outcome {
-    /// Whether it was there in time, and stayed.
+    /// True where it was there in time, and stayed.
     pub fn is_well(&self) -> bool {
         self.used >= 900 && self.took.is_some_and(|took| took <= self.due)
     }

@@ -257,7 +257,7 @@ impl Startup {
         self.found_full() && model.min_rtt >= LONG_PATH
     }
 
-    /// Whether an eighth of the first train was lost.
+    /// True where an eighth of the first train was lost.
     fn was_cut(&self) -> bool {
         self.battered >= self.length / 8
     }

@@ -135,7 +135,7 @@ impl Estimates {
         self.rates.line.update(now, rate.as_bps(), CAPACITY_WINDOW);
     }
 
-    /// What the path takes for a full packet.
+    /// The path's time for a full packet.
     pub(crate) fn packet_time(&self) -> Duration {
         let line = Rate::from_bps(self.rates.line.get().unwrap_or(0));
         line.time_for(self.packet).min(MAX_PACKET_TIME)

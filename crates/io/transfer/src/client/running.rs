@@ -54,7 +54,7 @@ impl<'c, T: Task> Running<'c, T> {
         let mailboxes = mailboxes(session.lanes)?;
         let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
         let task = make(server, &shared)?;
-        // What one carrier began is over with it, and the control connection is not.
+        // The work of one carrier is over with it, and the control connection is not.
         let watched = Arc::downgrade(&shared);
         control.on_end(move |end| {
             watched.upgrade().iter().for_each(|shared| shared.note_end(end));

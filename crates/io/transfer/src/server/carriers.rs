@@ -1,4 +1,4 @@
-//! What carries the data of a client: UDP lanes, or TCP connections that join.
+//! The carriers of a client's data: UDP lanes, or TCP connections that join.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ pub(super) struct Joining<'s> {
 }
 
 impl Joining<'_> {
-    /// Whether one has come that proves to be of `session`.
+    /// True where one has come that proves to be of `session`.
     pub fn has_begun(&mut self, session: &Session) -> bool {
         self.expected.has_begun(session)
     }

@@ -57,12 +57,12 @@ pub(super) struct Peer<'a> {
     pub key_id: [u8; 8],
     pub guest: &'a Guest<'a>,
     pub lease: &'a Lease,
-    /// What it asks for was announced: over another carrier it asks again.
+    /// Its request was announced: over another carrier it asks again.
     pub announced: Cell<bool>,
 }
 
 impl NotServed {
-    /// Whether TCP may carry in the place of UDP: packets do not pass, or connections have joined.
+    /// True where TCP may carry in the place of UDP: packets do not pass, or connections have joined.
     fn leaves_tcp(&self, control: &Control) -> bool {
         self.code == CloseCode::PATH_MTU && control.ended().is_none()
     }
@@ -119,7 +119,7 @@ impl Server<'_> {
         let boxes = mailboxes(peer.session.lanes).map_err(text)?;
         let granted = Arc::new(Granted::default());
         let shared = self.shared_with(peer, &granted, &boxes);
-        // What one carrier began is over with it, and the control connection may not be.
+        // The work of one carrier is over with it, and the control connection may not be.
         let watched = Arc::downgrade(&shared);
         control.on_end(move |end| {
             watched.upgrade().iter().for_each(|shared| shared.note_end(end));
@@ -152,7 +152,7 @@ impl Server<'_> {
         outcome.map_err(|(code, reason)| NotServed { code, reason, begun })
     }
 
-    /// What all threads of a connection over one carrier share.
+    /// The state that all threads of a connection over one carrier share.
     fn shared_with(
         &self,
         peer: &Peer<'_>,

@@ -63,7 +63,7 @@ pub(super) struct Share {
     /// Whose pushes these are, where that is to be told: they are gone on with under the same token
     /// only.
     pub owner: Option<[u8; 8]>,
-    /// Whom this serves.
+    /// The connection that this serves.
     pub client: ConnectionId,
     /// With `once`: the client that a copy was granted to. Over another carrier it asks for it again.
     pub only_copy: Option<Arc<Mutex<Option<ConnectionId>>>>,

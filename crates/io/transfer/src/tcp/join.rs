@@ -282,7 +282,7 @@ pub struct Expected<'j> {
 }
 
 impl Expected<'_> {
-    /// Whether one has come that proves to be of `session`.
+    /// True where one has come that proves to be of `session`.
     pub fn has_begun(&mut self, session: &Session) -> bool {
         while self.first.is_none()
             && let Ok(join) = self.arrived.try_recv()
@@ -349,7 +349,7 @@ impl Drop for Expected<'_> {
     }
 }
 
-/// Whether it has the proof of `session`, in the protection that was agreed on.
+/// True where it has the proof of `session`, in the protection that was agreed on.
 fn is_good(join: &PendingJoin, session: &Session) -> bool {
     session.verify_join(join.join()) && join.is_encrypted() == (session.protect != Protect::Clear)
 }

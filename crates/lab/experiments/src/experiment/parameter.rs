@@ -91,7 +91,7 @@ impl Parameter {
         }
     }
 
-    /// Whether it is of links, so that an axis may set it for several.
+    /// True where it is of links, so that an axis may set it for several.
     pub const fn is_of_links(self) -> bool {
         matches!(self, Self::Rtt | Self::Loss | Self::BurstLoss | Self::Rate | Self::Queue)
     }

@@ -127,7 +127,7 @@ fn connections(part: &Part, label: &str) -> u16 {
     name.rsplit_once(" x").and_then(|(_, count)| count.parse().ok()).unwrap_or(1)
 }
 
-/// What one connection of Reno's gets of a link by losses at random alone: a window of sqrt(3/2p)
+/// The rate that one connection of Reno's gets of a link by losses at random alone: a window of sqrt(3/2p)
 /// segments each round trip, as Linux counts acknowledged segments.
 fn limit_mbps(link: &LinkSpec) -> Option<f64> {
     let rtt = link.rtt().as_secs_f64();

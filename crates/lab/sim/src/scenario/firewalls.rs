@@ -16,7 +16,7 @@ pub enum TcpOpens {
 }
 
 impl Scenario {
-    /// Whether connections may not be open in time.
+    /// True where connections may not be open in time.
     pub(crate) fn tcp_may_fail(&self) -> bool {
         match self.tcp {
             TcpOpens::After(time) => time >= SLOWEST,

@@ -1,4 +1,4 @@
-//! What the side that sends remembers of a path.
+//! Memory of a path at the side that sends.
 
 use longhaul_rate_control::PathMemory;
 use longhaul_units::{Duration, Rate};

@@ -12,7 +12,7 @@ use crate::scenario::{Choice, End, Meddling, TcpOpens};
 use crate::sink::Env;
 use crate::wires::Wire;
 
-/// What a client decides by.
+/// The means by which a client decides.
 #[derive(Debug)]
 pub(super) struct Racing {
     race: Race,
@@ -173,7 +173,7 @@ impl World {
         Some(Connection::new(&self.scenario, shaken, end, times, seed))
     }
 
-    /// Whether what ends the server's lanes leaves its client to TCP.
+    /// True where what ends the server's lanes leaves its client to TCP.
     pub(super) fn awaits_joins(&self, end: End) -> bool {
         let host = &self.hosts[usize::from(end == End::Server)];
         let narrow = |connection: &Connection| {
@@ -226,7 +226,7 @@ fn opening(tcp: TcpOpens) -> Duration {
 
 /// How long it is remembered that UDP was swallowed.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
-/// What connections may take to be open.
+/// The time that connections may take to be open.
 const OPEN_MAX: Duration = Duration::from_secs(10);
 /// How long a server waits for joins.
 pub(super) const JOINS_MAX: Duration = Duration::from_secs(10);

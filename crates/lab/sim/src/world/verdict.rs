@@ -174,7 +174,7 @@ impl World {
         self.any_way(|way| way.burst_loss.is_some())
     }
 
-    /// Whether a firewall swallows UDP for good, at first or in the middle.
+    /// True where a firewall swallows UDP for good, at first or in the middle.
     fn swallows_late(&self) -> bool {
         self.any_way(|line| !line.firewall.windows.is_empty())
     }

@@ -289,7 +289,7 @@ mod tests {
             let (_, entered) = ask(wrong);
             assert!(matches!(entered, Entered::Refused { reply, .. } if reply == [1, 1]));
         }
-        // Who offers no password is refused at once.
+        // A client that offers no password is refused at once.
         let mut entry = Socks::new(Some(passwords.clone()));
         let (_, entered) = feed(&mut entry, b"\x05\x01\x00", 3);
         assert!(matches!(entered, Entered::Refused { reply, .. } if reply == [5, 0xff]));

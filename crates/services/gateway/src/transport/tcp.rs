@@ -86,7 +86,7 @@ impl Transport for Tcp {
 fn apply(socket: &Socket, settings: &SegmentSettings) -> io::Result<()> {
     let mut options = TcpOptions::default();
     options.nodelay = true;
-    // What did not end cleanly ends as a reset, also when this process is killed.
+    // A connection that did not end cleanly ends as a reset, also when this process is killed.
     options.reset_on_close = true;
     options.keep_alive = Some(IDLE_BEFORE_PROBE);
     options.congestion_control = settings.congestion_control.clone();

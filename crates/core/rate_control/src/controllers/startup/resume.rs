@@ -197,7 +197,7 @@ impl Startup {
         Some(self.step(now, round_trip, model))
     }
 
-    /// What the train shows by itself.
+    /// Takes what the train shows by itself.
     fn read_train(&mut self, now: Instant, model: &mut Estimates, feedback: &Feedback) {
         let Some(rate) = self.train_rate(feedback) else { return };
         model.learn_capacity(now, rate);
@@ -218,7 +218,7 @@ impl Startup {
         self.window = self.window.max(hint.bytes_in(round_trip) * 2);
         if resume.phase == Phase::Unvalidated {
             resume.phase = Phase::Validating;
-            // What the train lost is no part of what the next rate is judged by.
+            // The train's losses are no part of what the next rate is judged by.
             model.forget_rounds(now);
             // Half of what a train shows would be tried without a memory.
             self.rate = known.min(hint).max(hint.scale(1, 2));
