@@ -75,8 +75,8 @@ impl<'t> Victim<'t> {
     }
 
     pub fn assert_sound(&self) {
-        let said = self.stderr_so_far();
-        assert!(!said.contains("panicked"), "{said}");
+        let stderr = self.stderr_so_far();
+        assert!(!stderr.contains("panicked"), "{stderr}");
         assert_memory(peak_memory(self.program.id()));
     }
 }

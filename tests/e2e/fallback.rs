@@ -177,11 +177,11 @@ fn through_a_firewall_that_swallows_udp_tcp_carries_and_all_say_why() {
         ended.assert_succeeded();
         let lost = &ended.json()["links"][0]["forward"]["lost"];
         assert!(lost["firewall"].as_u64() > Some(0), "{lost}");
-        let said = &ended.stderr;
-        assert!(said.contains("UDP does not pass"), "{said}");
-        assert!(said.contains("\"carrier\":\"tcp\""), "{said}");
-        assert!(said.contains("no UDP packet comes through"), "{said}");
-        assert_eq!(said.matches("copies to here").count(), 1, "{said}");
+        let words = &ended.stderr;
+        assert!(words.contains("UDP does not pass"), "{words}");
+        assert!(words.contains("\"carrier\":\"tcp\""), "{words}");
+        assert!(words.contains("no UDP packet comes through"), "{words}");
+        assert_eq!(words.matches("copies to here").count(), 1, "{words}");
         assert_same(&test.here("f"), &test.there("f"));
     });
 }

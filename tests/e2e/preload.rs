@@ -225,15 +225,15 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
         {
             let ended = route.run(&words(&client, nobody, &mut port, &["failure", from]));
             assert_eq!(ended.stdout, format!("{from}: ECONNREFUSED\n"), "{ended:?}");
-            // As without gateways, nobody has to be told of it.
+            // As without gateways, no message has to name it.
             assert_eq!(ended.stderr, "");
         }
         // A refusal by the far gateway is its own, and is printed.
         let outside = "127.0.0.1:9".parse().unwrap();
         let serve = ["gateway", "serve", "--allow", "192.0.2.0/24", "--listen", "127.0.0.1:0"];
         let mut strict = Program::start(test, &[&serve[..], &["--token-file", "token"]].concat());
-        let said = strict.says("listening on ");
-        let at = said.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
+        let listening = strict.says("listening on ");
+        let at = listening.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
         let options = ["--via", at, "--via-token-file", "token", "--to", "127.0.0.0/8"];
         let ended =
             run(test, &options, &words(&client, outside, &mut port, &["failure", "connect"]));

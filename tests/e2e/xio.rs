@@ -1,5 +1,5 @@
 //! The Globus XIO driver, in GridFTP servers that know no more of gateways than their administrator
-//! said when they were started.
+//! named when they were started.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -71,15 +71,15 @@ fn a_remote_user_chooses_among_the_gateways_that_the_administrator_allows() {
         let allow = format!("{nobody} {both}");
         let (_server, at) = server(test, "tcp", "nowhere.invalid", &allow);
         let file = test.here("file").display().to_string();
-        let (said, came) = fetch(at, &format!("tcp,longhaul:via={both}"), &file);
-        assert!(said.starts_with("226"), "{said}");
+        let (reply, came) = fetch(at, &format!("tcp,longhaul:via={both}"), &file);
+        assert!(reply.starts_with("226"), "{reply}");
         assert!(came == contents);
         let nearest = both.split('+').next().unwrap();
-        let (said, came) = fetch(at, &format!("tcp,longhaul:via={nearest}"), &file);
-        assert!(said.contains("LONGHAUL_XIO_ALLOW does not list"), "{said}");
+        let (reply, came) = fetch(at, &format!("tcp,longhaul:via={nearest}"), &file);
+        assert!(reply.contains("LONGHAUL_XIO_ALLOW does not list"), "{reply}");
         assert!(came.is_empty());
-        let (said, came) = fetch(at, &format!("tcp,longhaul:via={nobody}"), &file);
-        assert!(said.contains("Connection refused"), "{said}");
+        let (reply, came) = fetch(at, &format!("tcp,longhaul:via={nobody}"), &file);
+        assert!(reply.contains("Connection refused"), "{reply}");
         assert!(came.is_empty());
         assert_eq!(route.counts()[0], 1);
     });
@@ -100,23 +100,23 @@ fn fetch(at: SocketAddr, stack: &str, file: &str) -> (String, Vec<u8>) {
         &format!("SITE SETNETSTACK {stack}"),
         &format!("PORT 127,0,0,1,{high},{low}"),
     ] {
-        let said = ask(&mut control, words);
-        assert!(said.starts_with(['2', '3']), "{words}: {said}");
+        let reply = ask(&mut control, words);
+        assert!(reply.starts_with(['2', '3']), "{words}: {reply}");
     }
     let receiving = thread::spawn(move || {
         let mut came = Vec::new();
         listener.accept().unwrap().0.read_to_end(&mut came).unwrap();
         came
     });
-    let mut said = ask(&mut control, &format!("RETR {file}"));
-    if said.starts_with('1') {
-        said = answer(&mut control);
+    let mut reply = ask(&mut control, &format!("RETR {file}"));
+    if reply.starts_with('1') {
+        reply = answer(&mut control);
     }
-    if !said.starts_with('2') {
+    if !reply.starts_with('2') {
         // Nobody came.
         drop(TcpStream::connect(data_at).unwrap());
     }
-    (said, receiving.join().unwrap())
+    (reply, receiving.join().unwrap())
 }
 
 fn ask(control: &mut BufReader<TcpStream>, words: &str) -> String {
@@ -126,13 +126,13 @@ fn ask(control: &mut BufReader<TcpStream>, words: &str) -> String {
 
 /// An answer, whose last line has a space behind its number.
 fn answer(control: &mut BufReader<TcpStream>) -> String {
-    let mut said = String::new();
+    let mut reply = String::new();
     loop {
-        let start = said.len();
-        assert!(control.read_line(&mut said).unwrap() > 0, "{said}");
-        let line = &said.as_bytes()[start..];
+        let start = reply.len();
+        assert!(control.read_line(&mut reply).unwrap() > 0, "{reply}");
+        let line = &reply.as_bytes()[start..];
         if line.len() > 3 && line[..3].iter().all(u8::is_ascii_digit) && line[3] == b' ' {
-            return said;
+            return reply;
         }
     }
 }

@@ -166,11 +166,11 @@ pub(crate) fn directly(
 
 /// Why the first gateway was not reached.
 enum Unreached {
-    /// The socket cannot be connected, whoever is at the other end.
+    /// The socket cannot be connected, to no matter where.
     Own(c_int),
     /// It does not answer.
     Gateway(String),
-    /// It did not answer a moment ago, and the program may do without: that was said then.
+    /// It did not answer a moment ago, and the program may do without: that stood in a message then.
     Silent,
 }
 

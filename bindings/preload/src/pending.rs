@@ -229,7 +229,7 @@ impl Session {
         }
     }
 
-    /// The program is told of the failure now: from here on the socket is one that never connected.
+    /// The program learns of the failure now: from here on the socket is one that never connected.
     pub fn report(&self, fd: c_int) {
         forget(self.mark.id);
         Mark::remove(fd);

@@ -27,7 +27,7 @@ pub(crate) fn loaded() -> Option<&'static Loaded> {
 }
 
 impl Loaded {
-    /// The gateways and the token for them, which is read now; the failure is said once.
+    /// The gateways and the token for them, which is read now; a failure has one message.
     pub fn gateways(&self) -> Option<&Gateways> {
         let read = || {
             let key = read_token(&self.settings.token_file);

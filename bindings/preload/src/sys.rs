@@ -42,7 +42,7 @@ pub(crate) fn write_words(words: &str) {
     type Write = unsafe extern "C-unwind" fn(c_int, *const c_void, size_t) -> ssize_t;
     let line = format!("longhaul: {words}\n");
     let write = next!(write as Write);
-    // SAFETY: the bytes are as many as it says. Nobody can be told that standard error is closed.
+    // SAFETY: the bytes are as many as it says. Where standard error is closed nobody can learn of it.
     let _ = unsafe { write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
 }
 

@@ -6,6 +6,7 @@
 //!   two ends share, and agree on version, protection, cipher, carrier and lanes.
 //! - [`Session`]: what was agreed; [`LaneKeys`]: the keys of a lane and direction, by epoch;
 //!   [`RecordKeys`]: those of a TCP connection under `clear`.
+//! - [`Origin`]: addresses that limits count as one, before anybody has proven anything.
 //!
 //! The crate opens no connection, runs no TLS, seals no packet and has no randomness of its own;
 //! what a session means after the handshake is not its concern.
@@ -49,6 +50,7 @@ extern crate alloc;
 
 mod handshake;
 mod keys;
+mod origin;
 mod secret;
 mod session;
 mod token;
@@ -58,6 +60,7 @@ pub use handshake::{
     ServerProgress, VerifiedClient,
 };
 pub use keys::{Direction, EpochKeys, LaneKeys, RecordKeys};
+pub use origin::Origin;
 pub use secret::SessionSecret;
 pub use session::{Role, Session};
 pub use token::{

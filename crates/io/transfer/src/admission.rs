@@ -13,9 +13,10 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longhaul_session::Origin;
 use longhaul_units::{Duration, Instant};
 
 use crate::control::Stage;
@@ -48,27 +49,6 @@ pub(crate) struct Strangers {
 struct Stranger {
     origin: Origin,
     stage: Stage,
-}
-
-/// What one person easily has many addresses of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
-    V4(Ipv4Addr),
-    /// A network of 64 bits, which one host has all of.
-    V6([u8; 8]),
-}
-
-impl Origin {
-    pub fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address),
-            IpAddr::V6(address) => {
-                let mut network = [0; 8];
-                network.copy_from_slice(&address.octets()[..8]);
-                Self::V6(network)
-            }
-        }
-    }
 }
 
 impl Strangers {
@@ -234,6 +214,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     fn v4(last: u8) -> IpAddr {
         Ipv4Addr::new(192, 0, 2, last).into()

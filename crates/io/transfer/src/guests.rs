@@ -11,9 +11,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use longhaul_session::Origin;
 use longhaul_units::Duration;
 
-use crate::admission::{Origin, Ticket};
+use crate::admission::Ticket;
 use crate::buffer::lock;
 
 /// The places for clients. Shared by reference among threads.

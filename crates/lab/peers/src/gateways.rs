@@ -1,15 +1,13 @@
 //! `longhaul gateway serve` at nodes between.
 
-use std::fs::{self, File};
+use std::error::Error;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use longhaul_relay::{
-    Addressed, Answer, Clock, Dialled, Dialler, GATEWAY_PORT, MAX_MESSAGE, Place, Route, Target,
-};
-use longhaul_session::{Token, TokenKey, parse_token_file};
-use longhaul_sys::clock::{self, WallTime};
+use longhaul_relay::GATEWAY_PORT;
+use longhaul_relay_client::{self as relay_client, Step};
+use longhaul_sys::clock;
 
 use crate::contender::{Absent, End, Failure, Presence};
 use crate::longhaul::{self, Commands};
@@ -34,9 +32,16 @@ impl Relay for Gateways {
         target: SocketAddr,
     ) -> Result<Dial, Failure> {
         let commands = Commands::new(session, presence)?;
-        let gateways = start(session, &commands, target)?;
-        let key = key(&commands).map_err(Failure::system("read a token"))?;
-        Ok(Box::new(move |target, within| dial(&gateways, &key, target, within)))
+        let addresses = start(session, &commands, target)?;
+        let first = addresses[0];
+        let via: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
+        let ready = || -> Result<_, Box<dyn Error + Send + Sync>> {
+            let key = relay_client::read_token(commands.token())?;
+            Ok(relay_client::Gateways::new(&via.join(","), key)?)
+        };
+        let ready = ready().map_err(io::Error::other);
+        let gateways = ready.map_err(Failure::system("read a token"))?;
+        Ok(Box::new(move |target, within| dial(&gateways, first, target, within)))
     }
 }
 
@@ -61,63 +66,31 @@ pub(crate) fn start(
     Ok(addresses)
 }
 
-fn key(commands: &Commands) -> io::Result<TokenKey> {
-    let text = fs::read_to_string(commands.token())?;
-    let tokens = parse_token_file(&text).map_err(io::Error::other)?;
-    tokens.first().map(Token::key).ok_or_else(|| io::ErrorKind::InvalidData.into())
-}
-
-/// Connects to the first gateway, and has it and those beyond it lead on to `target` (docs/relay.md).
+/// Connects to the first gateway, and has it and those beyond it lead on to `target`.
 fn dial(
-    gateways: &[SocketAddr],
-    key: &TokenKey,
+    gateways: &relay_client::Gateways,
+    first: SocketAddr,
     target: SocketAddr,
     within: Duration,
 ) -> io::Result<TcpStream> {
     let deadline = clock::now() + within;
-    let (first, beyond) = gateways.split_first().ok_or(io::ErrorKind::NotFound)?;
-    let mut stream = TcpStream::connect_timeout(first, within)?;
-    let hops = beyond.iter().map(|address| Place::from(*address).into()).collect();
-    let target = Target { place: target.into(), aware: false };
-    let route = Route { hops, ..Route::new(random()?, target) };
-    let addressed = Addressed { written: (*first).into(), dialled: (*first).into() };
-    let now = Clock::from_micros(WallTime::now().as_nanos() / 1000);
-    let signed = Dialler::new(&route, addressed, key, now, random()?);
-    let (mut dialler, header) = signed.map_err(io::Error::other)?;
-    stream.write_all(&header)?;
-    let mut buffer = [0; MAX_MESSAGE];
+    let stream = TcpStream::connect_timeout(&first, within)?;
+    let mut attempt = gateways.dial(target.into(), first).map_err(io::Error::other)?;
     loop {
         let left = deadline.since(clock::now());
         if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
-        let wanted = dialler.wanted().min(buffer.len());
-        let length = match stream.read(&mut buffer[..wanted]) {
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => length,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Err(error) => return Err(error),
-        };
-        match dialler.receive(&buffer[..length]).map_err(io::Error::other)? {
-            Dialled::Incomplete => {}
-            Dialled::Connected { .. } => {
+        match attempt.advance(|bytes| (&stream).write(bytes), |buffer| (&stream).read(buffer)) {
+            Step::Waiting => {}
+            Step::Connected(_) => {
                 stream.set_read_timeout(None)?;
                 return Ok(stream);
             }
-            Dialled::Refused(answer) | Dialled::Unproven(answer) => return Err(refusal(&answer)),
+            Step::WrongClock(_, failure) | Step::Failed(failure) => {
+                return Err(io::Error::other(failure.words));
+            }
         }
     }
-}
-
-fn refusal(answer: &Answer) -> io::Error {
-    let Answer { status, at, to, reason, .. } = answer;
-    io::Error::other(format!("gateway {at} did not reach {to}: {status} ({reason})"))
-}
-
-/// Sixteen bytes that are nowhere twice.
-fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
 }

@@ -100,8 +100,8 @@ pub(crate) fn presence() -> Result<Presence, Absent> {
     let program = compiled(&compiler)
         .map_err(|error| Absent::new(format!("its driver does not compile: {error}"), PACKAGES))?;
     let mut query = Command::new("dpkg-query");
-    let said = programs::output(query.args(["-W", "-f", "libudt ${Version}", "libudt-dev"]));
-    let version = Some(said).filter(|said| said.starts_with("libudt "));
+    let printed = programs::output(query.args(["-W", "-f", "libudt ${Version}", "libudt-dev"]));
+    let version = Some(printed).filter(|line| line.starts_with("libudt "));
     let version = version.unwrap_or_else(|| "libudt, version unknown".into());
     Ok(Presence { version, program: Some(program) })
 }

@@ -111,7 +111,7 @@ pub struct ClassConfig {
     pub to: Vec<Written>,
     /// Name of the transport.
     pub transport: Option<Written>,
-    /// Settings; what is not said here is as without a class.
+    /// Settings; those that are missing here are as without a class.
     pub settings: SegmentConfig,
 }
 
@@ -152,7 +152,7 @@ pub struct Checked {
     pub notices: Vec<String>,
 }
 
-/// Most sessions at a time, where nothing is said.
+/// Most sessions at a time, unless set.
 pub const MAX_SESSIONS: u32 = 1024;
-/// Seconds that SIGTERM leaves to sessions, where nothing is said.
+/// Seconds that SIGTERM leaves to sessions, unless set.
 pub const DRAIN: u32 = 30;

@@ -6,7 +6,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+
+use longhaul_session::Origin;
 
 /// A connection at the door. Later ones have higher numbers.
 pub(crate) type Ticket = u64;
@@ -25,26 +27,6 @@ pub(crate) struct Strangers {
 struct Stranger {
     origin: Origin,
     has_begun: bool,
-}
-
-/// Addresses of which one host easily has all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Origin {
-    V4(Ipv4Addr),
-    V6([u8; 8]),
-}
-
-impl Origin {
-    pub fn of(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address),
-            IpAddr::V6(address) => {
-                let mut network = [0; 8];
-                network.copy_from_slice(&address.octets()[..8]);
-                Self::V6(network)
-            }
-        }
-    }
 }
 
 impl Strangers {
@@ -145,6 +127,7 @@ const KNOWN: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::Ipv4Addr;
 
     const ALL: usize = 1024;
     const BY_ORIGIN: usize = 256;

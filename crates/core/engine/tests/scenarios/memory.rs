@@ -169,7 +169,7 @@ fn what_a_limit_of_the_user_bounded_is_not_taken_for_the_path() {
     }
 }
 
-/// How long a copy takes, the median of five, and what those to come are told by each.
+/// How long a copy takes, the median of five, and what each leaves to those to come.
 fn copied(
     path: &PathConfig,
     rtt: Duration,
@@ -182,8 +182,8 @@ fn copied(
         // Timers are late.
         flow.stutters = Some((Duration::from_micros(80), Duration::from_micros(70)));
         let observed: Rc<RefCell<Option<Observation>>> = Rc::default();
-        let told = observed.clone();
-        flow.trace = Some(Box::new(move |_, rated| *told.borrow_mut() = rated.observed()));
+        let noted = observed.clone();
+        flow.trace = Some(Box::new(move |_, rated| *noted.borrow_mut() = rated.observed()));
         let (start, index) = (world.now, world.add(Duration::ZERO, flow));
         world.run_until(start + 600 * SECOND, |world| world.flow(index).done());
         (world.now - start, *observed.borrow())
