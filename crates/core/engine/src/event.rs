@@ -61,7 +61,15 @@ impl Closed {
     /// Nothing was heard from the peer for `time`. Whoever notices it first, a lane, the control
     /// connection or the kernel, tells people the same.
     pub fn silent(time: Duration) -> Self {
-        let reason = format!("nothing was heard from the peer for {} s", time.as_secs_f32());
+        let reason = format!("{SILENCE} {} s", time.as_secs_f32());
         Self { code: CloseCode::TIMEOUT, reason, by_peer: false }
     }
+
+    /// True of such an end, whichever side noticed it first.
+    pub fn is_silence(&self) -> bool {
+        self.code == CloseCode::TIMEOUT && self.reason.starts_with(SILENCE)
+    }
 }
+
+/// Words of both ends.
+const SILENCE: &str = "nothing was heard from the peer for";

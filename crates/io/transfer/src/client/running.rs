@@ -153,12 +153,11 @@ impl<'c, T: Task> Running<'c, T> {
                     let (passed, moved) = (self.lanes.passed(), self.lanes.have_moved());
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
                 }
-                Some(End::Closed(Closed { code: CloseCode::TIMEOUT, by_peer: false, reason }))
-                    if matches!(self.lanes, Lanes::Udp(_)) =>
+                Some(End::Closed(closed))
+                    if matches!(self.lanes, Lanes::Udp(_)) && closed.is_silence() =>
                 {
-                    let reason = format!("{reason}; {SWALLOWED}");
-                    let code = CloseCode::TIMEOUT;
-                    break Err(Failure::Closed { server, code, by_peer: false, reason });
+                    let reason = format!("{}; {SWALLOWED}", closed.reason);
+                    break outcome(server, End::Closed(Closed { reason, ..closed }));
                 }
                 Some(end) => break outcome(server, end),
                 None => {}
