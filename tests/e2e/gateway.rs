@@ -419,6 +419,31 @@ fn what_gateways_refuse_is_said_with_the_gateway_and_what_would_help() {
 }
 
 #[test]
+fn a_gateway_that_accepts_and_never_answers_is_named_to_cp_and_ends_socks_and_forwarded_clients() {
+    limited(|test| {
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let via = silent.local_addr().unwrap().to_string();
+        fs::write(test.here("file"), "x").unwrap();
+        let words = ["--via", &via, "here/file", "lh://127.0.0.1:9/copy"];
+        let copying = Program::cp(test, &words);
+        let doors = ["--socks", "127.0.0.1:0", "--forward", "127.0.0.1:0=127.0.0.1:9"];
+        let via_words = ["--via", &via, "--via-token-file", "token"];
+        let (mut near, at) = gateway(test, &[&doors[..], &via_words].concat(), 2);
+        let mut socks = TcpStream::connect(at[0]).unwrap();
+        let mut forwarded = TcpStream::connect(at[1]).unwrap();
+        socks.write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x09").unwrap();
+        let mut reply = [0; 12];
+        socks.read_exact(&mut reply).unwrap();
+        // "Host unreachable".
+        assert_eq!(reply[..4], [5, 0, 5, 4]);
+        let error = forwarded.read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        near.says(&format!("timeout to {via}: it did not answer in time"));
+        copying.end().assert_failed(&format!("gateway {via} gave no answer in 30 s"));
+    });
+}
+
+#[test]
 fn a_copy_goes_on_directly_after_its_gateway_was_killed() {
     limited(|test| {
         let chain = chain(test);

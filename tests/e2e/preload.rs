@@ -6,6 +6,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::SystemTime;
@@ -140,10 +141,14 @@ impl<'t> Route<'t> {
 }
 
 fn run(test: &Test, options: &[&str], words: &[&str]) -> Ended {
+    begin(test, options, words).end()
+}
+
+fn begin<'t>(test: &'t Test, options: &[&str], words: &[&str]) -> Program<'t> {
     let mut command = Command::new(PROGRAM);
     command.env("LONGHAUL_PRELOAD", libraries().join("liblonghaul_preload.so"));
     command.args(["gateway", "run"]).args(options).arg("--").args(words);
-    Program::spawn(test, &mut command).end()
+    Program::spawn(test, &mut command)
 }
 
 fn words<'a>(
@@ -264,10 +269,12 @@ fn without_a_gateway_a_program_connects_directly_only_where_that_is_allowed() {
     });
 }
 
-/// A gateway whose clock is an hour ahead, and which is the target itself: it echoes.
-fn gateway_of_later() -> SocketAddr {
+/// A gateway whose clock is an hour ahead, and which is the target itself: it echoes. Before it refuses
+/// a clock, so much payload has come.
+fn gateway_of_later(early: usize) -> SocketAddr {
     let keys = [&crate::test::token(1)].into_iter().collect();
     let keeper = Arc::new(Mutex::new(Gatekeeper::new(keys, None, Clock::from_micros(0))));
+    let refused = Arc::new(AtomicBool::new(false));
     serve(move |mut stream| {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
         let now = Clock::from_micros((since.as_secs() + 3600) * 1_000_000);
@@ -275,10 +282,17 @@ fn gateway_of_later() -> SocketAddr {
         let (mut came, mut buffer) = (Vec::new(), [0; 4096]);
         while let Ok(len @ 1..) = stream.read(&mut buffer) {
             came.extend_from_slice(&buffer[..len]);
+            let header =
+                8 + came.get(6..8).map_or(0, |len| usize::from(len[0]) << 8 | usize::from(len[1]));
+            let has_refused = refused.load(Ordering::Relaxed);
+            if !has_refused && came.len() < header + early {
+                continue;
+            }
             match keeper.lock().unwrap().receive(&came, &local, now) {
                 Received::Incomplete => {}
                 Received::Refused(refusal) => {
                     assert_eq!(refusal.answer.status, Status::WRONG_CLOCK);
+                    refused.store(true, Ordering::Relaxed);
                     stream.write_all(&refusal.bytes).unwrap();
                     stream.shutdown(Shutdown::Write).unwrap();
                     while let Ok(1..) = stream.read(&mut buffer) {}
@@ -288,6 +302,7 @@ fn gateway_of_later() -> SocketAddr {
                     let peer = Some(stream.local_addr().unwrap());
                     let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "later") };
                     stream.write_all(&request.sign(&answer)).unwrap();
+                    stream.write_all(&came[request.length..]).unwrap();
                     return back(&mut stream);
                 }
             }
@@ -299,7 +314,7 @@ fn gateway_of_later() -> SocketAddr {
 fn a_gateway_whose_clock_differs_is_dialled_again_on_the_same_socket() {
     limited(|test| {
         let (client, mut port) = (client(test), String::new());
-        let at = gateway_of_later();
+        let at = gateway_of_later(0);
         let via = at.to_string();
         let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
         for mode in [&["echo"][..], &["blocking-again", "fcntl"]] {
@@ -311,6 +326,91 @@ fn a_gateway_whose_clock_differs_is_dialled_again_on_the_same_socket() {
         let mut command = Command::new(&library);
         let ended = Program::spawn(test, command.args([&via, "token", &via, "blocking"])).end();
         assert_eq!(ended.stdout, "there and back\n");
+    });
+}
+
+#[test]
+fn what_a_program_wrote_before_the_answer_goes_out_again_where_a_gateways_clock_differs() {
+    limited(|test| {
+        let (client, mut port) = (client(test), String::new());
+        let speak = |early: usize, port: &mut String, mode: &[&str]| {
+            let at = gateway_of_later(early);
+            let via = at.to_string();
+            let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
+            run(test, &options, &words(&client, at, port, mode))
+        };
+        // All of it, and its end with it, had been taken.
+        let ended = speak(60_000, &mut port, &["speaks", "60000"]);
+        assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
+        let ended = speak(1, &mut port, &["speaks", "3"]);
+        assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
+        // More than is kept.
+        let ended = speak(65_537, &mut port, &["speaks", "65537"]);
+        assert_eq!(ended.stdout, "recv: ENETUNREACH\n", "{ended:?}");
+        assert!(ended.stderr.contains("the clocks differ by more than a minute"), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_gateway_that_accepts_and_never_answers_is_given_up_in_a_time_that_is_documented() {
+    limited(|test| {
+        let (client, mut port) = (client(test), String::new());
+        let at = echo();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let via = silent.local_addr().unwrap().to_string();
+        let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
+        let direct = [&options[..], &["--direct-if-unreachable"]].concat();
+        let words = words(&client, at, &mut port, &["echo"]);
+        let refused = begin(test, &options, &words);
+        let directly = begin(test, &direct, &words);
+        let library = library(test);
+        let mut command = Command::new(&library);
+        let library = command.args([&via, "token", &at.to_string(), "blocking"]);
+        let library = Program::spawn(test, library);
+        let silence = format!("gateway {via} gave no answer in 30 s");
+        let ended = refused.end();
+        assert_eq!(ended.stdout, "connect: ETIMEDOUT\n", "{ended:?}");
+        assert!(ended.stderr.contains(&silence), "{ended:?}");
+        let ended = directly.end();
+        assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
+        assert!(ended.stderr.contains(&format!("{silence}; connecting directly")), "{ended:?}");
+        let ended = library.end();
+        assert_eq!(ended.stdout, format!("Connection timed out: {silence}\n"), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_blocking_connect_goes_on_behind_signals_whose_handlers_want_that_and_ends_at_others() {
+    limited(|test| {
+        let (client, mut port) = (client(test), String::new());
+        // A gateway whose answer comes when the program has had its signals.
+        for (mode, expected) in [("restart", "done\n"), ("interrupt", "connect: EINTR\n")] {
+            let keys = [&crate::test::token(1)].into_iter().collect();
+            let keeper = Mutex::new(Gatekeeper::new(keys, None, Clock::from_micros(0)));
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let at = listener.local_addr().unwrap();
+            let via = at.to_string();
+            let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
+            let words = words(&client, at, &mut port, &["signals", mode]);
+            let mut program = begin(test, &options, &words);
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut header = [0; 4096];
+            let len = stream.read(&mut header).unwrap();
+            crate::test::until("the program to sleep", || {
+                let stat = fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap();
+                stat.contains(") S ").then_some(())
+            });
+            program.signal(Signal::USR1);
+            program.says("a signal came");
+            let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            let now = Clock::from_micros(since.as_micros() as u64);
+            let received = keeper.lock().unwrap().receive(&header[..len], &at.into(), now);
+            let Received::Header(request) = received else { panic!("{received:?}") };
+            stream.write_all(&request.sign(&Answer::new(Status::CONNECTED, "slow"))).unwrap();
+            let echoing = thread::spawn(move || back(&mut stream));
+            assert_eq!(program.end().stdout, expected, "{mode}");
+            echoing.join().unwrap();
+        }
     });
 }
 

@@ -46,7 +46,8 @@ void longhaul_relay_route_free(longhaul_relay_route *route);
 const char *longhaul_relay_route_gateway(const longhaul_relay_route *route);
 
 /* Connects to `target`, "HOST:PORT", whose name the last gateway resolves. Returns a blocking socket,
- * or -1 with errno. Gives up after timeout_ms; a negative one means never. */
+ * or -1 with errno. Gives up after timeout_ms, if that is not negative, and after 30 s without an answer
+ * of the gateways. */
 int longhaul_relay_connect(const longhaul_relay_route *route, const char *target, int timeout_ms,
 			   char *error, size_t error_len);
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use longhaul_relay::ANSWER_TIMEOUT_SECS;
 use longhaul_relay_client::{Failure, Gateways};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -25,6 +26,16 @@ pub(crate) fn connect(
         let dial = Dial::new(gateways.clone(), target, gateway);
         let mut dial = dial.map_err(|words| failure(libc::EINVAL, words))?;
         stream.set_nonblocking(true).map_err(|error| of(&error))?;
+        let answer_by = Instant::now() + Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        let wait = |for_| {
+            if wait(&stream, for_, until.map_or(answer_by, |until| until.min(answer_by)))? {
+                return Ok(());
+            }
+            match until {
+                Some(until) if until < answer_by => Err(timed_out()),
+                _ => Err(Failure::silent(gateways.first())),
+            }
+        };
         loop {
             match dial.advance(stream.as_fd()) {
                 CONNECTED => {
@@ -36,8 +47,8 @@ pub(crate) fn connect(
                     let unknown = || failure(libc::EIO, "no reason");
                     return Err(dial.failure().unwrap_or_else(unknown));
                 }
-                WANT_WRITE => wait(&stream, PollFlags::OUT, until)?,
-                _ => wait(&stream, PollFlags::IN, until)?,
+                WANT_WRITE => wait(PollFlags::OUT)?,
+                _ => wait(PollFlags::IN)?,
             }
         }
     }
@@ -82,12 +93,13 @@ fn reach(gateways: &Gateways, until: Option<Instant>) -> Result<(TcpStream, Sock
     Err(failure(libc::ENETUNREACH, format!("gateway {place} does not answer: {words}")))
 }
 
-fn wait(stream: &TcpStream, for_: PollFlags, until: Option<Instant>) -> Result<(), Failure> {
-    let left = left(until)?;
-    let left = left.and_then(|left| Timespec::try_from(left).ok());
+/// Waits for readiness; `false` where it takes longer.
+fn wait(stream: &TcpStream, for_: PollFlags, until: Instant) -> Result<bool, Failure> {
+    let left = until.saturating_duration_since(Instant::now());
+    let left = Timespec::try_from(left).ok();
     match poll(&mut [PollFd::new(stream, for_)], left.as_ref()) {
-        Ok(0) => Err(timed_out()),
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        Ok(0) => Ok(false),
+        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
         Err(error) => Err(failure(error.raw_os_error(), error.to_string())),
     }
 }

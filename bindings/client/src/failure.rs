@@ -1,4 +1,4 @@
-use longhaul_relay::{Answer, DialError, Place, Status};
+use longhaul_relay::{ANSWER_TIMEOUT_SECS, Answer, DialError, Place, Status};
 
 /// Why there is no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,16 @@ impl Failure {
     pub(crate) fn no_answer(error: DialError) -> Self {
         let words = error.to_string();
         Self { errno: libc::EPROTO, words, by_target: false, no_gateway: false }
+    }
+
+    /// The first gateway took the header and gave no answer in [`ANSWER_TIMEOUT_SECS`].
+    pub fn silent(gateway: &Place) -> Self {
+        Self {
+            errno: libc::ETIMEDOUT,
+            words: format!("gateway {gateway} gave no answer in {ANSWER_TIMEOUT_SECS} s"),
+            by_target: false,
+            no_gateway: true,
+        }
     }
 
     /// The connection to the first gateway broke before its answer had come.

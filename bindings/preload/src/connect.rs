@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use libc::{sockaddr, socklen_t};
@@ -12,6 +12,7 @@ use longhaul_relay_client::{Attempt, Failure, Gateways};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::address::{self, Raw};
+use crate::early::Early;
 use crate::mark::Mark;
 use crate::pending::{self, Progress};
 use crate::settings::{Loaded, loaded};
@@ -86,7 +87,7 @@ fn resume(fd: c_int, session: &pending::Session) -> Result<(), c_int> {
 
 /// Waits for the answer, as a blocking `connect` does.
 fn settle(fd: c_int, session: &pending::Session, waits: bool) -> Result<(), c_int> {
-    session.settle(fd, waits).map_err(|errno| match errno {
+    session.settle(fd, waits, libc::SO_SNDTIMEO).map_err(|errno| match errno {
         libc::EAGAIN => libc::EINPROGRESS,
         errno => errno,
     })
@@ -131,20 +132,34 @@ fn dial(fd: c_int, target: SocketAddr, loaded: &Loaded) -> Outcome {
     Outcome::Done(settle(fd, &session, true))
 }
 
-/// Begins a set-up on the same socket, by the clock that the gateway has proven. Without a failure
-/// of its own where the gateway cannot be reached any more.
+/// Begins a set-up on the same socket, by the clock that the gateway has proven, and sends what the
+/// program had sent. Without a failure of its own where that was too much, or the gateway cannot be
+/// reached any more.
 pub(crate) fn again(
     fd: c_int,
     target: SocketAddr,
     clock: Clock,
+    early: &Early,
 ) -> Result<Attempt, Option<Failure>> {
     let loaded = loaded().ok_or(None)?;
     let gateways = loaded.gateways().ok_or(None)?;
+    early.bytes().ok_or(None)?;
     // Another session may have been first: its clock is used then, never a second one.
     gateways.believe(clock);
     sys::disconnect(fd);
     let gateway = reach(fd, loaded, gateways).map_err(|_| None)?;
-    begin(fd, target, gateway, gateways).map_err(Some)
+    let attempt = begin(fd, target, gateway, gateways).map_err(Some)?;
+    // Where the connection broke already, the answer says why.
+    let _ = send_early(fd, early);
+    Ok(attempt)
+}
+
+/// The failure of a first gateway that gives no answer; sessions that may do without are not led to
+/// it for a while.
+pub(crate) fn silent() -> Option<Failure> {
+    let gateways = loaded()?.gateways()?;
+    note_silence();
+    Some(Failure::silent(gateways.first()))
 }
 
 /// Connects past gateways of which one cannot be reached, where that is allowed.
@@ -152,16 +167,42 @@ pub(crate) fn directly(
     fd: c_int,
     target: SocketAddr,
     failure: &Failure,
+    early: &Early,
 ) -> Option<Result<(), c_int>> {
     loaded().filter(|loaded| loaded.settings.direct)?;
+    early.bytes()?;
     sys::write_words(&format!("{}; connecting directly", failure.words));
     sys::disconnect(fd);
     let connected = Raw::new(target, domain(fd))?.connect(fd);
     Some(match connected {
-        0 => Ok(()),
-        _ if sys::errno() == libc::EINPROGRESS => Ok(()),
+        0 => send_early(fd, early),
+        _ if sys::errno() == libc::EINPROGRESS && early.is_empty() => Ok(()),
+        _ if sys::errno() == libc::EINPROGRESS => {
+            await_connection(fd).and_then(|()| send_early(fd, early))
+        }
         _ => Err(sys::errno()),
     })
+}
+
+/// Sends what the program had sent on a connection that is no more.
+fn send_early(fd: c_int, early: &Early) -> Result<(), c_int> {
+    send(fd, early.bytes().unwrap_or_default())?;
+    if early.ended {
+        sys::shut_down(fd);
+    }
+    Ok(())
+}
+
+/// Waits for a connection that is being made.
+fn await_connection(fd: c_int) -> Result<(), c_int> {
+    if !sys::wait_for(fd, libc::POLLOUT, PATIENCE) {
+        return Err(libc::ETIMEDOUT);
+    }
+    match sys::option(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
+        Ok(0) => Ok(()),
+        Ok(errno) => Err(errno),
+        Err(_) => Err(sys::errno()),
+    }
 }
 
 /// Why the first gateway was not reached.
@@ -177,10 +218,15 @@ enum Unreached {
 /// When the first gateway did not answer last.
 static SILENT: Mutex<Option<Instant>> = Mutex::new(None);
 
+fn note_silence() {
+    let mut last = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Some(Instant::now());
+}
+
 /// Connects the socket to the first gateway, and waits for that also where it does not block.
 fn reach(fd: c_int, loaded: &Loaded, gateways: &Gateways) -> Result<SocketAddr, Unreached> {
-    let silent = || SILENT.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let recently = silent().is_some_and(|at| at.elapsed() < SILENCE_KEPT);
+    let last = *SILENT.lock().unwrap_or_else(PoisonError::into_inner);
+    let recently = last.is_some_and(|at| at.elapsed() < SILENCE_KEPT);
     if recently && loaded.settings.direct {
         return Err(Unreached::Silent);
     }
@@ -193,7 +239,7 @@ fn reach(fd: c_int, loaded: &Loaded, gateways: &Gateways) -> Result<SocketAddr, 
         sys::set_nonblocking(fd, false);
     }
     if let Err(Unreached::Gateway(_)) = reached {
-        *silent() = Some(Instant::now());
+        note_silence();
     }
     reached
 }
@@ -217,18 +263,14 @@ fn reach_one_of(
             _ => sys::errno(),
         };
         let errno = match errno {
-            libc::EINPROGRESS if sys::wait_for(fd, libc::POLLOUT, PATIENCE) => {
-                match sys::option(fd, libc::SOL_SOCKET, libc::SO_ERROR) {
-                    Ok(0) => {
-                        // The kernel takes note, and tells the next who asks that it is connected.
-                        raw.connect(fd);
-                        return Ok(*address);
-                    }
-                    Ok(errno) => errno,
-                    Err(_) => return Err(Unreached::Own(sys::errno())),
+            libc::EINPROGRESS => match await_connection(fd) {
+                Ok(()) => {
+                    // The kernel takes note, and tells the next who asks that it is connected.
+                    raw.connect(fd);
+                    return Ok(*address);
                 }
-            }
-            libc::EINPROGRESS => libc::ETIMEDOUT,
+                Err(errno) => errno,
+            },
             errno => errno,
         };
         if !OF_NETWORK.contains(&errno) {
@@ -251,21 +293,31 @@ fn begin(
     let mut attempt = gateways
         .dial(target.into(), gateway)
         .map_err(|error| Failure::lost(libc::ENETUNREACH, error))?;
-    while !attempt.unsent().is_empty() {
-        match sys::send(fd, attempt.unsent()) {
-            Ok(len) => attempt.sent(len),
+    let header = attempt.unsent();
+    let len = header.len();
+    send(fd, header).map_err(|errno| match errno {
+        libc::ETIMEDOUT => Failure::lost(errno, "it takes no header"),
+        errno => Failure::lost(errno, io::Error::from_raw_os_error(errno)),
+    })?;
+    attempt.sent(len);
+    Ok(attempt)
+}
+
+/// Sends all of `bytes`, which a new connection takes at once or soon.
+fn send(fd: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
+    while !bytes.is_empty() {
+        match sys::send(fd, bytes) {
+            Ok(len) => bytes = &bytes[len..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 if !sys::wait_for(fd, libc::POLLOUT, PATIENCE) {
-                    return Err(Failure::lost(libc::ETIMEDOUT, "it takes no header"));
+                    return Err(libc::ETIMEDOUT);
                 }
             }
-            Err(error) => {
-                let errno = error.raw_os_error().unwrap_or(libc::EIO);
-                return Err(Failure::lost(errno, error));
-            }
+            Err(error) => return Err(error.raw_os_error().unwrap_or(libc::EIO)),
         }
     }
-    Ok(attempt)
+    Ok(())
 }
 
 fn new_mark(peer: SocketAddr) -> Option<Mark> {

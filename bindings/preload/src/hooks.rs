@@ -9,6 +9,7 @@ use libc::{
 };
 
 use crate::address::Raw;
+use crate::early;
 use crate::mark::Mark;
 use crate::next::next;
 use crate::pending::{self, Progress};
@@ -31,25 +32,22 @@ macro_rules! reads {
     )*};
 }
 
-/// Functions that write to `fd`: a refusal that has come is reported by them.
+/// Functions that write to `fd`: a refusal that has come is reported by them. Behind `if` stands what
+/// is asked not to wait, behind it the bytes of a result.
 macro_rules! writes {
-    ($(fn $name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $result:ty;)*) => {$(
+    ($(
+        fn $name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $result:ty,
+        if $dont:expr, |$sent:pat_param| $kept:expr;
+    )*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $result {
-            let pending = match pending::before_write($fd) {
-                Ok(pending) => pending,
-                Err(errno) => {
-                    sys::set_errno(errno);
-                    return -1;
-                }
-            };
             type Function = unsafe extern "C-unwind" fn(c_int $(, $type)*) -> $result;
-            // SAFETY: what the program promises goes on unchanged.
-            let result = unsafe { next!($name as Function)($fd $(, $arg)*) };
-            if result < 0 && pending {
-                pending::after_failed_write($fd);
+            let function = next!($name as Function);
+            // SAFETY: what the program promises goes on unchanged, and has the bytes of the result.
+            unsafe {
+                let call = || function($fd $(, $arg)*) as isize;
+                pending::write($fd, $dont, |$sent| $kept, call) as $result
             }
-            result
         }
     )*};
 }
@@ -77,16 +75,27 @@ reads! {
 }
 
 writes! {
-    fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t;
-    fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t;
-    fn send(fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t;
-    fn sendmmsg(fd: c_int, from: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
-    fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t;
-    fn sendfile64(fd: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t;
+    fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t,
+        if false, |sent| early::flat(from, sent);
+    fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t,
+        if false, |sent| early::gathered(from, count as usize, sent);
+    fn send(fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t,
+        if dont_wait(flags), |sent| is_plain(flags).then(|| early::flat(from, sent))?;
+    fn sendmmsg(fd: c_int, from: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int,
+        if dont_wait(flags), |sent| is_plain(flags).then(|| early::messages(from, sent))?;
+    fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t,
+        if false, |_| None;
+    fn sendfile64(fd: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t,
+        if false, |_| None;
 }
 
 fn dont_wait(flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT != 0
+}
+
+/// The bytes are part of the stream like others.
+fn is_plain(flags: c_int) -> bool {
+    flags & libc::MSG_OOB == 0
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -101,9 +110,9 @@ unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     from: *const c_void,
     len: size_t,
-    flags: c_int,
-    to: *const sockaddr,
-    to_len: socklen_t,
+    mut flags: c_int,
+    mut to: *const sockaddr,
+    mut to_len: socklen_t,
 ) -> ssize_t {
     type Function = unsafe extern "C-unwind" fn(
         c_int,
@@ -120,11 +129,10 @@ unsafe extern "C-unwind" fn sendto(
             if connect::connect(fd, to, to_len) != 0 && sys::errno() != libc::EINPROGRESS {
                 return -1;
             }
-            return write_after(fd, || {
-                sendto(fd, from, len, flags & !libc::MSG_FASTOPEN, std::ptr::null(), 0)
-            });
+            (flags, to, to_len) = (flags & !libc::MSG_FASTOPEN, std::ptr::null(), 0);
         }
-        write_after(fd, || sendto(fd, from, len, flags, to, to_len))
+        let sent = |sent| is_plain(flags).then(|| early::flat(from, sent))?;
+        pending::write(fd, dont_wait(flags), sent, || sendto(fd, from, len, flags, to, to_len))
     }
 }
 
@@ -134,8 +142,10 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, from: *const msghdr, flags: c_int
     let sendmsg = next!(sendmsg as Function);
     // SAFETY: what the program promises goes on, without what was done already.
     unsafe {
+        let mut message;
+        let (mut from, mut flags) = (from, flags);
         if flags & libc::MSG_FASTOPEN != 0 && !from.is_null() && !(*from).msg_name.is_null() {
-            let mut message = *from;
+            message = *from;
             let to = message.msg_name.cast();
             if connect::connect(fd, to, message.msg_namelen) != 0
                 && sys::errno() != libc::EINPROGRESS
@@ -144,27 +154,21 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, from: *const msghdr, flags: c_int
             }
             message.msg_name = std::ptr::null_mut();
             message.msg_namelen = 0;
-            let flags = flags & !libc::MSG_FASTOPEN;
-            return write_after(fd, || sendmsg(fd, &raw const message, flags));
+            (from, flags) = (&raw const message, flags & !libc::MSG_FASTOPEN);
         }
-        write_after(fd, || sendmsg(fd, from, flags))
+        let sent = |sent| is_plain(flags).then(|| early::message(from, sent))?;
+        pending::write(fd, dont_wait(flags), sent, || sendmsg(fd, from, flags))
     }
 }
 
-/// As the functions of `writes` do it.
-fn write_after(fd: c_int, write: impl FnOnce() -> ssize_t) -> ssize_t {
-    let pending = match pending::before_write(fd) {
-        Ok(pending) => pending,
-        Err(errno) => {
-            sys::set_errno(errno);
-            return -1;
-        }
-    };
-    let result = write();
-    if result < 0 && pending {
-        pending::after_failed_write(fd);
-    }
-    result
+/// Where it ends what is sent, that belongs to the payload.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    type Function = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
+    let shutdown = next!(shutdown as Function);
+    // SAFETY: two numbers.
+    let call = || unsafe { shutdown(fd, how) };
+    if how == libc::SHUT_RD { call() } else { pending::end(fd, call) }
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -191,7 +195,8 @@ unsafe extern "C-unwind" fn splice(
     }
     let splice = next!(splice as Function);
     // SAFETY: what the program promises goes on unchanged.
-    write_after(to, || unsafe { splice(from, from_at, to, to_at, len, flags) })
+    let call = || unsafe { splice(from, from_at, to, to_at, len, flags) };
+    pending::write(to, !waits, |_| None, call)
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

@@ -3,12 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use longhaul_relay::ANSWER_TIMEOUT_SECS;
 use longhaul_relay_client::{Attempt, Failure, Step};
 
 use crate::connect;
+use crate::early::Early;
 use crate::fork::{Guard, Shared};
 use crate::mark::Mark;
 use crate::sys;
@@ -17,18 +20,32 @@ use crate::sys;
 pub(crate) struct Session {
     mark: Mark,
     state: Mutex<State>,
-    /// The program has sent something, which would be lost with the connection.
-    written: AtomicBool,
     /// Threads that sleep until the answer comes: others leave it to them.
     sleepers: AtomicUsize,
 }
 
 enum State {
-    /// The set-up, and that it is the second one, by the gateway's clock.
-    Waiting(Attempt, bool),
+    Waiting(Box<SetUp>),
     Stands,
     /// With this errno, which the program does not know yet.
     Failed(c_int),
+}
+
+struct SetUp {
+    attempt: Attempt,
+    /// By the gateway's clock, which is believed once.
+    is_second: bool,
+    /// The answer is given up then.
+    until: Instant,
+    /// Payload that the program has sent meanwhile.
+    early: Early,
+}
+
+impl SetUp {
+    fn new(attempt: Attempt) -> Self {
+        let until = Instant::now() + Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        Self { attempt, is_second: false, until, early: Early::new() }
+    }
 }
 
 /// How a session stands.
@@ -51,12 +68,7 @@ struct Table {
 
 /// Notes a session that begins.
 pub(crate) fn insert(mark: Mark, attempt: Attempt) -> Arc<Session> {
-    let session = Arc::new(Session {
-        mark,
-        state: Mutex::new(State::Waiting(attempt, false)),
-        written: AtomicBool::new(false),
-        sleepers: AtomicUsize::new(0),
-    });
+    let session = Arc::new(Session::new(mark, attempt));
     let full = {
         let table = table();
         table.sessions.len() >= table.limit
@@ -99,42 +111,47 @@ pub(crate) fn find(fd: c_int) -> Option<Arc<Session>> {
 /// descriptor does.
 pub(crate) fn before_read(fd: c_int, wait: bool) -> Result<(), c_int> {
     match find(fd) {
-        Some(session) => session.settle(fd, wait),
+        Some(session) => session.settle(fd, wait, libc::SO_RCVTIMEO),
         None => Ok(()),
     }
 }
 
-/// Looks for a refusal before the program writes; `true` where the answer is still to come.
-pub(crate) fn before_write(fd: c_int) -> Result<bool, c_int> {
-    let Some(session) = find(fd) else { return Ok(false) };
-    match session.look(fd) {
-        Progress::Stands => Ok(false),
-        Progress::Waiting => {
-            session.written.store(true, Ordering::Relaxed);
-            Ok(true)
-        }
-        Progress::Failed(errno) => {
-            session.report(fd);
-            Err(errno)
+/// Writes by `call`, after a look for a refusal. `sent` gives the bytes of a result, for as long as
+/// they may have to be sent again.
+pub(crate) fn write(
+    fd: c_int,
+    dont_wait: bool,
+    sent: impl Fn(isize) -> Option<Vec<u8>>,
+    call: impl Fn() -> isize,
+) -> isize {
+    let Some(session) = find(fd) else { return call() };
+    match session.write(fd, dont_wait, &sent, &call) {
+        Ok(result) => result,
+        Err(errno) => {
+            sys::set_errno(errno);
+            -1
         }
     }
 }
 
-/// The errno of a refusal that has come, where a write failed because of it.
-pub(crate) fn after_failed_write(fd: c_int) {
-    let errno = sys::errno();
-    let broken = [libc::EPIPE, libc::ECONNRESET, libc::ENOTCONN].contains(&errno);
-    match before_write(fd) {
-        Err(refused) if broken => sys::set_errno(refused),
-        _ => sys::set_errno(errno),
+/// Ends what the program sends, by `call`.
+pub(crate) fn end(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
+    let Some(session) = find(fd) else { return call() };
+    let mut state = session.lock();
+    let result = call();
+    if let State::Waiting(set_up) = &mut *state
+        && result == 0
+    {
+        set_up.early.ended = true;
     }
+    result
 }
 
 /// Waits for the answer, whatever it is, since the descriptor blocks from now on.
 pub(crate) fn before_blocking(fd: c_int) {
     let Some(session) = find(fd) else { return };
     while session.advance(fd) == Progress::Waiting {
-        match session.sleep(fd) {
+        match session.sleep(fd, libc::SO_RCVTIMEO) {
             Ok(()) | Err(libc::EINTR) => {}
             Err(_) => break,
         }
@@ -142,61 +159,75 @@ pub(crate) fn before_blocking(fd: c_int) {
 }
 
 impl Session {
+    fn new(mark: Mark, attempt: Attempt) -> Self {
+        let state = Mutex::new(State::Waiting(Box::new(SetUp::new(attempt))));
+        Self { mark, state, sleepers: AtomicUsize::new(0) }
+    }
+
     /// Goes on as far as that is possible without waiting.
     pub fn advance(&self, fd: c_int) -> Progress {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.advance_in(&mut self.lock(), fd)
+    }
+
+    fn advance_in(&self, state: &mut State, fd: c_int) -> Progress {
         loop {
-            let (attempt, again) = match &mut *state {
+            let set_up = match state {
                 State::Stands => return Progress::Stands,
                 State::Failed(errno) => return Progress::Failed(*errno),
-                State::Waiting(attempt, again) => (attempt, *again),
+                State::Waiting(set_up) => set_up,
             };
-            let step = attempt.advance(
+            let step = set_up.attempt.advance(
                 |bytes| sys::send(fd, bytes),
                 |buffer| sys::receive(fd, buffer, libc::MSG_DONTWAIT),
             );
-            *state = match step {
-                Step::Waiting => return Progress::Waiting,
+            let next = match step {
+                Step::Waiting if Instant::now() < set_up.until => return Progress::Waiting,
+                Step::Waiting => match connect::silent() {
+                    Some(failure) => self.without_gateway(fd, set_up, &failure),
+                    None => State::Failed(libc::ETIMEDOUT),
+                },
                 Step::Connected(_) => {
                     // Without room for it only other processes do not learn of it.
                     let _ = Mark { answered: true, ..self.mark }.write(fd);
                     forget(self.mark.id);
                     State::Stands
                 }
-                Step::WrongClock(clock, failure) if !again && self.may_begin_again() => {
-                    match connect::again(fd, self.mark.peer, clock) {
-                        Ok(attempt) => State::Waiting(attempt, true),
+                Step::WrongClock(clock, failure) if !set_up.is_second => {
+                    match connect::again(fd, self.mark.peer, clock, &set_up.early) {
+                        Ok(attempt) => {
+                            let early = std::mem::replace(&mut set_up.early, Early::new());
+                            let again = SetUp::new(attempt);
+                            State::Waiting(Box::new(SetUp { is_second: true, early, ..again }))
+                        }
                         Err(None) => self.fail(fd, &failure),
                         Err(Some(failure)) => self.fail(fd, &failure),
                     }
                 }
                 Step::WrongClock(_, failure) => self.fail(fd, &failure),
-                Step::Failed(failure) if failure.no_gateway && self.may_begin_again() => {
-                    match connect::directly(fd, self.mark.peer, &failure) {
-                        Some(Ok(())) => {
-                            Mark::remove(fd);
-                            forget(self.mark.id);
-                            State::Stands
-                        }
-                        Some(Err(errno)) => State::Failed(errno),
-                        None => self.fail(fd, &failure),
-                    }
+                Step::Failed(failure) if failure.no_gateway => {
+                    self.without_gateway(fd, set_up, &failure)
                 }
                 Step::Failed(failure) => self.fail(fd, &failure),
             };
+            *state = next;
         }
     }
 
     /// The same for who does not read: sleepers come first.
     pub fn look(&self, fd: c_int) -> Progress {
+        self.look_in(&mut self.lock(), fd)
+    }
+
+    fn look_in(&self, state: &mut State, fd: c_int) -> Progress {
         match self.sleepers.load(Ordering::Relaxed) {
-            0 => self.advance(fd),
+            0 => self.advance_in(state, fd),
             _ => Progress::Waiting,
         }
     }
 
-    /// Goes on until the outcome is there, as long as the descriptor blocks and no signal comes.
-    pub fn settle(&self, fd: c_int, wait: bool) -> Result<(), c_int> {
+    /// Goes on until the outcome is there, as long as the descriptor blocks, within its limit of
+    /// time `limit`, and no signal comes.
+    pub fn settle(&self, fd: c_int, wait: bool, limit: c_int) -> Result<(), c_int> {
         loop {
             match self.advance(fd) {
                 Progress::Stands => return Ok(()),
@@ -205,28 +236,73 @@ impl Session {
                     return Err(errno);
                 }
                 Progress::Waiting if !wait => return Err(libc::EAGAIN),
-                Progress::Waiting => self.sleep(fd)?,
+                Progress::Waiting => self.sleep(fd, limit)?,
             }
         }
     }
 
-    /// Sleeps until something comes, as the program's own call would: by the descriptor's mode and
-    /// timeout, and by what it wants of signals.
-    fn sleep(&self, fd: c_int) -> Result<(), c_int> {
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
-        let came = sys::receive(fd, &mut [0], libc::MSG_PEEK);
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
-        match came.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO)) {
-            Ok(_) => Ok(()),
-            Err(errno @ (libc::EINTR | libc::EAGAIN)) => Err(errno),
-            Err(errno) => {
-                let words = std::io::Error::from_raw_os_error(errno).to_string();
-                let words = words.split(" (os error").next().unwrap_or_default();
-                let failed = self.fail(fd, &Failure::lost(errno, words));
-                *self.state.lock().unwrap_or_else(PoisonError::into_inner) = failed;
-                Ok(())
-            }
+    /// Sleeps until something comes or the answer is given up, as the program's own call would: by
+    /// the descriptor's mode and limit of time, and by what it wants of signals.
+    fn sleep(&self, fd: c_int, limit: c_int) -> Result<(), c_int> {
+        if sys::is_nonblocking(fd) {
+            return Err(libc::EAGAIN);
         }
+        let until = match &*self.lock() {
+            State::Waiting(set_up) => set_up.until,
+            _ => return Ok(()),
+        };
+        let own = sys::time_limit(fd, limit).map(|limit| Instant::now() + limit);
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let came = sys::sleep(fd, own.map_or(until, |own| own.min(until)), own.is_none());
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        match own {
+            Some(own) if !came? && own < until => Err(libc::EAGAIN),
+            _ => came.map(|_| ()),
+        }
+    }
+
+    fn write(
+        &self,
+        fd: c_int,
+        dont_wait: bool,
+        sent: &impl Fn(isize) -> Option<Vec<u8>>,
+        call: &impl Fn() -> isize,
+    ) -> Result<isize, c_int> {
+        if !dont_wait && !sys::is_nonblocking(fd) {
+            // The call may last, and must not keep others from the answer meanwhile.
+            self.settle(fd, true, libc::SO_SNDTIMEO)?;
+            return Ok(call());
+        }
+        let mut state = self.lock();
+        let mut progress = self.look_in(&mut state, fd);
+        for is_last in [false, true] {
+            match progress {
+                Progress::Stands => {
+                    drop(state);
+                    return Ok(call());
+                }
+                Progress::Failed(errno) => {
+                    self.report(fd);
+                    return Err(errno);
+                }
+                Progress::Waiting => {}
+            }
+            let (result, errno) = (call(), sys::errno());
+            if let State::Waiting(set_up) = &mut *state
+                && result >= 0
+            {
+                set_up.early.add(sent(result));
+            }
+            if result >= 0 {
+                return Ok(result);
+            }
+            if is_last || ![libc::EPIPE, libc::ECONNRESET, libc::ENOTCONN].contains(&errno) {
+                return Err(errno);
+            }
+            // A refusal may have come meanwhile.
+            progress = self.look_in(&mut state, fd);
+        }
+        Ok(-1)
     }
 
     /// The program learns of the failure now: from here on the socket is one that never connected.
@@ -235,8 +311,17 @@ impl Session {
         Mark::remove(fd);
     }
 
-    fn may_begin_again(&self) -> bool {
-        !self.written.load(Ordering::Relaxed)
+    /// A gateway cannot be reached: directly, where that is allowed.
+    fn without_gateway(&self, fd: c_int, set_up: &SetUp, failure: &Failure) -> State {
+        match connect::directly(fd, self.mark.peer, failure, &set_up.early) {
+            Some(Ok(())) => {
+                Mark::remove(fd);
+                forget(self.mark.id);
+                State::Stands
+            }
+            Some(Err(errno)) => State::Failed(errno),
+            None => self.fail(fd, failure),
+        }
     }
 
     fn fail(&self, fd: c_int, failure: &Failure) -> State {
@@ -245,6 +330,10 @@ impl Session {
         }
         sys::disconnect(fd);
         State::Failed(failure.errno)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -121,15 +121,69 @@ pub(crate) fn is_closed(fd: c_int) -> bool {
     info.is_ok_and(|info| info.to_ne_bytes()[0] == CLOSE)
 }
 
+/// `shutdown` of what is sent.
+pub(crate) fn shut_down(fd: c_int) {
+    type Shutdown = unsafe extern "C-unwind" fn(c_int, c_int) -> c_int;
+    // SAFETY: two numbers. What is not connected any more has ended, too.
+    unsafe { next!(shutdown as Shutdown)(fd, libc::SHUT_WR) };
+}
+
+/// `SO_RCVTIMEO` or `SO_SNDTIMEO`, where the program has set it.
+pub(crate) fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
+    let mut limit = libc::timeval { tv_sec: 0, tv_usec: 0 };
+    let mut len = size_of::<libc::timeval>() as socklen_t;
+    // SAFETY: value and length are valid for the call.
+    let result =
+        unsafe { get_option(fd, libc::SOL_SOCKET, name, (&raw mut limit).cast(), &raw mut len) };
+    let micros = limit.tv_sec as u64 * 1_000_000 + limit.tv_usec as u64;
+    (result == 0 && micros > 0).then(|| Duration::from_micros(micros))
+}
+
+/// Waits until something comes or the socket breaks; `false` where that takes longer. Signals
+/// interrupt it, unless it `may_go_on` behind handlers that want that.
+pub(crate) fn sleep(fd: c_int, until: Instant, may_go_on: bool) -> Result<bool, c_int> {
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        match poll(fd, libc::POLLIN, left) {
+            0 => return Ok(false),
+            -1 if errno() == libc::EINTR && may_go_on && handlers_restart() => {}
+            -1 => return Err(errno()),
+            _ => return Ok(true),
+        }
+    }
+}
+
+/// The handlers of all signals that may have come here want system calls to go on (`SA_RESTART`):
+/// `poll` never does that by itself.
+fn handlers_restart() -> bool {
+    // SAFETY: zeros are a valid value of both; nothing is changed, only read.
+    unsafe {
+        let mut blocked: libc::sigset_t = std::mem::zeroed();
+        libc::pthread_sigmask(libc::SIG_BLOCK, std::ptr::null(), &raw mut blocked);
+        (1..=libc::SIGRTMAX()).all(|signal| {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, std::ptr::null(), &raw mut action) != 0
+                || libc::sigismember(&raw const blocked, signal) == 1
+                || [libc::SIG_DFL, libc::SIG_IGN].contains(&action.sa_sigaction)
+                || action.sa_flags & libc::SA_RESTART != 0
+        })
+    }
+}
+
+fn poll(fd: c_int, events: c_short, most: Duration) -> c_int {
+    let mut wait = libc::pollfd { fd, events, revents: 0 };
+    // Rounded up, so that nobody turns in circles for the last part of a millisecond.
+    let millis = c_int::try_from(most.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX);
+    // SAFETY: one entry, as it says.
+    unsafe { libc::poll(&raw mut wait, 1, millis) }
+}
+
 /// Waits until the socket is ready for `events`, or broken; `false` where it takes longer.
 pub(crate) fn wait_for(fd: c_int, events: c_short, most: Duration) -> bool {
     let until = Instant::now() + most;
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let mut wait = libc::pollfd { fd, events, revents: 0 };
-        let millis = c_int::try_from(left.as_millis()).unwrap_or(c_int::MAX);
-        // SAFETY: one entry, as it says.
-        match unsafe { libc::poll(&raw mut wait, 1, millis) } {
+        match poll(fd, events, left) {
             // A signal: short as this is, it is not worth an end.
             -1 if errno() == libc::EINTR => {}
             0 | -1 => return false,

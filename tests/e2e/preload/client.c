@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -273,6 +274,23 @@ static void twice(void)
 	echo(fd, 2);
 }
 
+static void note(int number)
+{
+	static const char line[] = "a signal came\n";
+	(void)number;
+	if (write(2, line, sizeof line - 1) < 0)
+		_exit(1);
+}
+
+/* A signal comes while it connects. */
+static void signals(int flags)
+{
+	struct sigaction action = { .sa_handler = note, .sa_flags = flags };
+	if (sigaction(SIGUSR1, &action, NULL) < 0)
+		fail("sigaction");
+	echo(connected(), 6);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
@@ -299,6 +317,8 @@ int main(int argc, char **argv)
 		blocking_again(!strcmp(word, "ioctl"));
 	} else if (!strcmp(mode, "twice")) {
 		twice();
+	} else if (!strcmp(mode, "signals")) {
+		signals(strcmp(word, "restart") ? 0 : SA_RESTART);
 	} else if (!strcmp(mode, "failure")) {
 		failure(word);
 	} else {

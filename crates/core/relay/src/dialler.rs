@@ -10,6 +10,10 @@ use crate::options::{Kind, split, wanted};
 use crate::place::Place;
 use crate::status::Status;
 
+/// Seconds after its header after which a client gives the answer up: gateways that live answer
+/// earlier (docs/relay.md section 3).
+pub const ANSWER_TIMEOUT_SECS: u64 = 30;
+
 /// The side of a segment that dials: a client, or a gateway towards the next one.
 #[derive(Debug)]
 pub struct Dialler {

@@ -60,7 +60,7 @@ mod rule;
 mod status;
 
 pub use answer::{Answer, MAX_REASON};
-pub use dialler::{DialError, Dialled, Dialler};
+pub use dialler::{ANSWER_TIMEOUT_SECS, DialError, Dialled, Dialler};
 pub use ends::{Ends, Side};
 pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, Received, Refusal, Request};
 pub use header::{

@@ -150,6 +150,12 @@ pub enum ConnectError {
         /// How that was seen.
         reason: String,
     },
+    /// The first gateway accepted the connection and then gave no answer.
+    #[error("gateway {gateway} gave no answer in {} s", longhaul_relay::ANSWER_TIMEOUT_SECS)]
+    GatewaySilent {
+        /// The gateway.
+        gateway: SocketAddr,
+    },
     /// The first gateway does not know the token.
     #[error("gateway {gateway} does not accept this token: name another with --via-token-file")]
     GatewayUnauthorized {

@@ -4,7 +4,9 @@ use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use longhaul_relay::{Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Status};
+use longhaul_relay::{
+    ANSWER_TIMEOUT_SECS, Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Status,
+};
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
 use longhaul_sys::wait::Interest;
@@ -66,13 +68,13 @@ impl Via {
         let Connected { stream, server: gateway, rtt } = connect(&addresses, timeout, stop)?;
         let clock = Clock::from_micros(now().saturating_add_signed(offset));
         let (dialler, header) = self.header(target, gateway, clock)?;
-        let until = Until { deadline: clock::now() + timeout, stop };
+        // The gateways dial onward meanwhile, and say what they could not reach.
+        let answer = Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        let until = Until { deadline: clock::now() + answer, stop };
         exchange(&stream, dialler, &header, until)
             .map_err(|error| match error {
                 Exchange::Waiting(PipeError::Stopped) => ConnectError::Stopped,
-                Exchange::Waiting(PipeError::TimedOut) => {
-                    ConnectError::TimedOut { server: gateway }
-                }
+                Exchange::Waiting(PipeError::TimedOut) => ConnectError::GatewaySilent { gateway },
                 Exchange::Waiting(PipeError::Io(error)) | Exchange::Io(error) => {
                     ConnectError::Lost { server: gateway, reason: error.to_string() }
                 }
