@@ -26,6 +26,11 @@ impl Prefix {
         self.len.into()
     }
 
+    /// Both hold the same addresses.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.is_within(other) && other.is_within(self)
+    }
+
     /// All addresses of the range lie in `other`.
     fn is_within(&self, other: &Self) -> bool {
         self.len >= other.len && other.contains(self.address)

@@ -3,6 +3,7 @@
 
 mod check;
 mod file;
+mod sense;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -89,6 +90,10 @@ pub struct Config {
     pub metrics: Option<Written>,
     /// Seconds that SIGTERM leaves to sessions.
     pub drain: Option<Written<u32>>,
+    /// Lists of a file that name nothing.
+    pub empty: Vec<At>,
+    /// It is a file.
+    pub is_file: bool,
 }
 
 /// Settings of segments.

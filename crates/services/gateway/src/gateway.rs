@@ -296,8 +296,10 @@ impl Gateway {
         self.shared.sessions()
     }
 
-    /// Lets no more clients in. [`Self::join`] returns when the last session has ended.
+    /// Lets no more clients in, and answers them so. [`Self::join`] returns when the last session has
+    /// ended.
     pub fn drain(&self) {
+        self.shared.drain();
         self.signal(|mailbox| &mailbox.draining);
     }
 

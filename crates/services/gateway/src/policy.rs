@@ -37,7 +37,7 @@ impl Destinations {
 }
 
 /// The address is one of this host: sockets can be bound to those only.
-fn is_of_this_host(address: IpAddr) -> bool {
+pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 

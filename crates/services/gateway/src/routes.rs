@@ -58,6 +58,14 @@ impl FromStr for Destination {
 }
 
 impl Destination {
+    /// Both are for the same targets.
+    pub fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Prefix(one), Self::Prefix(other)) => one.is_same(other),
+            (one, other) => one == other,
+        }
+    }
+
     /// How narrowly the rule names `name`, where it does.
     fn of_name(&self, name: &str) -> Option<usize> {
         match self {

@@ -172,6 +172,11 @@ impl Session {
         }
     }
 
+    /// The client has asked for something.
+    pub const fn has_entered(&self) -> bool {
+        !matches!(self.stage, Stage::Entering { .. })
+    }
+
     /// Does what can be done.
     pub fn run(&mut self, cx: &mut Context<'_>) -> Turn {
         let turn = match &self.stage {
@@ -260,10 +265,14 @@ impl Session {
                 Entered::Asked { used, mut route, client } => {
                     self.summary.target = route.target.place.to_string();
                     received.drain(..used);
+                    if self.seat.shared().is_draining() {
+                        self.summary.client = client;
+                        return Ok(self.turn_away(Status::SHUTDOWN, "", cx));
+                    }
                     let place = self.seat.get_in(&client);
                     self.summary.client = client;
                     if let Err(reason) = place {
-                        return Ok(self.turn_away(reason, cx));
+                        return Ok(self.turn_away(Status::BUSY, &reason, cx));
                     }
                     if !self.seat.name(route.session) {
                         return Ok(self.refuse(Status::LOOP, "", cx));
@@ -414,10 +423,11 @@ impl Session {
         }
     }
 
-    /// The client gets an answer that says which limit stands against it.
-    fn turn_away(&mut self, reason: String, cx: &mut Context<'_>) -> Turn {
-        let why = format!("{}: {reason}", self.summary.client);
-        let answer = Answer { reason, ..Answer::new(Status::BUSY, &self.name()) };
+    /// The client gets an answer that says why it is not let in now.
+    fn turn_away(&mut self, status: Status, reason: &str, cx: &mut Context<'_>) -> Turn {
+        let shown = if reason.is_empty() { status.meaning().unwrap_or_default() } else { reason };
+        let why = format!("{}: {shown}", self.summary.client);
+        let answer = Answer { reason: reason.into(), ..Answer::new(status, &self.name()) };
         let bytes = self.entry.answer(&answer);
         self.begin_refusal(&bytes, Ending::NotEntered(why), cx)
     }

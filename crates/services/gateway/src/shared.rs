@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use longhaul_relay::{Gatekeeper, Hop, SessionId};
@@ -72,6 +72,7 @@ pub struct Shared {
     clients: Mutex<BTreeMap<String, usize>>,
     strangers: Mutex<Strangers>,
     active: Mutex<HashSet<SessionId>>,
+    draining: AtomicBool,
 }
 
 impl Shared {
@@ -101,6 +102,7 @@ impl Shared {
             clients: Mutex::default(),
             strangers: Mutex::new(Strangers::new(strangers)),
             active: Mutex::default(),
+            draining: AtomicBool::new(false),
         }
     }
 
@@ -112,6 +114,16 @@ impl Shared {
     /// Another policy from now on; sessions that stand go on.
     pub fn set_policy(&self, policy: Policy) {
         *self.policy.write().unwrap_or_else(|held| held.into_inner()) = Arc::new(policy);
+    }
+
+    /// From now on clients are answered that the gateway stops.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// The gateway lets nobody in any more.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
     }
 
     /// One arrives who has to say who he is.

@@ -32,7 +32,7 @@ pub(crate) struct Mailbox {
     doors: Mutex<Option<Arc<Vec<Door>>>>,
     /// Those who want to know of all sessions.
     asking: Mutex<Vec<Sender<Vec<SessionStatus>>>>,
-    /// Accept no more; end when the last session has.
+    /// End when the last session has; who comes meanwhile is answered.
     pub draining: AtomicBool,
     /// End now.
     pub stopping: AtomicBool,
@@ -165,19 +165,19 @@ impl Worker {
             }
             if self.mailbox.draining.load(Ordering::Acquire) && !self.draining {
                 self.draining = true;
-                self.close_doors();
             }
             if let Some(doors) = self.mailbox.new_doors() {
                 self.close_doors();
                 self.doors = doors;
-                if self.closed_until.is_none() && !self.draining {
+                if self.closed_until.is_none() {
                     self.open_doors()?;
                 }
             }
-            if self.draining && self.slots.iter().all(|slot| slot.session.is_none()) {
+            let in_session = |slot: &Slot| slot.session.as_ref().is_some_and(Session::has_entered);
+            if self.draining && !self.slots.iter().any(in_session) {
                 return Ok(());
             }
-            if self.closed_until.is_some_and(|until| now >= until) && !self.draining {
+            if self.closed_until.is_some_and(|until| now >= until) {
                 self.closed_until = None;
                 self.open_doors()?;
             }

@@ -213,6 +213,33 @@ fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end
 }
 
 #[test]
+fn a_draining_gateway_answers_new_clients_that_it_stops_and_ends_with_its_last_session() {
+    let mut gateway = start(GatewaySettings { socks: vec![loopback()], ..settings() });
+    let address = echo_twice();
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    // One that says nothing holds nothing up.
+    let _silent = TcpStream::connect(gateway.addresses[0]).unwrap();
+    gateway.gateway.drain();
+    let answer = try_connect(gateway.addresses[0], &route(&[], &address.to_string()), now());
+    assert_eq!(answer.unwrap_err().status, Status::SHUTDOWN);
+    assert!(matches!(gateway.ending(), Ending::NotEntered(why) if why.ends_with("is stopping")));
+    let mut socks = TcpStream::connect(gateway.addresses[1]).unwrap();
+    socks.write_all(b"\x05\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x00\x01").unwrap();
+    let mut reply = [0; 12];
+    socks.read_exact(&mut reply).unwrap();
+    assert_eq!(reply[..4], [5, 0, 5, 1]);
+    drop(socks);
+    gateway.ending();
+    stream.write_all(b"ab").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"abab");
+    gateway.gateway.join().unwrap();
+    assert_eq!(gateway.ending(), Ending::Clean);
+}
+
+#[test]
 fn a_slow_reader_gets_everything_and_holds_up_nobody() {
     let gateway = start(settings());
     let sent = pattern(20_000_000);

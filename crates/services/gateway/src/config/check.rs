@@ -83,11 +83,7 @@ impl Config {
                  --via-token-file, in a file via_token_file",
             );
         }
-        if check.mistakes.is_empty()
-            && let Err(error) = settings.judge()
-        {
-            check.mistakes.push(Mistake { text: error.to_string(), is_of_file: false });
-        }
+        check.judge(self, &settings);
         match check.mistakes.is_empty() {
             true => Ok(Checked {
                 settings,
@@ -100,13 +96,13 @@ impl Config {
 }
 
 /// The mistakes so far, and what cannot be had whole on this host.
-struct Check {
-    mistakes: Vec<Mistake>,
+pub(super) struct Check {
+    pub(super) mistakes: Vec<Mistake>,
     notices: Vec<String>,
 }
 
 impl Check {
-    fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
+    pub(super) fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
         let text = format!("{} {}: {why}", written.at, written.value);
         self.mistakes.push(Mistake { text, is_of_file: false });
     }
@@ -380,9 +376,14 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
             ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
             ("s = 7", "s = 0", "line 9: max_sessions 0: expected at least 1"),
-            ("s = 7", "s = -1", "line 9: "),
-            ("s = 7", "s = 7\nmax_session = 8", "line 10: unknown field `max_session`"),
-            ("s = 7", "s = ", "line 9: "),
+            ("s = 7", "s = -1", "line 9: max_sessions: "),
+            (
+                "s = 7",
+                "s = 7\nmax_session = 8",
+                "line 10: max_session: unknown field `max_session`",
+            ),
+            ("s = 7", "s = ", "line 9: max_sessions: "),
+            ("\"203.0.113.9:7421\"", "7", "line 6: allow: invalid type"),
             (
                 "203.0.113.0/24",
                 "203.0.113.0/33",
@@ -415,13 +416,71 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
     #[test]
     fn a_file_that_says_too_little_is_not_enough() {
         for (text, mistake) in [
-            ("", "nothing to do"),
-            ("socks = [\"127.0.0.1:1080\"]", "no destination is allowed"),
+            ("", "line 1: listen: nothing to do"),
+            ("socks = [\"127.0.0.1:1080\"]", "line 1: socks: no destination is allowed"),
+            (
+                "\nlisten = [\"127.0.0.1\"]\nallow = [\"10.0.0.0/8\"]",
+                "line 2: listen: no token may use this gateway",
+            ),
             ("socks = [\"127.0.0.1:1\"]\nvia = [\"gw\"]", "line 2: via gw: the token"),
-            ("socks = [\"0.0.0.0:1\"]\nallow = [\"10.0.0.0/8\"]", "0.0.0.0:1 is open to everybody"),
+            (
+                "allow = [\"10.0.0.0/8\"]\nsocks = [\"0.0.0.0:1\"]",
+                "line 2: socks: 0.0.0.0:1 is open to everybody",
+            ),
         ] {
             let mistakes = check(text).unwrap_err();
             assert!(mistakes[0].starts_with(mistake), "{mistakes:?}");
         }
+    }
+
+    #[test]
+    fn what_cannot_work_is_named_with_its_line_and_key() {
+        const LOOP: &str = "a session would come back here, and be refused as a loop";
+        for (from, to, mistake) in [
+            // Its own address, and its own name at whatever address.
+            (
+                "via = [\"203.0.113.9\"",
+                "via = [\"192.0.2.1\"",
+                format!("line 23: via 192.0.2.1: {LOOP}"),
+            ),
+            ("[[route]]", "[[route]]\nvia = []", "line 22: via: names nothing".to_owned()),
+            ("max_sessions = 7", "name = \"b\"", format!("line 23: via b@203.0.113.10: {LOOP}")),
+            (
+                "b@203.0.113.10",
+                "203.0.113.9",
+                "line 23: via 203.0.113.9: it stands on this route already".to_owned(),
+            ),
+            (
+                "via = [\"203.0.113.9\"",
+                "via = [\"203.0.113.8\"",
+                "line 23: via 203.0.113.8: it may not be dialled, since allow does not name it"
+                    .to_owned(),
+            ),
+            (
+                "[[route]]",
+                "[[segment]]\nto = [\"10.0.0.0/8\", \"203.0.113.7/24\"]\n\n[[route]]",
+                "line 22: to 203.0.113.7/24: line 15 names it already".to_owned(),
+            ),
+            (
+                "\"*.example\"]",
+                "\"*.example\", \"*.EXAMPLE\"]",
+                "line 22: to *.EXAMPLE: line 22 names it already".to_owned(),
+            ),
+            ("allow = [", "from = []\nallow = [", "line 4: from: names nothing".to_owned()),
+        ] {
+            assert!(TEXT.contains(from), "{from}");
+            let mut text = TEXT.replacen(from, to, 1);
+            if to.contains("via = []") {
+                text.truncate(text.rfind("via = [\"").unwrap());
+            }
+            let mistakes = check(&text).unwrap_err();
+            assert!(mistakes[0].starts_with(&mistake), "{mistakes:?}, not {mistake}");
+            assert_eq!(mistakes.len(), 1, "{mistakes:?}");
+        }
+        // On all addresses of this host.
+        let text = "listen = [\"0.0.0.0\"]\ntoken_file = \"tokens\"\nallow = [\"127.0.0.0/8\"]\n\
+                    [[route]]\nto = [\"*\"]\nvia = [\"127.0.0.1\"]\n";
+        let mistakes = check(text).unwrap_err();
+        assert_eq!(mistakes, [format!("line 6: via 127.0.0.1: {LOOP}")]);
     }
 }

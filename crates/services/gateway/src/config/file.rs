@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::path::PathBuf;
 
 use serde::Deserialize;
@@ -15,27 +16,31 @@ impl Config {
             let line = error.span().map_or(1, |span| line(text, span.start));
             // It goes on with an excerpt, which the line's number makes needless.
             let why = error.message().lines().next().unwrap_or_default();
-            Mistake { text: format!("line {line}: {why}"), is_of_file: false }
+            let key = key(text, line).map(|key| format!("{key}: ")).unwrap_or_default();
+            Mistake { text: format!("line {line}: {key}{why}"), is_of_file: false }
         })?;
         Ok(file.written(text))
     }
 }
 
+/// Some values, with the place of all of them, if the key stands there.
+type List = Option<Spanned<Vec<Spanned<String>>>>;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[derive(Default)]
 struct File {
-    listen: Vec<Spanned<String>>,
-    socks: Vec<Spanned<String>>,
+    listen: List,
+    socks: List,
     socks_password_file: Option<Spanned<PathBuf>>,
-    forward: Vec<Spanned<String>>,
-    from: Vec<Spanned<String>>,
-    via: Vec<Spanned<String>>,
+    forward: List,
+    from: List,
+    via: List,
     token_file: Option<Spanned<PathBuf>>,
     neighbour_token_file: Option<Spanned<PathBuf>>,
     via_token_file: Option<Spanned<PathBuf>>,
     name: Option<Spanned<String>>,
-    allow: Vec<Spanned<String>>,
+    allow: List,
     congestion: Option<Spanned<String>>,
     buffer: Option<Spanned<String>>,
     rate: Option<Spanned<String>>,
@@ -53,7 +58,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileSegment {
-    to: Vec<Spanned<String>>,
+    to: Spanned<Vec<Spanned<String>>>,
     transport: Option<Spanned<String>>,
     congestion: Option<Spanned<String>>,
     buffer: Option<Spanned<String>>,
@@ -64,16 +69,15 @@ struct FileSegment {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FileRoute {
-    to: Vec<Spanned<String>>,
-    #[serde(default)]
-    via: Vec<Spanned<String>>,
+    to: Spanned<Vec<Spanned<String>>>,
+    via: List,
     proxy_protocol: Option<Spanned<bool>>,
 }
 
 impl File {
     fn written(self, text: &str) -> Config {
-        let at = Lines { text };
-        Config {
+        let at = Lines { text, empty: RefCell::default() };
+        let mut config = Config {
             listen: at.each("listen", self.listen),
             socks: at.each("socks", self.socks),
             socks_password_file: at.one("socks_password_file", self.socks_password_file),
@@ -100,13 +104,19 @@ impl File {
             spares: at.one("spares", self.spares),
             metrics: at.one("metrics", self.metrics),
             drain: at.one("drain", self.drain),
-        }
+            empty: Vec::new(),
+            is_file: true,
+        };
+        config.empty = at.empty.into_inner();
+        config
     }
 }
 
 /// Finds the lines of values.
 struct Lines<'t> {
     text: &'t str,
+    /// Lists that name nothing.
+    empty: RefCell<Vec<At>>,
 }
 
 impl Lines<'_> {
@@ -119,8 +129,12 @@ impl Lines<'_> {
         value.map(|value| self.of(key, value))
     }
 
-    fn each<T>(&self, key: &'static str, values: Vec<Spanned<T>>) -> Vec<Written<T>> {
-        values.into_iter().map(|value| self.of(key, value)).collect()
+    fn each(&self, key: &'static str, values: List) -> Vec<Written> {
+        let Some(values) = values.map(|values| self.of(key, values)) else { return Vec::new() };
+        if values.value.is_empty() {
+            self.empty.borrow_mut().push(values.at);
+        }
+        values.value.into_iter().map(|value| self.of(key, value)).collect()
     }
 
     fn segment(&self, values: [(&'static str, Option<Spanned<String>>); 4]) -> SegmentConfig {
@@ -130,7 +144,7 @@ impl Lines<'_> {
 
     fn class(&self, segment: FileSegment) -> ClassConfig {
         ClassConfig {
-            to: self.each("to", segment.to),
+            to: self.each("to", Some(segment.to)),
             transport: self.one("transport", segment.transport),
             settings: self.segment([
                 ("congestion", segment.congestion),
@@ -143,7 +157,7 @@ impl Lines<'_> {
 
     fn route(&self, route: FileRoute) -> RouteConfig {
         RouteConfig {
-            to: self.each("to", route.to),
+            to: self.each("to", Some(route.to)),
             via: self.each("via", route.via),
             proxy_protocol: self.one("proxy_protocol", route.proxy_protocol),
         }
@@ -153,4 +167,14 @@ impl Lines<'_> {
 /// The line of a byte of `text`, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// The key whose value stands at `line` or goes on there.
+fn key(text: &str, line: usize) -> Option<&str> {
+    let before: Vec<&str> = text.lines().take(line).collect();
+    let keyed =
+        before.into_iter().rev().find(|line| line.contains('=') || line.starts_with('['))?;
+    let (key, _) = keyed.split_once('=')?;
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    Some(key.trim()).filter(|key| !key.is_empty() && key.chars().all(is_key))
 }
