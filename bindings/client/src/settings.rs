@@ -14,7 +14,8 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// File with the token that the first one knows.
     pub token_file: PathBuf,
-    /// Destinations that are reached through the gateways; none: all but loopback and link-local ones.
+    /// Destinations that are reached through the gateways; none: all but loopback, link-local and
+    /// multicast ones.
     pub to: Vec<Rule>,
     /// Where no gateway answers the destination is connected to directly.
     pub direct: bool,
@@ -126,10 +127,16 @@ mod tests {
     }
 
     #[test]
-    fn loopback_is_covered_only_by_a_rule_of_its_own() {
+    fn special_ranges_are_covered_only_by_rules_within_them() {
         let (outside, loopback) = ("203.0.113.1:80", "127.0.0.1:80");
         let covers = |to: &[&str], at: &str| settings(to).covers(at.parse().unwrap());
-        assert!(covers(&[], outside) && !covers(&[], loopback) && !covers(&[], "[::1]:80"));
+        assert!(covers(&[], outside));
+        for special in
+            [loopback, "[::1]:80", "169.254.1.1:80", "[fe80::1]:80", "224.0.0.1:80", "[ff02::1]:80"]
+        {
+            assert!(!covers(&[], special) && !covers(&["0.0.0.0/0", "::/0"], special), "{special}");
+        }
+        assert!(covers(&["fe80::/16"], "[fe80::1]:80") && covers(&["224.0.0.0/4"], "224.0.0.1:80"));
         assert!(!covers(&["0.0.0.0/0"], loopback) && covers(&["127.0.0.0/8"], loopback));
         assert!(covers(&["203.0.113.0/24:80"], outside));
         assert!(covers(&["203.0.113.0/24:80"], "[::ffff:203.0.113.1]:80"));

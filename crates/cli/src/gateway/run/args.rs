@@ -21,7 +21,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub via_token_file: Option<PathBuf>,
     /// Destination that is reached through the gateways, an address or a range, perhaps with one port;
-    /// repeatable [default: all but loopback and link-local ones, which need a rule for just them]
+    /// repeatable. Loopback, link-local and multicast addresses need a rule that lies within those
+    /// ranges [default: all others]
     #[arg(long, value_name = "PREFIX[:PORT]")]
     pub to: Vec<String>,
     /// Connect directly, with a message, where a gateway cannot be reached
