@@ -165,6 +165,7 @@ impl World {
             runs: 0,
             is_tidy: false,
             cut_when_tidy: false,
+            lost_unsynced: false,
         };
         let mut files = match &scenario.sizes[..] {
             [] => Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
@@ -245,7 +246,7 @@ impl World {
     /// under `clear` is sent again so many times.
     fn crawling(&self, bytes: u64) -> Duration {
         let heeds = match self.scenario.profile {
-            "cubic" | "pcc" | "sabul" | "scavenger" => true,
+            "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
             "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
             // Equation 12 as printed stays where it is below the bottleneck: at a hundredth of the link.
             "paptc" if self.scenario.parameters.iter().any(|set| set == "measured=1") => {

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::stepped::{burst, power_of_ten};
-use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
 use capacity::Capacity;
 
 /// The congestion control of UDT 4 (`CUDTCC` in `ccc.cpp`; Gu and Grossman, "UDT: UDP-based data
@@ -25,6 +25,8 @@ struct Udt {
     considered: Instant,
     heard: Instant,
     acked: u64,
+    /// When data last left of which there was more.
+    used: Option<Instant>,
     /// Something was lost since.
     lost: bool,
     epoch: Epoch,
@@ -63,6 +65,7 @@ impl Udt {
             considered: start.now,
             heard: start.now,
             acked: 0,
+            used: None,
             lost: false,
             epoch: Epoch { cut: None, before: MOST, naks: 0, average: 0, cuts: 0, random: 1 },
             pacing: Pacing { rate, burst: FIRST_WINDOW * start.packet, window: None },
@@ -114,12 +117,17 @@ impl Udt {
     /// `onLoss`; packets have no numbers here, so an epoch is over when what was sent behind its last
     /// cut may be heard of.
     fn on_loss(&mut self, cx: &mut Context<'_>) {
+        let known = cx.rtt.smoothed() + SYN;
+        // An end that has next to nothing to send, as a receiver has, does not send at its rate: that
+        // something is lost is no reason to lower it.
+        if self.used.is_none_or(|at| cx.now - at > known * 2) {
+            return;
+        }
         if self.slow_start {
             self.end_slow_start(cx);
         }
         self.lost = true;
         let epoch = &mut self.epoch;
-        let known = cx.rtt.smoothed() + SYN;
         if epoch.cut.is_none_or(|cut| cx.now - cut > known) {
             epoch.before = self.rate;
             epoch.average = (epoch.average * 7 + epoch.naks).div_ceil(8);
@@ -170,6 +178,12 @@ impl Controller for Udt {
         "udt"
     }
 
+    fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
+        if !sent.control && !sent.application_limited {
+            self.used = Some(cx.now);
+        }
+    }
+
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.packet = cx.estimates.packet();
         self.heard = cx.now;
@@ -187,7 +201,7 @@ impl Controller for Udt {
     }
 
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        if self.slow_start && cx.now - self.heard > EXPIRY {
+        if self.slow_start && self.used.is_some() && cx.now - self.heard > EXPIRY {
             self.end_slow_start(cx);
             self.decide();
         }

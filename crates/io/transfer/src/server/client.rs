@@ -191,6 +191,8 @@ impl Server<'_> {
         let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
+        // Since when the lanes carry data.
+        let mut carried = None;
         // Of one that closed with `done` before all was.
         let mut parting = None;
         let outcome = loop {
@@ -235,8 +237,11 @@ impl Server<'_> {
                 }
                 break served(shared, end, granted.sends());
             }
-            // Lanes that have moved data are the carrier.
-            if joining.is_some() && lanes.have_moved() {
+            // The client decides, and knows later than this end that data has moved.
+            if joining.is_some()
+                && lanes.have_moved()
+                && now - *carried.get_or_insert(now) > JOINING
+            {
                 *joining = None;
             }
             if joining.as_mut().is_some_and(|joining| joining.has_begun(session)) {
@@ -335,6 +340,9 @@ fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, 
 
 /// How long is waited for the last words of a client that has closed its control connection.
 const PARTING: Duration = Duration::from_secs(1);
+/// Time since data moved in which a client that does not know it may still turn to TCP: a packet of the
+/// base size counts as too large when three of it were lost, a probe timeout apart.
+const JOINING: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

@@ -85,6 +85,7 @@ impl World {
             self.disk.boot += 1;
             self.disk.sync_fails = false;
             self.disk.cut_when_tidy |= self.disk.is_tidy;
+            self.disk.lost_unsynced |= !self.scenario.fsync;
             if self.scenario.fsync
                 && let Some(fault) = self.files.fault_of_names(&self.disk.storage)
             {

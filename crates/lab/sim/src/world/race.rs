@@ -152,8 +152,6 @@ impl World {
         self.racing = None;
         server.joins_until = None;
         let old = server.connection.take();
-        let moved = old.as_ref().is_some_and(Connection::has_moved);
-        self.checks.require(!moved, || "TCP joins, and bytes have moved over UDP");
         let Some(connection) = self.connection_over_tcp(End::Server) else { return true };
         let server = &mut self.hosts[1];
         server.connection = Some(connection);
@@ -178,9 +176,7 @@ impl World {
         let host = &self.hosts[usize::from(end == End::Server)];
         let narrow = |connection: &Connection| {
             let closed = connection.closed.as_ref();
-            closed.is_some_and(|closed| closed.code == CloseCode::PATH_MTU)
-                && !connection.has_moved()
-                && connection.is_udp()
+            closed.is_some_and(|closed| closed.code == CloseCode::PATH_MTU) && connection.is_udp()
         };
         end == End::Server
             && self.scenario.carrier == Choice::Auto

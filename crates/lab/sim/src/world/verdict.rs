@@ -191,9 +191,7 @@ impl World {
     pub(super) fn finish(mut self) -> Result<Report, Broken> {
         let done = self.report.gave_up.is_none();
         let fault = self.files.fault_of_names(&self.disk.storage);
-        let has_cut = self.scenario.faults.iter().any(|f| matches!(f.what, Accident::PowerCut(_)));
-        // What was never synced is promised to nobody.
-        let kept = self.scenario.fsync || !has_cut;
+        let kept = !self.disk.lost_unsynced;
         if kept {
             self.checks.require(fault.is_none(), || fault.clone().unwrap_or_default());
         }

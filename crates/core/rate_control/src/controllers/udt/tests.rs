@@ -11,6 +11,8 @@ struct Bench {
     udt: Udt,
     estimates: Estimates,
     rng: Xoshiro256PlusPlus,
+    /// What leaves before each report.
+    sending: Sent,
 }
 
 impl Bench {
@@ -20,7 +22,9 @@ impl Bench {
         let parameters = Parameters::of(&[]);
         let start = Start { now, packet: 1_500, rate: None, known, parameters };
         let rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        Self { now, udt: Udt::new(&start), estimates: Estimates::new(now, 1_500), rng }
+        let (udt, estimates) = (Udt::new(&start), Estimates::new(now, 1_500));
+        let sending = Sent { bytes: 1_500, ..Sent::default() };
+        Self { now, udt, estimates, rng, sending }
     }
 
     fn tell(&mut self, after: Duration, feedback: Feedback) {
@@ -28,6 +32,7 @@ impl Bench {
         let rtt = RttEstimator::new(RTT);
         let estimates = &mut self.estimates;
         let mut cx = Context { now: self.now, rtt: &rtt, estimates, rng: &mut self.rng };
+        self.udt.on_sent(&mut cx, &self.sending);
         self.udt.on_feedback(&mut cx, &feedback);
     }
 
@@ -48,6 +53,22 @@ fn spread(rate: Rate) -> Feedback {
     let (interval, sent_over) = (Duration::from_millis(2), Duration::from_millis(1));
     let delivery = Delivery { rate, interval, sent_over, application_limited: false };
     Feedback { delivery: Some(delivery), ..acked(0) }
+}
+
+#[test]
+fn losses_of_an_end_that_sends_no_data_or_all_that_it_has_do_not_slow_it() {
+    let all = Sent { application_limited: true, ..Sent::default() };
+    for sending in [Sent { control: true, ..Sent::default() }, all] {
+        for known in [None, Some(Rate::from_mbps(90))] {
+            let mut bench = Bench { sending, ..Bench::new(known) };
+            let before = bench.rate();
+            for _ in 0..300 {
+                bench.tell(RTT * 2, acked(1));
+                bench.tell(RTT * 2, lost());
+            }
+            assert!(bench.rate() >= before, "{} b/s", bench.rate());
+        }
+    }
 }
 
 #[test]
