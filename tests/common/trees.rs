@@ -5,6 +5,9 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use longhaul_objects::Fsync;
+use longhaul_objects::record::replay;
+
 /// Bytes that no repetition can hide errors in.
 pub fn noise(seed: u64, len: usize) -> Vec<u8> {
     let mut state = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
@@ -79,6 +82,15 @@ pub fn whole_groups(root: &Path, data: &[u8]) -> usize {
     let file = files.map(|entry| entry.path()).find(|path| !path.ends_with("record")).unwrap();
     let kept = fs::read(file).unwrap();
     kept.chunks(1 << 20).zip(data.chunks(1 << 20)).filter(|(kept, sent)| kept == sent).count()
+}
+
+/// Groups that the resume record of the only copy under way to below `root` says are durable. One that is
+/// whole may be none of them: its hash was under way.
+pub fn recorded_groups(root: &Path) -> usize {
+    let hidden = fs::read_dir(root).unwrap().flatten().find(|entry| is_hidden(&entry.file_name()));
+    let record = fs::read(hidden.unwrap().path().join("record")).unwrap();
+    let transfer = record[8..24].try_into().unwrap();
+    replay(&record, &transfer, Fsync::End).groups()
 }
 
 /// Bytes in the resume record of the only copy under way to below `root`, if there is one.

@@ -46,6 +46,23 @@ fn a_copy_gets_by_with_64_descriptors() {
     });
 }
 
+#[test]
+fn where_descriptors_are_too_few_for_any_copy_both_ends_name_the_limit() {
+    limited(|test| {
+        for descriptors in [8, 12, 32, 63] {
+            let limit = format!("-n {descriptors}");
+            let server = ["serve", "--listen", "127.0.0.1:0", "--root", "there"];
+            let client = ["cp", "--json", "here", "lh://127.0.0.1:1/"];
+            for words in [&server[..], &client[..]] {
+                let words = [words, &["--token-file", "token"]].concat();
+                let ended = Program::start_within(test, &limit, &words).end();
+                ended.assert_failed(&format!("only {descriptors} descriptors"));
+                assert!(ended.stderr.contains("ulimit -n"), "{ended:?}");
+            }
+        }
+    });
+}
+
 /// So many files of 1.1 MB, no two of which are the same, though most of each is a hole.
 fn large_files(test: &Test, folder: &str, count: u64) {
     fs::create_dir(test.path(folder)).unwrap();

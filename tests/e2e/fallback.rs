@@ -122,6 +122,10 @@ fn where_udp_was_swallowed_both_are_tried_for_an_hour() {
         assert_eq!(copy(b"b"), "tcp");
         relay.pass_udp();
         assert_eq!(copy(b"c"), "udp", "it is preferred");
+        // The connection that was not needed is no stranger's.
+        let refused = |event: &ServeEvent| matches!(event, ServeEvent::Refused { .. });
+        assert_eq!(copy(b"d"), "udp");
+        assert!(!server.events().iter().any(refused), "{:?}", server.events());
         assert!(!history.is_udp_swallowed(&host, ip, unix_time() + 3_601).unwrap());
     });
 }

@@ -92,6 +92,42 @@ fn a_file_system_that_does_not_say_its_size_has_no_limit() {
 
 #[needs(strace)]
 #[test]
+fn a_notice_says_once_that_nothing_vouches_for_a_sync() {
+    let unchecked = "which tells no errors";
+    for (calls, notices) in [("fsync,fdatasync,syncfs", 1), ("fsync,fdatasync", 0)] {
+        limited(move |test| {
+            make_tree(&test.here("tree"));
+            let (_server, at) = server(test, calls, "EPERM");
+            let copy = Program::cp(test, &["here/tree", &format!("lh://{at}/")]).end();
+            copy.assert_succeeded();
+            let json = copy.json()["notices"].to_string();
+            assert_eq!(json.matches(unchecked).count(), notices, "{calls}: {json}");
+            assert_eq!(copy.stderr.matches(unchecked).count(), notices, "{calls}: {copy:?}");
+            assert_same(&test.here("tree"), &test.there("tree"));
+        });
+    }
+}
+
+#[needs(strace)]
+#[test]
+fn where_renames_cannot_promise_to_replace_nothing_files_get_their_names() {
+    for error in ["ENOSYS", "EINVAL", "EPERM"] {
+        limited(move |test| {
+            make_tree(&test.there("tree"));
+            // Something older has some of the names.
+            fs::create_dir_all(test.here("tree")).unwrap();
+            fs::write(test.here("tree/big"), "older").unwrap();
+            let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+            let from = format!("lh://{at}/tree");
+            let words = [&CP[..], &[&from, "here/"]].concat();
+            forbidden(test, "renameat2", error, &words).end().assert_succeeded();
+            assert_same(&test.there("tree"), &test.here("tree"));
+        });
+    }
+}
+
+#[needs(strace)]
+#[test]
 fn a_client_needs_no_openat2() {
     for error in ["EPERM", "ENOSYS"] {
         limited(|test| {

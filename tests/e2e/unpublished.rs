@@ -8,28 +8,37 @@ use rustix::process::Signal;
 
 use crate::program::Program;
 use crate::test::{Test, limited, until};
-use crate::trees::{assert_same, is_hidden, names, noise, record_len, whole_groups};
+use crate::trees::{
+    assert_same, is_hidden, names, noise, record_len, recorded_groups, whole_groups,
+};
 
 #[test]
 fn what_was_altered_after_a_stop_is_copied_again_and_nothing_else() {
     limited(|test| {
-        let (kept, resumed) = altered(test, Signal::INT);
-        assert_eq!(resumed, kept - 1);
+        let Altered { recorded, resumed, .. } = altered(test, Signal::INT);
+        assert_eq!(resumed, recorded - 1);
     });
 }
 
 #[test]
 fn what_was_altered_after_a_kill_is_copied_again_and_the_rest_is_kept() {
     limited(|test| {
-        let (kept, resumed) = altered(test, Signal::KILL);
+        let Altered { whole, resumed, .. } = altered(test, Signal::KILL);
         // What no checkpoint had seen goes again.
-        assert!(resumed > 0 && resumed < kept, "{resumed} of {kept}");
+        assert!(resumed > 0 && resumed < whole, "{resumed} of {whole}");
     });
 }
 
-/// Ends a pull by `signal`, alters the first group of what it has left, and pulls again. Returns the
-/// groups that were whole and those that were resumed.
-fn altered(test: &Test, signal: Signal) -> (u64, u64) {
+/// Groups of a file that was altered between two runs.
+struct Altered {
+    whole: u64,
+    /// By the record.
+    recorded: u64,
+    resumed: u64,
+}
+
+/// Ends a pull by `signal`, alters the first group of what it has left, and pulls again.
+fn altered(test: &Test, signal: Signal) -> Altered {
     let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
     let data = noise(78, 96 << 20);
     fs::write(test.there("file"), &data).unwrap();
@@ -39,7 +48,8 @@ fn altered(test: &Test, signal: Signal) -> (u64, u64) {
     until("something durable", || record_len(&here).filter(|len| *len > first));
     client.signal(signal);
     client.end();
-    let kept = whole_groups(&here, &data) as u64;
+    let whole = whole_groups(&here, &data) as u64;
+    let recorded = recorded_groups(&here) as u64;
     alter(&unpublished(&here));
     let again = Program::cp(test, &[&from, "here/"]).end();
     again.assert_succeeded();
@@ -49,7 +59,7 @@ fn altered(test: &Test, signal: Signal) -> (u64, u64) {
     assert_eq!(names(&here), ["file"]);
     server.signal(Signal::TERM);
     server.end().assert_succeeded();
-    (kept, resumed >> 20)
+    Altered { whole, recorded, resumed: resumed >> 20 }
 }
 
 /// Changes a byte, and puts size and modification time back.

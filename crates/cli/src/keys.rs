@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::args::{KeysArgs, KeysCommand};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::token;
+use crate::token::{self, MADE};
 
 pub(crate) fn run(args: &KeysArgs, output: &Output) -> Result<(), Failure> {
     match &args.command {
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &KeysArgs, output: &Output) -> Result<(), Failure> {
             let token = token::generate()?;
             token::write(&file, &token)?;
             let (file, id) = (file.display().to_string(), token.key().id().to_string());
-            let text = format!("token {id} is in {file}; give a copy to the other host");
+            let text = format!("{MADE}{id} is in {file}; give a copy to the other host");
             output.result(&json!({ "token_file": file, "id": id }), text)
         }
         KeysCommand::Id { token_file } => {

@@ -45,8 +45,8 @@ mod token;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, FromArgMatches};
 
 use self::args::{Cli, Command};
 use self::failure::Failure;
@@ -58,7 +58,7 @@ use self::signals::Held;
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let held = Held::new();
     let words: Vec<OsString> = words.into_iter().collect();
-    let cli = match Cli::try_parse_from(&words) {
+    let cli = match parse(&words) {
         Ok(cli) => cli,
         Err(error) => return misused(&words, &error),
     };
@@ -93,6 +93,18 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => output.failed(&failure),
     }
+}
+
+/// Reads the words. A negative number behind an option is its value, and not another option.
+fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    fn with_numbers(command: clap::Command) -> clap::Command {
+        let takes = |arg: clap::Arg| {
+            let is_option = arg.get_action().takes_values() && !arg.is_positional();
+            if is_option { arg.allow_negative_numbers(true) } else { arg }
+        };
+        command.mut_args(takes).mut_subcommands(with_numbers)
+    }
+    Cli::from_arg_matches(&with_numbers(Cli::command()).try_get_matches_from(words)?)
 }
 
 /// What is wrong and what would be right, of what clap says: without how to ask for help.

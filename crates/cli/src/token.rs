@@ -104,6 +104,8 @@ fn read_some(file: &Path) -> io::Result<String> {
     }
 }
 
+/// How the words begin that say where a new token is. Some take them for it.
+pub(crate) const MADE: &str = "token ";
 /// A thousand tokens, with comments.
 const FILE_MAX: u64 = 256 << 10;
 
@@ -122,8 +124,13 @@ fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>
     {
         complain(format!("warning: others can read the token in {shown}: chmod 600 {shown}"));
     }
-    let tokens =
-        parse_token_file(&text).map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
+    let tokens = parse_token_file(&text).map_err(|error| match text.starts_with(MADE) {
+        true => Failure::failed(format!(
+            "{shown} holds the words of `longhaul keys new` and no token: use the file that they name, or \
+             make a token with `longhaul keys new --token-file FILE`"
+        )),
+        false => Failure::failed(format!("{shown}: {error}")),
+    })?;
     if tokens.is_empty() {
         return Err(Failure::failed(format!("{shown} holds no token")));
     }
@@ -180,6 +187,9 @@ mod tests {
         assert!(read(&file).unwrap_err().message.contains("does not exist"));
         fs::write(&file, "# none yet\n").unwrap();
         assert!(read(&file).unwrap_err().message.contains("holds no token"));
+        fs::write(&file, "token b6a50a24b64caaf2 is in /home/me/token; give a copy away\n")
+            .unwrap();
+        assert!(read(&file).unwrap_err().message.contains("use the file that they name"));
         fs::write(&file, "\nsecret\n").unwrap();
         let message = read(&file).unwrap_err().message;
         assert!(message.contains("line 2") && !message.contains("secret"), "{message}");

@@ -486,9 +486,13 @@ impl Lane {
     fn fits_not(&self) -> String {
         let ip = |payload: u16| u64::from(payload) + self.ip_overhead();
         let base = ip(BASE_DATAGRAM as u16);
+        let side = match self.config.role {
+            Role::Client => "client",
+            Role::Server => "server",
+        };
         match (self.mtu.local_max(), self.mtu.passed()) {
             (local, _) if local < BASE_DATAGRAM as u16 => format!(
-                "UDP needs IP packets of {base} bytes, and an interface takes {} at most",
+                "UDP needs IP packets of {base} bytes, and an interface of the {side} takes {} at most",
                 ip(local)
             ),
             (_, 0) => format!("IP packets of {base} bytes do not come through, as UDP needs them"),

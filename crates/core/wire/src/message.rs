@@ -252,6 +252,8 @@ impl Summary {
     pub const TIMES_OUT_OF_RANGE: u64 = 4;
     /// What an earlier run may have left there is not the sink's alone, and was not used.
     pub const LEFT_ALONE: u64 = 8;
+    /// All disks of the sink's host were synced, since nothing else may be, and that tells no errors.
+    pub const SYNC_NOT_CHECKED: u64 = 16;
 }
 
 impl Message {

@@ -152,6 +152,11 @@ impl Strangers {
         }
     }
 
+    /// True where one has within a day.
+    pub fn knows(&self, now: Instant, address: IpAddr) -> bool {
+        self.has_proven(now, Origin::of(address))
+    }
+
     fn has_proven(&self, now: Instant, origin: Origin) -> bool {
         self.proven.get(&origin).is_some_and(|at| now - *at < REMEMBERED)
     }

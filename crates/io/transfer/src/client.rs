@@ -162,6 +162,7 @@ impl Client<'_> {
         check_addresses().map_err(Failure::Local)?;
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
+        descriptors::check().map_err(Failure::Local)?;
         let first = match self.carrier {
             CarrierChoice::Udp if self.via.is_some() => {
                 let reason =

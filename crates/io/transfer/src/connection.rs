@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::CarrierSeen;
-use longhaul_engine::{LaneConfig, Path, Role};
+use longhaul_connection::{CarrierSeen, End};
+use longhaul_engine::{Closed, LaneConfig, Path, Role};
 use longhaul_host::Part;
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
@@ -21,7 +21,7 @@ use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;
-use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
+use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
 use crate::lines::{Account, FIRST, Lines, Owner};
 use crate::losses::LossLog;
 use crate::monitor::{Bystander, HostMonitor, Priority, Sentinel};
@@ -64,6 +64,27 @@ impl Lanes {
         match self {
             Self::Udp(lanes) => lanes.moved() > 0,
             Self::Tcp(lanes) => lanes.view().moved > 0,
+        }
+    }
+
+    /// That this host's kernel takes no packets of a lane.
+    pub fn refusal(&self) -> Option<Refusal> {
+        match self {
+            Self::Udp(lanes) => lanes.views.iter().find_map(|view| lock(view).refusal),
+            Self::Tcp(_) => None,
+        }
+    }
+
+    /// Where nothing moved, that the kernel of this host, which is the `role`'s, takes no packets is why.
+    pub fn explain(&self, end: End, role: Role) -> End {
+        let Some(refusal) = self.refusal() else { return end };
+        let add = |reason: String| format!("{reason}; {}", refusal.in_words(role));
+        match end {
+            End::Stalled(reason) => End::Stalled(add(reason)),
+            End::Closed(closed) if closed.code == CloseCode::TIMEOUT => {
+                End::Closed(Closed { reason: add(closed.reason), ..closed })
+            }
+            end => end,
         }
     }
 

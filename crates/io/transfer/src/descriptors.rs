@@ -104,6 +104,20 @@ pub(crate) fn in_words(error: &io::Error) -> Option<String> {
     }
 }
 
+/// Checks that this process may have as many as a copy needs at least.
+///
+/// # Errors
+/// What is too little, and what to do about it.
+pub(crate) fn check() -> Result<(), String> {
+    match descriptor_limit() {
+        limit @ ..LEAST => Err(format!(
+            "this process may have only {limit} descriptors, and needs {LEAST} at least: raise the limit \
+             (ulimit -n; LimitNOFILE= in a systemd unit)"
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Descriptors of a server for its clients.
 #[derive(Clone, Debug)]
 pub(crate) struct Descriptors(Arc<AtomicUsize>);
@@ -151,6 +165,8 @@ fn kept_most(limit: usize) -> usize {
 /// Of a client, and of each of its lanes.
 const CLIENT: usize = 28;
 const LANE: usize = 3;
+/// Without so many a copy gets nowhere.
+const LEAST: usize = 64;
 /// Of the server itself, and of strangers at most.
 const SERVER: usize = 32;
 const STRANGERS: usize = 512;

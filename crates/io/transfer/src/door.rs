@@ -71,6 +71,11 @@ impl Door {
         lock(&self.state).strangers.prove(clock::now(), from);
     }
 
+    /// True where a client at `from` has proven a token of late.
+    pub fn knows(&self, from: IpAddr) -> bool {
+        lock(&self.state).strangers.knows(clock::now(), from)
+    }
+
     /// Lets `count` connections from `from` come in addition.
     pub fn expect(&self, from: IpAddr, count: usize) -> Coming<'_> {
         lock(&self.state).strangers.expect(from, count);

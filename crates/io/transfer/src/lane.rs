@@ -3,6 +3,7 @@
 
 mod drops;
 mod reading;
+mod refusal;
 mod socket;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use crate::protection::Protection;
 use reading::Reading;
 
 pub(crate) use drops::HostDrops;
+pub(crate) use refusal::Refusal;
 pub(crate) use socket::{LaneSocket, SocketSize};
 
 /// What a lane thread is made of.
@@ -73,6 +75,8 @@ pub(crate) struct LaneView {
     pub peer: ReceiverBounds,
     /// What it has sent over each path.
     pub carried: Account,
+    /// The kernel takes none of its packets.
+    pub refusal: Option<Refusal>,
 }
 
 impl LaneView {
@@ -150,6 +154,8 @@ struct LaneThread {
     /// What the peer's monitor has said on its lane.
     heard: Heard,
     losses: Option<Arc<LossLog>>,
+    /// The kernel took nothing of the last batch.
+    is_refused: bool,
 }
 
 /// A path, for the time of a batch or a look.
@@ -207,6 +213,7 @@ impl LaneThread {
             sentinel,
             heard: Heard::default(),
             losses,
+            is_refused: false,
         }
     }
 
@@ -480,6 +487,11 @@ impl LaneThread {
             let (socket, route) = self.socket.route(datagrams.to, transmit.traffic_class());
             let slices = [IoSlice::new(datagrams.bytes)];
             let sent = socket.send(&route, &slices, datagrams.segment, Wait::UntilReady);
+            if sent.is_err() || self.is_refused {
+                self.is_refused = sent.is_err();
+                let refusal = &mut lock(&self.shared).refusal;
+                Refusal::note(refusal, now, datagrams.to, sent.as_ref().err());
+            }
             if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {
                 let sent = sent.map_err(|error| not_sent(&error));
                 self.half.not_sent(now, &mut lock(&self.path), &transmit, sent);

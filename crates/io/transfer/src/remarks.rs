@@ -8,7 +8,7 @@ pub(crate) fn of(notes: u64) -> Vec<String> {
     meant.map(|(_, remark)| (*remark).to_owned()).collect()
 }
 
-const REMARKS: [(u64, &str); 4] = [
+const REMARKS: [(u64, &str); 5] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
@@ -27,6 +27,11 @@ const REMARKS: [(u64, &str); 4] = [
         Summary::LEFT_ALONE,
         "a hidden directory of this copy is there that is not this user's alone: it was left as it is, and \
          nothing in it used",
+    ),
+    (
+        Summary::SYNC_NOT_CHECKED,
+        "the destination's system lets no file, directory or file system be synced by itself: all of its \
+         disks were synced, which tells no errors",
     ),
 ];
 

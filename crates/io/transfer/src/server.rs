@@ -27,7 +27,7 @@ use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, check_addresses, memory_for_contents};
 use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
-use crate::descriptors::Descriptors;
+use crate::descriptors::{self, Descriptors};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::files::is_hidden_name;
 use crate::guests::{Guest, Guests};
@@ -61,9 +61,9 @@ pub enum ServeError {
         /// What the operating system said.
         error: io::Error,
     },
-    /// This process may not take enough memory.
+    /// This process may not take enough memory or descriptors.
     #[error("cannot serve: {0}")]
-    Memory(String),
+    Limits(String),
     /// The operating system refuses something else.
     #[error("cannot go on serving: {0}")]
     System(#[from] io::Error),
@@ -79,7 +79,10 @@ pub fn serve(
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    check_addresses().map_err(ServeError::Memory)?;
+    check_addresses().map_err(ServeError::Limits)?;
+    // Where that is not allowed, strangers make room for clients sooner.
+    let _ = raise_descriptor_limit();
+    descriptors::check().map_err(ServeError::Limits)?;
     let root = ConfinedDir::open_root(&options.root);
     // What transfers keep for themselves is nobody else's.
     let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| ServeError::Root {
@@ -92,8 +95,6 @@ pub fn serve(
         let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
-    // Where that is not allowed, strangers make room for clients sooner.
-    let _ = raise_descriptor_limit();
     let (listener, udp) = listen(options.listen, &udp_options)?;
     let (address, udp) = (listener.local_addr()?, Arc::new(udp));
     for notice in socket_notices(&udp) {
@@ -338,6 +339,8 @@ impl Server<'_> {
                 }
             }
             Err(_) if stranger.1.had_to_go() => refused(CROWDED.into()),
+            // As a client closes the TCP connections that it needs no more, since UDP carries.
+            Err(error) if error.is_parting() && self.door.knows(from.ip()) => {}
             Err(error) => refused(error.to_string()),
         }
     }

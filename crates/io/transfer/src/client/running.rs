@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
-use longhaul_engine::Closed;
+use longhaul_engine::{Closed, Role};
 use longhaul_history::{Direction, PathKey};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant, Rate, shown};
@@ -154,16 +154,22 @@ impl<'c, T: Task> Running<'c, T> {
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
                 }
                 Some(End::Closed(closed))
-                    if matches!(self.lanes, Lanes::Udp(_)) && closed.is_silence() =>
+                    if matches!(self.lanes, Lanes::Udp(_))
+                        && closed.is_silence()
+                        && self.lanes.refusal().is_none() =>
                 {
                     let reason = format!("{}; {SWALLOWED}", closed.reason);
                     break outcome(server, End::Closed(Closed { reason, ..closed }));
                 }
-                Some(end) => break outcome(server, end),
+                Some(end) => break outcome(server, self.lanes.explain(end, Role::Client)),
                 None => {}
             }
             if stop.is_requested() {
                 break Err(Failure::Stopped);
+            }
+            let refusal = self.lanes.refusal();
+            if let Some(refusal) = refusal.filter(|it| it.is_lasting(clock::now())) {
+                break Err(self.refused(server, refusal.in_words(Role::Client)));
             }
             let blocked = match &mut rival {
                 Some(rival) => rival.look(self.dialed, validated || attendant.has_heard()),
@@ -178,6 +184,14 @@ impl<'c, T: Task> Running<'c, T> {
         self.recollection = attendant.recollection();
         let may_go_on = rival.is_some() && self.dialed.control.ended().is_none();
         self.finish(end, may_go_on, elapsed, progress)
+    }
+
+    /// This host's kernel takes no packets, for good.
+    fn refused(&self, server: SocketAddr, reason: String) -> Failure {
+        match self.lanes.have_moved() {
+            false => Failure::NoUdp(reason),
+            true => Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason },
+        }
     }
 
     fn finish(
@@ -196,7 +210,7 @@ impl<'c, T: Task> Running<'c, T> {
             Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
                 (CloseCode::TIMEOUT, reason.clone())
             }
-            Err(Failure::UdpBlocked { .. }) if goes_on => {
+            Err(Failure::UdpBlocked { .. } | Failure::NoUdp(_)) if goes_on => {
                 (CloseCode::PATH_MTU, "no UDP packet comes through".into())
             }
             Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),

@@ -252,6 +252,17 @@ pub enum AcceptError {
     Stopped,
 }
 
+impl AcceptError {
+    /// True where the peer went and had not said who it is.
+    pub fn is_parting(&self) -> bool {
+        match self {
+            Self::Ended => true,
+            Self::Io(error) => error.kind() == io::ErrorKind::ConnectionReset,
+            _ => false,
+        }
+    }
+}
+
 impl From<PipeError> for AcceptError {
     fn from(error: PipeError) -> Self {
         match error {

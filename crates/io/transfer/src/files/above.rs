@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::AtomicU64;
 
 use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, accessat, fstat, openat};
 use rustix::io::Errno;
@@ -27,7 +28,7 @@ impl Above {
 
     /// Makes the names on the way to `directory` durable, its own first. A run makes directories one in
     /// the other, so it ends where this process may make none, and at a mount.
-    pub(super) fn sync(self, directory: impl AsFd) -> io::Result<()> {
+    pub(super) fn sync(self, directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
         let mut here: OwnedFd = openat(directory, ".", FLAGS, Mode::empty())?;
         for _ in 0..self.levels {
             let stat = fstat(&here)?;
@@ -37,14 +38,14 @@ impl Above {
             here = match openat(&here, "..", FLAGS, Mode::empty()) {
                 Ok(above) => above,
                 // It may be written and not read.
-                Err(Errno::ACCESS) => return sync_all_of(&here),
+                Err(Errno::ACCESS) => return sync_all_of(&here, notes),
                 Err(error) => return Err(error.into()),
             };
             let above = fstat(&here)?;
             if above.st_dev != stat.st_dev || above.st_ino == stat.st_ino {
                 break;
             }
-            sync_directory(&here)?;
+            sync_directory(&here, notes)?;
         }
         Ok(())
     }

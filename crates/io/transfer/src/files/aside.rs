@@ -127,7 +127,7 @@ impl SinkTree {
             }
             // What is not whole must not come back behind the name.
             if self.fsync == Fsync::End {
-                sync_whole(inside)?;
+                sync_whole(inside, &self.notes)?;
             }
         }
         let (parent, name) = split(place);
@@ -163,8 +163,8 @@ impl SinkTree {
         let directory = self.open_aside_of(entry, OFlags::RDONLY)?;
         let (_, name) = split(entry.path.as_bytes());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        sync_whole(open_at(&directory, name, flags, Mode::empty())?)?;
-        sync_whole(directory)
+        sync_whole(open_at(&directory, name, flags, Mode::empty())?, &self.notes)?;
+        sync_whole(directory, &self.notes)
     }
 
     /// A file that was recorded as whole and is not there lies, perhaps, in what an earlier run has

@@ -14,6 +14,7 @@ use super::place::split;
 use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
 use super::way::Way;
+use crate::descriptors;
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +93,15 @@ pub enum DestinationError {
         path: String,
     },
     /// No permission.
-    #[error("{path}: no permission to write there")]
+    #[error(
+        "{path}: {doing}: no permission; a copy lists its destination, to find what an earlier run left, \
+         and writes to it"
+    )]
     Permission {
         /// The destination.
         path: String,
+        /// What was tried there, like "cannot open it".
+        doing: String,
     },
     /// Not even the resume record fits.
     #[error(
@@ -270,12 +276,18 @@ impl Destination<'_> {
         if let Some(reason) = explain::no_room(&error) {
             return DestinationError::NoRoom { path, reason };
         }
+        if let Some(short) = descriptors::in_words(&error) {
+            let error = io::Error::other(short);
+            return DestinationError::Io { path, doing: doing.to_owned(), error };
+        }
         match error.kind() {
             io::ErrorKind::ReadOnlyFilesystem => DestinationError::ReadOnly { path },
             io::ErrorKind::PermissionDenied if is_escape(&error) => {
                 DestinationError::Escapes { path }
             }
-            io::ErrorKind::PermissionDenied => DestinationError::Permission { path },
+            io::ErrorKind::PermissionDenied => {
+                DestinationError::Permission { path, doing: doing.to_owned() }
+            }
             _ => DestinationError::Io { path, doing: doing.to_owned(), error },
         }
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::sync::atomic::AtomicU64;
 
 use super::sync::sync_data;
 
@@ -26,14 +27,21 @@ impl Record {
         Self { file, is_findable: false, waiting: Vec::new(), offset: 0 }
     }
 
-    /// Writes `bytes` at `offset`, which is where the last ones ended.
-    pub(super) fn append(&mut self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
+    /// Writes `bytes` at `offset`, which is where the last ones ended, and makes them durable where there
+    /// are `notes` of that.
+    pub(super) fn append(
+        &mut self,
+        offset: u64,
+        bytes: &[u8],
+        notes: Option<&AtomicU64>,
+    ) -> io::Result<()> {
         if self.waiting.is_empty() {
             self.offset = offset;
         }
         self.waiting.extend_from_slice(bytes);
         let written = self.file.write_all_at(&self.waiting, self.offset);
-        match written.and_then(|()| if sync { sync_data(&self.file) } else { Ok(()) }) {
+        let sync = || notes.map_or(Ok(()), |notes| sync_data(&self.file, notes));
+        match written.and_then(|()| sync()) {
             Ok(()) => {
                 self.waiting.clear();
                 Ok(())
@@ -56,7 +64,7 @@ impl Record {
     /// Whether there is nothing for a later run. What waits gets a last chance.
     pub(super) fn is_empty(&mut self) -> bool {
         if !self.waiting.is_empty() {
-            let _ = self.append(self.offset, &[], true);
+            let _ = self.append(self.offset, &[], Some(&AtomicU64::default()));
         }
         self.file.metadata().is_ok_and(|metadata| metadata.len() == 0)
     }
@@ -76,10 +84,10 @@ mod tests {
         // A device that is always full stands for the disk.
         let full = File::options().write(true).open("/dev/full").unwrap();
         let mut record = Record::new(full);
-        record.append(0, b"one ", false).unwrap();
-        record.append(4, b"two ", false).unwrap();
+        record.append(0, b"one ", None).unwrap();
+        record.append(4, b"two ", None).unwrap();
         record.file = file;
-        record.append(8, b"three", true).unwrap();
+        record.append(8, b"three", Some(&AtomicU64::default())).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"one two three");
         assert!(!record.is_empty());
         std::fs::remove_file(path).unwrap();

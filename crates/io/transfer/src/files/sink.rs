@@ -341,10 +341,10 @@ impl SinkTree {
 
     fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
         let mut record = lock(&self.record);
-        record.append(offset, bytes, sync)?;
+        record.append(offset, bytes, sync.then_some(&self.notes))?;
         if sync && !std::mem::replace(&mut record.is_findable, true) {
-            sync_whole(&self.hidden)?;
-            sync_whole(beneath(&self.root, b"", OFlags::RDONLY)?)?;
+            sync_whole(&self.hidden, &self.notes)?;
+            sync_whole(beneath(&self.root, b"", OFlags::RDONLY)?, &self.notes)?;
         }
         Ok(())
     }

@@ -70,8 +70,9 @@ pub(super) fn rename_over_files(
     (to, new): (impl AsFd, &[u8]),
 ) -> io::Result<()> {
     match renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
-        // Some file systems cannot promise that nothing is replaced.
-        Err(Errno::EXIST | Errno::INVAL) => {}
+        // Some file systems cannot promise that nothing is replaced, and some systems and sandboxes do not
+        // know how to ask for it.
+        Err(Errno::EXIST | Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM) => {}
         result => return Ok(result?),
     }
     if let Some(special) = Special::at(&to, new)? {

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_objects::Checkpoint;
+use longhaul_wire::Summary;
 use rustix::fs::{OFlags, fdatasync, fsync, syncfs};
 use rustix::io::{Errno, retry_on_intr};
 
@@ -23,13 +24,15 @@ impl SinkTree {
         let whole_names = !elsewhere && self.are_many(checkpoint);
         let whole = whole_names || checkpoint.files.len() > SYNC_EACH_MAX;
         if whole {
-            sync_all_of(&self.hidden)?;
+            sync_all_of(&self.hidden, &self.notes)?;
         } else {
             for file in &checkpoint.files {
                 let synced = match &file.aside {
                     // It was refused before, so nothing of it is there.
                     Some(entry) if self.place(entry).is_err() => continue,
-                    None => self.open_file(file.temp).and_then(|open| sync_data(open.file())),
+                    None => self
+                        .open_file(file.temp)
+                        .and_then(|open| sync_data(open.file(), &self.notes)),
                     Some(entry) => self.sync_aside(entry),
                 };
                 match synced {
@@ -39,13 +42,13 @@ impl SinkTree {
                 }
             }
             if !checkpoint.files.is_empty() {
-                sync_directory(&self.hidden)?;
+                sync_directory(&self.hidden, &self.notes)?;
             }
         }
         // The way to the destination directory is in that file system, too, as far as it matters.
         let above = core::mem::take(&mut *lock(&self.above));
         if !whole {
-            above.sync(&self.root)?;
+            above.sync(&self.root, &self.notes)?;
         }
         if whole && !elsewhere {
             return Ok(());
@@ -53,7 +56,7 @@ impl SinkTree {
         let mut synced = BTreeSet::new();
         for path in self.directories(checkpoint).filter(|path| synced.insert(place_key(path))) {
             match beneath(&self.root, &path, OFlags::RDONLY) {
-                Ok(directory) => sync_directory(directory)?,
+                Ok(directory) => sync_directory(directory, &self.notes)?,
                 // Removed, or replaced, by somebody since.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 // Its mode, or that of one above it, lets nobody but root open it.
@@ -89,37 +92,44 @@ impl SinkTree {
     /// Makes durable what cannot be opened: all that there is on its file system, or on any.
     fn sync_unopened(&self) -> io::Result<()> {
         if self.elsewhere.load(Ordering::Relaxed) {
-            rustix::fs::sync();
+            sync_host(&self.notes);
             return Ok(());
         }
-        sync_all_of(&self.hidden)
+        sync_all_of(&self.hidden, &self.notes)
     }
 }
 
-/// Makes the names in the directory durable.
-pub(super) fn sync_directory(directory: impl AsFd) -> io::Result<()> {
+/// Makes the names in the directory durable. In `notes` is noted, here and below, that only
+/// [`sync_host`] was left.
+pub(super) fn sync_directory(directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     #[cfg(test)]
     tests::note(directory.as_fd());
-    sync_whole(directory)
+    sync_whole(directory, notes)
 }
 
 /// Makes a file, or the names in a directory, durable.
-pub(super) fn sync_whole(of: impl AsFd) -> io::Result<()> {
-    or_more(retry_on_intr(|| fsync(&of)), || sync_all_of(&of))
+pub(super) fn sync_whole(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+    or_more(retry_on_intr(|| fsync(&of)), || sync_all_of(&of, notes))
 }
 
 /// Makes the contents of a file durable.
-pub(super) fn sync_data(of: impl AsFd) -> io::Result<()> {
-    or_more(retry_on_intr(|| fdatasync(&of)), || sync_all_of(&of))
+pub(super) fn sync_data(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+    or_more(retry_on_intr(|| fdatasync(&of)), || sync_all_of(&of, notes))
 }
 
 /// Makes all that is on its file system durable.
-pub(super) fn sync_all_of(of: impl AsFd) -> io::Result<()> {
-    // What everything takes cannot be refused.
+pub(super) fn sync_all_of(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     or_more(syncfs(of), || {
-        rustix::fs::sync();
+        sync_host(notes);
         Ok(())
     })
+}
+
+/// Has this host write everything: that cannot be refused, and tells no error either, not even that a
+/// sandbox forbids it. So it counts as done, and the user hears of it.
+fn sync_host(notes: &AtomicU64) {
+    rustix::fs::sync();
+    notes.fetch_or(Summary::SYNC_NOT_CHECKED, Ordering::Relaxed);
 }
 
 /// Some file systems sync no directory, or no file, and some sandboxes forbid the call. That says nothing

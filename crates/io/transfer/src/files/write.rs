@@ -272,7 +272,9 @@ impl SinkTree {
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = io::copy(&mut contents, &mut to)
                 .and_then(|_| self.set_attributes(&to, Some(self.mode(entry)), entry))
-                .and_then(|()| if self.fsync == Fsync::End { sync_whole(&to) } else { Ok(()) });
+                .and_then(|()| {
+                    if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
+                });
             if let Err(error) = copied {
                 let _ = unlinkat(parent, &hidden[..], AtFlags::empty());
                 return Err(error);

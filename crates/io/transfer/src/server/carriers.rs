@@ -18,13 +18,15 @@ use crate::lane::LaneSocket;
 use crate::lines::{Opening, Owner};
 use crate::monitor::{Priority, part_of};
 use crate::shared::Shared;
-use crate::tcp::{Expected, TcpLanes};
+use crate::tcp::{Expected, JoinError, TcpLanes};
 
 /// TCP connections that come, or may come in the place of UDP lanes.
 pub(super) struct Joining<'s> {
     pub expected: Expected<'s>,
     /// Room for them at the door.
     pub coming: Coming<'s>,
+    /// Why they are to take the place of UDP lanes.
+    pub instead: Option<String>,
 }
 
 impl Joining<'_> {
@@ -82,7 +84,7 @@ impl Server<'_> {
         joining: Joining<'_>,
         control: &Control,
     ) -> Result<Lanes, (CloseCode, String)> {
-        let Joining { expected, coming } = joining;
+        let Joining { expected, coming, instead } = joining;
         let tcp = tcp_options(peer.profile.rate, self.options.idle_timeout, None);
         let is_over = || self.stop.is_requested() || control.ended().is_some();
         let joined = expected.collect(peer.session, &tcp, is_over);
@@ -93,7 +95,11 @@ impl Server<'_> {
             }
             Some(ControlEnd::Closed { code, reason, .. }) => (code, reason),
             Some(ControlEnd::Lost(reason)) => (CloseCode::TIMEOUT, reason),
-            None => (CloseCode::INTERNAL, error.to_string()),
+            None => match (error, instead) {
+                // The client may believe in UDP still.
+                (JoinError::Missing { .. }, Some(reason)) => (CloseCode::PATH_MTU, reason),
+                (error, _) => (CloseCode::INTERNAL, error.to_string()),
+            },
         })?;
         let upper: Arc<dyn UpperLayer> = shared.clone();
         TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp).map_err(text)

@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use longhaul_connection::{End, Silence, Transfer, Wish};
+use longhaul_engine::Role;
 use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{KeyId, Session};
@@ -85,7 +86,8 @@ impl Server<'_> {
         let hello = client.client().hello();
         let key_id = hello.key_id;
         let lanes = if hello.carrier == Carrier::Udp { 0 } else { hello.lanes };
-        let joining = Joining { expected, coming: self.door.expect(from.ip(), lanes.into()) };
+        let coming = self.door.expect(from.ip(), lanes.into());
+        let joining = Joining { expected, coming, instead: None };
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let (session, profile, lease) = (&session, &profile, &*lease);
         let announced = Cell::default();
@@ -98,7 +100,9 @@ impl Server<'_> {
                 let start = |shared: &_, boxes| self.udp_lanes(&peer, shared, boxes, &known);
                 let outcome = self.serve_over(&peer, &control, &mut joining, start);
                 match (outcome, joining) {
-                    (Err(left), Some(joining)) if left.leaves_tcp(&control) => joining,
+                    (Err(left), Some(joining)) if left.leaves_tcp(&control) => {
+                        Joining { instead: Some(left.reason), ..joining }
+                    }
                     (outcome, _) => return outcome,
                 }
             }
@@ -136,6 +140,12 @@ impl Server<'_> {
             }
             Err(error) => (None, Err(error)),
         };
+        // The client goes by what has moved, too, since the last look as well.
+        if lanes.as_ref().is_some_and(Lanes::have_moved)
+            && !joining.as_mut().is_some_and(|joining| joining.has_begun(peer.session))
+        {
+            *joining = None;
+        }
         let (code, reason) = match &outcome {
             Ok(_) => (CloseCode::DONE, ""),
             Err((code, reason)) => (*code, reason.as_str()),
@@ -230,6 +240,7 @@ impl Server<'_> {
                 continue;
             }
             if let Some(end) = end {
+                let end = lanes.explain(end, Role::Server);
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
                     lanes.close(CloseCode::TIMEOUT, reason);
@@ -246,6 +257,10 @@ impl Server<'_> {
             }
             if joining.as_mut().is_some_and(|joining| joining.has_begun(session)) {
                 break Err((CloseCode::PATH_MTU, "TCP connections take the place of UDP".into()));
+            }
+            let refusal = lanes.refusal().filter(|it| it.is_lasting(now));
+            if let Some(refusal) = refusal.filter(|_| !done) {
+                break Err((CloseCode::TIMEOUT, refusal.in_words(Role::Server)));
             }
             if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));

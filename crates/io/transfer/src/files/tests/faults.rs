@@ -185,6 +185,13 @@ fn a_destination_without_permission_is_said() {
         let result = Copy::with(tree, Destination::Local(&to), false);
         assert!(matches!(result.err(), Some(DestinationError::Permission { .. })));
     });
+    // One that may be written to and not listed is not called one that may not be written to.
+    std::fs::set_permissions(&to, Permissions::from_mode(0o333)).unwrap();
+    without_rights(|| {
+        let tree = SourceTree::local(&[scratch.at("from")], false);
+        let error = Copy::with(tree, Destination::Local(&to), false).err().unwrap().to_string();
+        assert!(error.contains("cannot open it: no permission; a copy lists"), "{error}");
+    });
     // A directory below that nothing may be put in concerns what goes there only.
     scratch.file("tree/a", "a");
     scratch.file("tree/closed/b", "b");
