@@ -52,6 +52,10 @@ pub(crate) trait Task {
     fn told_to_peer(&self, reason: &str) -> String {
         reason.to_owned()
     }
+    /// This attempt ends. Whether another one can take its place: nothing is used up that cannot be had again.
+    fn leave(&self) -> bool {
+        true
+    }
     /// The connection was looked at: whether its first lane may carry data.
     fn on_look(&mut self, _validated: bool, _progress: &Progress) {}
 }
@@ -197,7 +201,7 @@ impl Client<'_> {
             result => return result,
         };
         let (mut opened, mut packet_max) = (None, None);
-        let why = match failure {
+        let why = match &failure {
             Failure::UdpBlocked { server } => {
                 self.note_swallowed(&dialed);
                 opened = rival.as_mut().and_then(Rival::take);
@@ -205,14 +209,20 @@ impl Client<'_> {
             }
             Failure::TooNarrow(narrow) => {
                 packet_max = Some(narrow.passed.unwrap_or(PACKET_LEAST));
-                narrow.reason
+                narrow.reason.clone()
             }
-            Failure::NoUdp(reason) => reason,
-            other => return Err(other),
+            Failure::NoUdp(reason) => reason.clone(),
+            _ => return Err(failure),
         };
         let notices = vec![format!("{why}: TCP carries instead")];
         let begun = Begun { dialed: &dialed, over_tcp: true, opened, packet_max };
-        self.attempt(begun, None, notices, &make, progress, stop)
+        match self.attempt(begun, None, notices, &make, progress, stop) {
+            // At the server data had moved before: it takes no connections any more.
+            Err(Failure::Closed { code: CloseCode::UNAUTHORIZED, by_peer: true, .. }) => {
+                Err(failure)
+            }
+            result => result,
+        }
     }
 
     fn check_links(&self) -> Result<(), LinkError> {

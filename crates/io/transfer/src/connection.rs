@@ -78,7 +78,7 @@ impl Lanes {
     /// Where nothing moved, that the kernel of this host, which is the `role`'s, takes no packets is why.
     pub fn explain(&self, end: End, role: Role) -> End {
         let Some(refusal) = self.refusal() else { return end };
-        let add = |reason: String| format!("{reason}; {}", refusal.in_words(role));
+        let add = |reason: String| format!("{reason}; {}", refusal.with_advice(role));
         match end {
             End::Stalled(reason) => End::Stalled(add(reason)),
             End::Closed(closed) if closed.code == CloseCode::TIMEOUT => {

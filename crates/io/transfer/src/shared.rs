@@ -58,7 +58,7 @@ pub(crate) struct Shared {
     not_offered: Mutex<Failures>,
     /// Of a pipe that comes from another client: the connection to that one, which promises memory as
     /// it comes free here.
-    upstream: OnceLock<Weak<Self>>,
+    upstream: Mutex<Weak<Self>>,
     /// Of a pipe that goes on to another client: the connection to that one.
     downstream: OnceLock<Arc<Self>>,
     cpu_at_start: Duration,
@@ -174,7 +174,7 @@ impl Shared {
             threads: Mutex::default(),
             stopped: AtomicBool::new(false),
             not_offered: Mutex::default(),
-            upstream: OnceLock::new(),
+            upstream: Mutex::default(),
             downstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
             host: OnceLock::new(),
@@ -222,7 +222,7 @@ impl Shared {
     /// The pipe that comes in here goes on over `to`.
     pub fn pass_on(self: &Arc<Self>, to: &Arc<Self>) {
         if self.downstream.set(to.clone()).is_ok() {
-            let _ = to.upstream.set(Arc::downgrade(self));
+            *lock(&to.upstream) = Arc::downgrade(self);
             self.change(|half| half.incoming_pipe().map(IncomingPipe::accept));
             self.nudge();
         }

@@ -19,6 +19,7 @@ use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
 use crate::control::Dialed;
+use crate::lane::Refusal;
 use crate::links::Links;
 use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
@@ -150,7 +151,8 @@ impl<'c, T: Task> Running<'c, T> {
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
             match end {
                 Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
-                    let (passed, moved) = (self.lanes.passed(), self.lanes.have_moved());
+                    let passed = self.lanes.passed();
+                    let moved = self.lanes.have_moved() || !self.task.leave();
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
                 }
                 Some(End::Closed(closed))
@@ -169,7 +171,7 @@ impl<'c, T: Task> Running<'c, T> {
             }
             let refusal = self.lanes.refusal();
             if let Some(refusal) = refusal.filter(|it| it.is_lasting(clock::now())) {
-                break Err(self.refused(server, refusal.in_words(Role::Client)));
+                break Err(self.refused(server, refusal));
             }
             let blocked = match &mut rival {
                 Some(rival) => rival.look(self.dialed, validated || attendant.has_heard()),
@@ -187,11 +189,12 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     /// This host's kernel takes no packets, for good.
-    fn refused(&self, server: SocketAddr, reason: String) -> Failure {
-        match self.lanes.have_moved() {
-            false => Failure::NoUdp(reason),
-            true => Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason },
+    fn refused(&self, server: SocketAddr, refusal: Refusal) -> Failure {
+        if !self.lanes.have_moved() && self.task.leave() {
+            return Failure::NoUdp(refusal.in_words(Role::Client));
         }
+        let (code, reason) = (CloseCode::TIMEOUT, refusal.with_advice(Role::Client));
+        Failure::Closed { server, code, by_peer: false, reason }
     }
 
     fn finish(

@@ -48,11 +48,12 @@ impl Refusal {
             Role::Server => "server",
         };
         let error = io::Error::from_raw_os_error(self.errno);
-        format!(
-            "the kernel of the {host}'s host refuses UDP packets to {}: {error}; --carrier tcp does \
-             without them",
-            self.to
-        )
+        format!("the kernel of the {host}'s host refuses UDP packets to {}: {error}", self.to)
+    }
+
+    /// The same of a copy that ends, with what helps.
+    pub fn with_advice(&self, role: Role) -> String {
+        format!("{}; --carrier tcp does without them", self.in_words(role))
     }
 }
 

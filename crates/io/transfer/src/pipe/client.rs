@@ -2,8 +2,8 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
@@ -66,7 +66,6 @@ pub fn pipe(
         wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
         started,
     };
-    // A second carrier is tried only while nothing was read: the other end was not there.
     let make = |_, shared: &Arc<Shared>| End::new(options, shared);
     let Finished { task, elapsed, link, .. } = client.run(make, progress, stop).map_err(failed)?;
     let setup = task.alone_until - started;
@@ -85,6 +84,8 @@ struct End {
     joined: bool,
     /// The user knows that the other end is waited for.
     told: bool,
+    /// Whether the input is read for this attempt, decided once: nobody can read it again.
+    reads: Arc<OnceLock<bool>>,
 }
 
 impl End {
@@ -104,8 +105,8 @@ impl End {
         };
         shared.begin(transfer, memory, budget, options.stall_timeout);
         let alone_until = clock::now();
-        let (shared, written) = (shared.clone(), Arc::default());
-        Ok(Self { role, file, shared, written, alone_until, joined: false, told: false })
+        let (shared, written, reads) = (shared.clone(), Arc::default(), Arc::default());
+        Ok(Self { role, file, shared, written, alone_until, joined: false, told: false, reads })
     }
 
     /// See [`SoFar::bytes`].
@@ -141,7 +142,10 @@ impl Task for End {
     fn start(&self) -> io::Result<()> {
         let file = self.file.try_clone()?;
         match self.role {
-            PipeRole::Send => self.shared.spawn("input", move |shared| feed(shared, &file)),
+            PipeRole::Send => {
+                let reads = self.reads.clone();
+                self.shared.spawn("input", move |shared| feed(shared, &file, &reads))
+            }
             PipeRole::Receive => {
                 let output = Output { file, written: self.written.clone() };
                 self.shared.spawn("output", move |shared| drain(shared, Some(&output)))
@@ -166,6 +170,10 @@ impl Task for End {
                 format!("{reason}; {so_far}")
             }
         }
+    }
+
+    fn leave(&self) -> bool {
+        !*self.reads.get_or_init(|| false)
     }
 
     fn on_look(&mut self, validated: bool, progress: &Progress) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{OutgoingPipe, PipeFull};
 use longhaul_objects::hash;
@@ -21,12 +21,20 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// How soon the reader sees that it is stopped while nothing comes.
 const STOP_LATENCY: Duration = Duration::from_millis(100);
 
-/// Reads, hashes and deals pieces until `input` or the pipe ends.
+/// Reads, hashes and deals pieces until `input` or the pipe ends. Before the first it says that it `reads`;
+/// where it was decided that it does not, it reads nothing.
 ///
 /// # Errors
 /// The file cannot be read, or there are no numbers left for another piece.
-pub(super) fn feed(shared: &Shared, input: &File) -> Result<(), ThreadError> {
+pub(super) fn feed(
+    shared: &Shared,
+    input: &File,
+    reads: &OnceLock<bool>,
+) -> Result<(), ThreadError> {
     while let Some(mut buffer) = next_buffer(shared)? {
+        if !*reads.get_or_init(|| true) {
+            break;
+        }
         let (len, ended) = fill(shared, input, &mut buffer).map_err(ThreadError::Input)?;
         if shared.is_stopped() {
             break;

@@ -134,6 +134,30 @@ impl Seat {
         lock(&self.room).broken.clone()
     }
 
+    /// The client, of which nothing has moved, comes back over the other carrier. False where its end is not
+    /// free for it: the client that sends may have sent something to the one that leaves.
+    pub fn vacate(&self) -> bool {
+        let mut rooms = lock(&self.pipes.rooms);
+        let mut room = lock(&self.room);
+        match self.role {
+            PipeRole::Send => room.sender = None,
+            PipeRole::Receive if room.sender.is_some() => return false,
+            PipeRole::Receive => room.receiver = None,
+        }
+        if room.sender.is_none() && room.receiver.is_none() {
+            self.forget(&mut rooms);
+        }
+        true
+    }
+
+    /// Nobody is there any more.
+    fn forget(&self, rooms: &mut BTreeMap<Vec<u8>, Arc<Mutex<Room>>>) {
+        // The name may be another pipe's by now.
+        if rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room)) {
+            rooms.remove(&self.name);
+        }
+    }
+
     /// The client is gone, for `reason` if that is not how a pipe should end.
     pub fn leave(&self, reason: Option<&str>) {
         let mut rooms = lock(&self.pipes.rooms);
@@ -157,11 +181,8 @@ impl Seat {
         }
         let here = |end: Option<bool>| end.unwrap_or(false);
         let sender = here(room.sender.as_ref().map(|(_, here)| *here));
-        let empty = !sender && !here(room.receiver.as_ref().map(|(_, here)| *here));
-        // The name may be another pipe's by now.
-        let same = rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room));
-        if empty && same {
-            rooms.remove(&self.name);
+        if !sender && !here(room.receiver.as_ref().map(|(_, here)| *here)) {
+            self.forget(&mut rooms);
         }
     }
 }

@@ -151,11 +151,14 @@ impl Server<'_> {
             Err((code, reason)) => (*code, reason.as_str()),
         };
         lanes.iter().for_each(|lanes| lanes.close(code, reason));
-        if joining.is_none() || code != CloseCode::PATH_MTU {
+        let goes_on = joining.is_some() && code == CloseCode::PATH_MTU;
+        if !goes_on {
             control.close(code, reason);
         }
         lanes.into_iter().for_each(|mut lanes| lanes.join());
-        if let Some(seat) = granted.seat.get() {
+        if let Some(seat) = granted.seat.get()
+            && !(goes_on && seat.vacate())
+        {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         let begun = shared.lock().transfer().is_some();
@@ -260,7 +263,7 @@ impl Server<'_> {
             }
             let refusal = lanes.refusal().filter(|it| it.is_lasting(now));
             if let Some(refusal) = refusal.filter(|_| !done) {
-                break Err((CloseCode::TIMEOUT, refusal.in_words(Role::Server)));
+                break Err((CloseCode::TIMEOUT, refusal.with_advice(Role::Server)));
             }
             if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));

@@ -1,7 +1,5 @@
 //! The shared half as the lanes of a connection see it.
 
-use std::sync::Weak;
-
 use longhaul_connection::{
     Begun, GivenUp, GroupPart, News, Standing, Stored, Unplaceable, Violation, WholeGroup, Wish,
 };
@@ -139,7 +137,8 @@ impl Shared {
 
     /// Whoever waits for memory of ours, or for the end, looks again.
     fn tell_upstream(&self) {
-        if let Some(upstream) = self.upstream.get().and_then(Weak::upgrade) {
+        let upstream = lock(&self.upstream).upgrade();
+        if let Some(upstream) = upstream {
             upstream.mailboxes.wake_messages();
             upstream.nudge();
         }
