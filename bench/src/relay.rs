@@ -21,7 +21,8 @@ pub(crate) fn measure(mtu: u16, quick: bool, name: &str) -> io::Result<Sample> {
     let contender = find(name).map_err(io::Error::other)?;
     let mut job = Job::new("host", "peer", if quick { BYTES / 100 } else { BYTES }, PATIENCE);
     if contender.passage() == Passage::Relayed {
-        job.via = vec![Waypoint { node: RELAY.into(), congestion_control: Some("cubic".into()) }];
+        let congestion_control = Some("cubic".into());
+        job.via = vec![Waypoint { congestion_control, ..Waypoint::new(RELAY) }];
     }
     let outcome = contender.run(&testbed, &job).map_err(io::Error::other)?;
     Ok(Sample {

@@ -85,6 +85,69 @@ fn a_remote_user_chooses_among_the_gateways_that_the_administrator_allows() {
     });
 }
 
+#[needs(namespaces, gridftp, globus_xio)]
+#[test]
+fn the_lab_runs_gridftp_through_gateways() {
+    limited(|test| {
+        driver();
+        let file = test.path("chain.toml");
+        fs::write(&file, CHAIN).unwrap();
+        let results = test.path("results");
+        let (file, results) = (file.display().to_string(), results.display().to_string());
+        Program::start(test, &["lab", "run", &file, "--results", &results])
+            .end()
+            .assert_succeeded();
+        let record = fs::read_to_string(test.path("results/chain.jsonl")).unwrap();
+        let record: serde_json::Value = serde_json::from_str(&record).unwrap();
+        assert_eq!(record["verdict"], "done", "{record}");
+        assert_eq!(record["bytes"], 3_000_000);
+        // The gateways carried it.
+        for node in ["near", "far"] {
+            assert!(record["cpu_between"][node].as_f64().unwrap() > 0.0, "{record}");
+        }
+    });
+}
+
+/// An experiment of one cell.
+const CHAIN: &str = r#"
+name = "chain"
+title = "GridFTP"
+question = "Through gateways?"
+source = "a test"
+repeats = 1
+contenders = [{ name = "gridftp-gateways bbr -p 2", via = [{ node = "near" }, { node = "far" }] }]
+[testbed]
+name = "chain"
+[[testbed.node]]
+name = "host"
+[[testbed.node]]
+name = "near"
+[[testbed.node]]
+name = "far"
+[[testbed.node]]
+name = "peer"
+[[testbed.link]]
+name = "lan"
+between = ["host", "near"]
+both = { delay = "1ms", rate = "1Gbps" }
+[[testbed.link]]
+name = "wan"
+between = ["near", "far"]
+both = { delay = "1ms", rate = "1Gbps" }
+[[testbed.link]]
+name = "far-lan"
+between = ["far", "peer"]
+both = { delay = "1ms", rate = "1Gbps" }
+[job]
+link = "wan"
+bytes = "3MB"
+patience = "60s"
+[[plot]]
+title = "Goodput"
+x = "contender"
+y = "goodput"
+"#;
+
 /// Fetches a file by FTP with a data channel that the server opens through `stack`: what it says at the
 /// end, and what came.
 fn fetch(at: SocketAddr, stack: &str, file: &str) -> (String, Vec<u8>) {

@@ -258,7 +258,7 @@ fn line(record: &Record, number: usize, total: usize) -> String {
     let cell = if cell.is_empty() { cell } else { format!("{cell}: ") };
     let what = match record.verdict {
         Verdict::Done if !record.connects_ms.is_empty() => {
-            let both = [Measure::Connect, Measure::Exchange];
+            let both = [Measure::Connect, Measure::Answer, Measure::Exchange];
             let both = both.iter().filter_map(|one| {
                 Some(format!("{} {}", one.name(), one.say(one.of(record)?.value)))
             });

@@ -23,6 +23,8 @@ pub enum Measure {
     MemoryReceive,
     /// CPU time of the sender for a gigabyte.
     CpuSend,
+    /// CPU time of the sender in parts of the time of the whole command.
+    CpuLoadSend,
     /// CPU time of the receiver for a gigabyte.
     CpuReceive,
     /// CPU time of all nodes between for a gigabyte.
@@ -31,6 +33,8 @@ pub enum Measure {
     Connect,
     /// Time of a connect, 99 % take less.
     ConnectP99,
+    /// Time of a connect with a byte there and back, half of them take less.
+    Answer,
     /// Time of a byte there and back, half of them take less.
     Exchange,
     /// Time of a byte there and back, 99 % take less.
@@ -78,10 +82,12 @@ impl Measure {
             Self::HostLoss => "lost at the receiver (%)",
             Self::MemoryReceive => "memory, receiver (MB)",
             Self::CpuSend => "CPU, sender (s/GB)",
+            Self::CpuLoadSend => "CPU, sender (% of a core)",
             Self::CpuReceive => "CPU, receiver (s/GB)",
             Self::CpuBetween => "CPU, between (s/GB)",
             Self::Connect => "connect, median (ms)",
             Self::ConnectP99 => "connect, 99 % (ms)",
+            Self::Answer => "connect and a byte there and back, median (ms)",
             Self::Exchange => "a byte there and back, median (ms)",
             Self::ExchangeP99 => "a byte there and back, 99 % (ms)",
             Self::Fairness => "Jain's fairness index",
@@ -106,10 +112,12 @@ impl Measure {
             Self::HostLoss => "loss at the receiver",
             Self::MemoryReceive => "memory of the receiver",
             Self::CpuSend => "CPU time of the sender",
+            Self::CpuLoadSend => "CPU load of the sender",
             Self::CpuReceive => "CPU time of the receiver",
             Self::CpuBetween => "CPU time between the ends",
             Self::Connect => "median time of a connect",
             Self::ConnectP99 => "time of a connect (99 %)",
+            Self::Answer => "median time of a connect with a byte there and back",
             Self::Exchange => "median time of a byte there and back",
             Self::ExchangeP99 => "time of a byte there and back (99 %)",
             Self::Fairness => "fairness",
@@ -136,6 +144,7 @@ impl Measure {
             | Self::HostLoss
             | Self::Jitter
             | Self::BookingUsed
+            | Self::CpuLoadSend
             | Self::CausesRight => format!("{number} %"),
             Self::CpuSend | Self::CpuReceive | Self::CpuBetween => format!("{number} s/GB"),
             Self::Fairness | Self::Share => number,
@@ -145,6 +154,7 @@ impl Measure {
             | Self::StartUp
             | Self::Connect
             | Self::ConnectP99
+            | Self::Answer
             | Self::Exchange
             | Self::ExchangeP99 => format!("{number} ms"),
         }
@@ -186,11 +196,15 @@ impl Measure {
             }
             Self::MemoryReceive => record.memory_receive? as f64 / 1e6,
             Self::CpuSend => per_gigabyte(record.cpu_send, record)?,
+            Self::CpuLoadSend => {
+                100.0 * record.cpu_send? / record.seconds.filter(|time| *time > 0.0)?
+            }
             Self::CpuReceive => per_gigabyte(record.cpu_receive, record)?,
             Self::CpuBetween if record.cpu_between.is_empty() => return None,
             Self::CpuBetween => per_gigabyte(Some(record.cpu_between.values().sum()), record)?,
             Self::Connect => nearest(&record.connects_ms, 50)?,
             Self::ConnectP99 => nearest(&record.connects_ms, 99)?,
+            Self::Answer => nearest(&record.answers_ms, 50)?,
             Self::Exchange => nearest(&record.exchanges_ms, 50)?,
             Self::ExchangeP99 => nearest(&record.exchanges_ms, 99)?,
             Self::Fairness => record.fairness?,

@@ -65,6 +65,8 @@ pub struct Record {
     pub cpu_between: BTreeMap<String, f64>,
     /// Milliseconds of single connects, in order, where round trips were measured.
     pub connects_ms: Vec<f64>,
+    /// Milliseconds of single connects with a byte there and back, likewise.
+    pub answers_ms: Vec<f64>,
     /// Milliseconds of single exchanges of a byte, likewise.
     pub exchanges_ms: Vec<f64>,
     /// The most memory that a program of the sender had, in bytes.

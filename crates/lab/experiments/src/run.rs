@@ -435,6 +435,7 @@ fn conclude(
             times.iter().map(|time| (time.as_secs_f64() * 1e6).round() / 1e3).collect()
         };
         record.connects_ms = ms(&measured.connects);
+        record.answers_ms = ms(&measured.answers);
         record.exchanges_ms = ms(&measured.exchanges);
     }
     record.goodput_bps = outcome.round_trips.is_none().then(|| outcome.goodput());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use longhaul_lab::Testbed;
 use longhaul_lab::pump::RoundTrips;
 use longhaul_lab::signals::Signals;
+use longhaul_lab::topology::quantity;
 use longhaul_units::{Instant, Rate};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,19 @@ pub struct Waypoint {
     pub node: String,
     /// The kernel's congestion control of what the program sends; the kernel's default if there is none.
     pub congestion_control: Option<String>,
+    /// Connections that a gateway of Longhaul keeps open to the next: 0 to 64.
+    #[serde(default)]
+    pub spares: u8,
+    /// The limit of what the program sends over UDT; none unless told.
+    #[serde(default, deserialize_with = "quantity::optional")]
+    pub rate: Option<Rate>,
+}
+
+impl Waypoint {
+    /// The node of that name, with everything else left to the program.
+    pub fn new(node: &str) -> Self {
+        Self { node: node.to_owned(), congestion_control: None, spares: 0, rate: None }
+    }
 }
 
 /// What is to be moved, and how.

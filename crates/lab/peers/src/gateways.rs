@@ -19,6 +19,7 @@ pub(crate) struct Gateways;
 impl Relay for Gateways {
     const NAME: &'static str = "gateways";
     const ABOUT: &'static str = "Longhaul's gateways at the nodes between, over TCP";
+    const TAKES_SPARES: bool = true;
     const USUAL: &'static [&'static str] =
         &["gateways cubic x1", "gateways cubic x8", "gateways bbr x1", "gateways bbr x8"];
 
@@ -32,7 +33,7 @@ impl Relay for Gateways {
         target: SocketAddr,
     ) -> Result<Dial, Failure> {
         let commands = Commands::new(session, presence)?;
-        let addresses = start(session, &commands, target)?;
+        let addresses = start(session, &commands, &target.to_string())?;
         let first = addresses[0];
         let via: Vec<_> = addresses.iter().map(SocketAddr::to_string).collect();
         let ready = || -> Result<_, Box<dyn Error + Send + Sync>> {
@@ -45,20 +46,25 @@ impl Relay for Gateways {
     }
 }
 
-/// Starts a gateway at each node between, and gives their addresses. They lead to `target` alone.
+/// Starts a gateway at each node between, and gives their addresses. They lead to `target` alone, an address
+/// with a port or without.
 pub(crate) fn start(
     session: &mut Session<'_>,
     commands: &Commands,
-    target: SocketAddr,
+    target: &str,
 ) -> Result<Vec<SocketAddr>, Failure> {
     let addresses = addresses(session, GATEWAY_PORT);
     let via = &session.job().via;
     for (place, (waypoint, at)) in via.iter().zip(&addresses).enumerate() {
-        let next = addresses.get(place + 1).unwrap_or(&target);
+        let next = addresses.get(place + 1).map(SocketAddr::to_string);
+        let next = next.as_deref().unwrap_or(target);
         let mut serve = commands.command(&["gateway", "serve", "--quiet"]);
-        serve.args(["--listen", &at.to_string(), "--allow", &next.to_string()]);
+        serve.args(["--listen", &at.to_string(), "--allow", next]);
         if let Some(name) = &waypoint.congestion_control {
             serve.args(["--congestion", name]);
+        }
+        if waypoint.spares > 0 {
+            serve.args(["--spares", &waypoint.spares.to_string()]);
         }
         let gateway = session.start(End::Between(place), serve)?;
         session.listening(gateway, GATEWAY_PORT)?;

@@ -1,12 +1,17 @@
 //! GridFTP by the Grid Community Toolkit: `globus-gridftp-server` and `globus-url-copy`.
 
-use std::path::Path;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence, Transport};
+use crate::contender::{
+    Absent, Contender, End, Failure, Job, Outcome, Passage, Presence, Transport,
+};
 use crate::files::Files;
+use crate::gateways;
+use crate::longhaul::{self, Commands};
 use crate::programs;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has};
@@ -19,7 +24,15 @@ pub(crate) struct GridFtp {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
-    Tcp { congestion_control: String, streams: u16 },
+    Tcp {
+        congestion_control: String,
+        streams: u16,
+    },
+    /// Between two servers, the sending one with the Globus XIO driver.
+    Gateways {
+        congestion_control: String,
+        streams: u16,
+    },
     Udt,
 }
 
@@ -27,20 +40,28 @@ impl GridFtp {
     pub(crate) const USUAL: &[&str] =
         &["gridftp -p 1", "gridftp -p 4", "gridftp -p 8", "gridftp bbr -p 4", "gridftp -udt"];
 
-    /// `gridftp -p 4`, which uses CUBIC; `gridftp bbr -p 4`; `gridftp -udt`.
+    /// `gridftp -p 4`, which uses CUBIC; `gridftp bbr -p 4`; `gridftp -udt`; and through gateways
+    /// `gridftp-gateways -p 4`, `gridftp-gateways bbr -p 4`.
     pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
         let words: Vec<&str> = name.split(' ').collect();
-        let tcp = |congestion_control: &str, streams: &str| {
-            let streams = streams.parse().ok().filter(|count| (1..=128).contains(count))?;
-            Some(Way::Tcp { congestion_control: control(congestion_control)?, streams })
-        };
-        let way = match words[..] {
-            ["gridftp", "-udt"] => Way::Udt,
-            ["gridftp", "-p", count] => tcp("cubic", count)?,
-            ["gridftp", congestion_control, "-p", count] => tcp(congestion_control, count)?,
+        let (program, name_of_control, count) = match words[..] {
+            ["gridftp", "-udt"] => return Some(Self::going(name, Way::Udt)),
+            [program, "-p", count] => (program, "cubic", count),
+            [program, name, "-p", count] => (program, name, count),
             _ => return None,
         };
-        Some(Box::new(Self { name: name.to_owned(), way }))
+        let streams = count.parse().ok().filter(|count| (1..=128).contains(count))?;
+        let congestion_control = control(name_of_control)?;
+        let way = match program {
+            "gridftp" => Way::Tcp { congestion_control, streams },
+            "gridftp-gateways" => Way::Gateways { congestion_control, streams },
+            _ => return None,
+        };
+        Some(Self::going(name, way))
+    }
+
+    fn going(name: &str, way: Way) -> Box<dyn Contender> {
+        Box::new(Self { name: name.to_owned(), way })
     }
 
     /// A server whose data channels go the way asked for.
@@ -67,6 +88,10 @@ impl Contender for GridFtp {
             Way::Tcp { congestion_control, streams } => {
                 format!("GridFTP, MODE E, {congestion_control} x{streams}, from file to file")
             }
+            Way::Gateways { congestion_control, streams } => format!(
+                "GridFTP between two servers, MODE E, {congestion_control} x{streams}, through Longhaul's \
+                 gateways by its Globus XIO driver, from file to file"
+            ),
             Way::Udt => "GridFTP over UDT, between two servers, from file to file".into(),
         }
     }
@@ -76,14 +101,26 @@ impl Contender for GridFtp {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        if let Way::Tcp { congestion_control, .. } = &self.way {
+        if let Way::Tcp { congestion_control, .. } | Way::Gateways { congestion_control, .. } =
+            &self.way
+        {
             kernel_has(congestion_control)?;
         }
         let [copy, _] = programs::require([COPY, SERVER], PACKAGES)?;
+        if let Way::Gateways { .. } = self.way {
+            driver(&longhaul::presence()?)?;
+        }
         if self.way == Way::Udt && !has_driver() {
             return Err(Absent::new("no libglobus_xio_udt_driver.so", PACKAGES));
         }
         Ok(programs::presence(copy, "-version", version))
+    }
+
+    fn passage(&self) -> Passage {
+        match self.way {
+            Way::Gateways { .. } => Passage::Relayed,
+            Way::Tcp { .. } | Way::Udt => Passage::Direct,
+        }
     }
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
@@ -103,6 +140,22 @@ impl Contender for GridFtp {
                 session.use_congestion_control(congestion_control)?;
                 command.args(["-p", &streams.to_string()]);
                 format!("file://{}", files.source.display())
+            }
+            Way::Gateways { congestion_control, streams } => {
+                session.use_congestion_control(congestion_control)?;
+                command.args(["-p", &streams.to_string()]);
+                let program = longhaul::presence()?;
+                let commands = Commands::new(&mut session, &program)?;
+                let gateways = gateways::start(&mut session, &commands, &there)?;
+                let via: Vec<_> = gateways.iter().map(SocketAddr::to_string).collect();
+                let mut server = self.server(&server, &here);
+                server.args(["-dc-whitelist", "tcp,longhaul", "-dc-default", "tcp,longhaul"]);
+                server.env("LD_LIBRARY_PATH", driver(&program)?);
+                server.env("LONGHAUL_VIA", via.join(","));
+                server.env("LONGHAUL_VIA_TOKEN_FILE", commands.token());
+                let sending = session.start(End::Sender, server)?;
+                session.listening(sending, PORT)?;
+                format!("ftp://{here}:{PORT}{}", files.source.display())
             }
             Way::Udt => {
                 let sending = session.start(End::Sender, self.server(&server, &here))?;
@@ -129,7 +182,9 @@ impl Contender for GridFtp {
         files.check(&self.name)?;
         let outcome = account.outcome(presence, job);
         let congestion_control = match (&self.way, outcome.transport) {
-            (Way::Tcp { congestion_control, .. }, _) => Some(congestion_control.clone()),
+            (Way::Tcp { congestion_control, .. } | Way::Gateways { congestion_control, .. }, _) => {
+                Some(congestion_control.clone())
+            }
             (Way::Udt, Transport::Udp) => Some("udt".into()),
             // It fell back, to whatever the system's default is.
             (Way::Udt, Transport::Tcp) => None,
@@ -147,6 +202,15 @@ fn has_driver() -> bool {
         .copied()
         .chain([multiarch.as_str()])
         .any(|folder| Path::new(folder).join("libglobus_xio_udt_driver.so").exists())
+}
+
+/// The folder of Longhaul's driver: beside the program, or where the loader looks.
+fn driver(longhaul: &Presence) -> Result<PathBuf, Absent> {
+    let beside = longhaul.program.as_deref().and_then(Path::parent).map(Path::to_owned);
+    let installed = ["/usr/local/lib", "/usr/lib"].map(PathBuf::from);
+    let mut folders = beside.into_iter().chain(installed);
+    let found = folders.find(|folder| folder.join("libglobus_xio_longhaul_driver.so").exists());
+    found.ok_or_else(|| Absent::new("no libglobus_xio_longhaul_driver.so: make xio", &[]))
 }
 
 /// `globus-url-copy: 10.12`, with more behind it in some versions.
@@ -172,6 +236,8 @@ mod tests {
         assert!(about("gridftp -p 8").unwrap().contains("cubic x8"));
         assert!(about("gridftp bbr -p 1").unwrap().contains("bbr x1"));
         assert!(about("gridftp -udt").unwrap().contains("UDT"));
+        assert!(about("gridftp-gateways bbr -p 8").unwrap().contains("bbr x8, through"));
+        assert_eq!(GridFtp::named("gridftp-gateways -p 1").unwrap().passage(), Passage::Relayed);
         for wrong in ["gridftp", "gridftp -p", "gridftp -p 0", "gridftp -p x", "gridftp -udt -p 2"]
         {
             assert!(about(wrong).is_none(), "{wrong}");

@@ -111,7 +111,7 @@ impl Contender for Longhaul {
             cp.args(["--rate", &said(rate)]);
         }
         if !job.via.is_empty() {
-            let gateways = gateways::start(&mut session, &commands, at)?;
+            let gateways = gateways::start(&mut session, &commands, &at.to_string())?;
             let gateways: Vec<String> = gateways.iter().map(ToString::to_string).collect();
             cp.args(["--via", &gateways.join(",")]);
         }
@@ -144,10 +144,12 @@ fn cut(
     session.ask_to_end(client);
     session.ended(client)?;
     let report: Value = serde_json::from_str(&session.said(client, "out")).unwrap_or_default();
-    let arrived = report["bytes_done"].as_u64();
+    // It may have been done before it was asked to stop.
+    let whole = report["verified"] == true;
+    let arrived = report[if whole { "bytes" } else { "bytes_done" }].as_u64();
     let arrived = arrived.ok_or_else(|| session.failed(client, "what arrived is not known"))?;
     let outcome = session.close()?.outcome(presence, session.job());
-    Ok((Outcome { bytes: arrived, cut: true, ..outcome }, report))
+    Ok((Outcome { bytes: arrived, cut: !whole, ..outcome }, report))
 }
 
 /// The file of `cp --losses`.

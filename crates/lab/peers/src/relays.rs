@@ -21,6 +21,10 @@ pub(crate) trait Relay: Send + Sync + 'static {
     const NAME: &'static str;
     const ABOUT: &'static str;
     const PACKAGES: &'static [&'static str] = &[];
+    /// True where it can be told how many connections to keep open ([`crate::Waypoint::spares`]).
+    const TAKES_SPARES: bool = false;
+    /// True where it can be told a rate ([`crate::Waypoint::rate`]).
+    const TAKES_RATE: bool = false;
     /// Contenders to list.
     const USUAL: &'static [&'static str];
 
@@ -82,6 +86,12 @@ impl<R: Relay> Contender for Relayed<R> {
         let presence = self.presence()?;
         if job.via.is_empty() {
             return Err(Failure::unsuitable("no nodes between are named"));
+        }
+        if !R::TAKES_SPARES && job.via.iter().any(|waypoint| waypoint.spares > 0) {
+            return Err(Failure::unsuitable("it keeps no spare connections"));
+        }
+        if !R::TAKES_RATE && job.via.iter().any(|waypoint| waypoint.rate.is_some()) {
+            return Err(Failure::unsuitable("what it sends is not limited"));
         }
         for name in job.via.iter().filter_map(|waypoint| waypoint.congestion_control.as_ref()) {
             kernel_has(name)?;

@@ -15,6 +15,7 @@ impl Relay for UdtGateways {
     const ABOUT: &'static str =
         "a pair of gateways at two nodes between, UDT4 (libudt) from one to the other";
     const PACKAGES: &'static [&'static str] = udt::PACKAGES;
+    const TAKES_RATE: bool = true;
     const USUAL: &'static [&'static str] = &["udt-gateways cubic x1", "udt-gateways bbr x1"];
 
     fn presence() -> Result<Presence, Absent> {
@@ -36,10 +37,18 @@ impl Relay for UdtGateways {
         relays::use_congestion_controls(session)?;
         let program = presence.program.clone().unwrap_or_default();
         let buffer = session.job().socket_buffer.unwrap_or(udt::SOCKET_BUFFER).to_string();
+        let rates = session.job().via.iter().map(|waypoint| waypoint.rate);
+        let rates: Vec<String> =
+            rates.map(|rate| rate.map_or(0, |rate| rate.as_bps() / 8).to_string()).collect();
         for (place, side, at, next) in [(1, "leave", second, target), (0, "enter", first, second)] {
             let mut command = Command::new(&program);
             command.args([side, &at.ip().to_string(), &at.port().to_string()]);
-            command.args([&next.ip().to_string(), &next.port().to_string(), &buffer, "0"]);
+            command.args([
+                &next.ip().to_string(),
+                &next.port().to_string(),
+                &buffer,
+                &rates[place],
+            ]);
             let relay = session.start(End::Between(place), command)?;
             session.listening(relay, PORT)?;
         }

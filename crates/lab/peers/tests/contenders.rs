@@ -76,6 +76,8 @@ fn moves_through(name: &str, transport: Transport) -> Outcome {
     let waypoint = |(node, control): (&str, Option<&str>)| Waypoint {
         node: node.into(),
         congestion_control: control.map(str::to_owned),
+        spares: u8::from(name.starts_with("gateways")),
+        rate: Some(Rate::from_mbps(500)).filter(|_| name.starts_with("udt") && node == "near"),
     };
     // UDT, which the first of two UDT gateways sends, has none of the kernel's.
     let near = Some("bbr").filter(|_| !name.starts_with("udt"));

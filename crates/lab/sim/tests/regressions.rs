@@ -216,6 +216,10 @@ const SEEDS: &[(u64, &str)] = &[
     (795740808626, "the same, in another world"),
     (1900349630, "one report told of all that arrived in 13 s: the check of what is said again"),
     (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
+    (10141780, "`udt` at 7 %, likewise"),
+    (10222565, "TCP joined before the client knew that bytes had arrived, and was refused"),
+    (10294365, "`udt` slowed a receiver to 1 kb/s: losses of its own control messages"),
+    (10070740, "names after a power cut that nobody had wanted synced: the check"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

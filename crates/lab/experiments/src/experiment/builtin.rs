@@ -10,7 +10,7 @@ pub struct Builtin {
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 28] = [
         Self {
             name: "long-haul-matrix",
             text: include_str!("../../experiments/long-haul-matrix.toml"),
@@ -71,6 +71,11 @@ impl Builtin {
             text: include_str!("../../experiments/signal-lead-time.toml"),
         },
         Self { name: "phoebus-chain", text: include_str!("../../experiments/phoebus-chain.toml") },
+        Self { name: "phoebus-cpu", text: include_str!("../../experiments/phoebus-cpu.toml") },
+        Self {
+            name: "phoebus-circuit",
+            text: include_str!("../../experiments/phoebus-circuit.toml"),
+        },
         Self {
             name: "phoebus-latency",
             text: include_str!("../../experiments/phoebus-latency.toml"),

@@ -353,6 +353,8 @@ fn round_trips_are_measured_straight_and_through_a_node_between() {
     for record in &records[..2] {
         assert_eq!(record.verdict, Verdict::Done, "{:?}", record.why);
         assert_eq!((record.connects_ms.len(), record.exchanges_ms.len()), (5, 5));
+        let mut both = record.answers_ms.iter().zip(&record.connects_ms);
+        assert!(both.all(|(answer, connect)| answer - connect > 3.9), "{:?}", record.answers_ms);
         // Twice 2 ms there and back.
         let all = record.connects_ms.iter().chain(&record.exchanges_ms);
         assert!(all.clone().all(|ms| *ms > 3.9), "{:?}", record.connects_ms);

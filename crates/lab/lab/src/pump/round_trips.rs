@@ -16,13 +16,16 @@ use crate::testbed::Host;
 pub struct RoundTrips {
     /// From the call until the connection stands.
     pub connects: Vec<Duration>,
+    /// From the same call until a byte that was sent on the new connection has come back: what stands
+    /// between may say that the connection stands before it has reached anybody.
+    pub answers: Vec<Duration>,
     /// From sending a byte until it has come back, all on one connection.
     pub exchanges: Vec<Duration>,
 }
 
 impl RoundTrips {
-    /// Makes `count` connections one after another, and sends as many bytes there and back on the last
-    /// of them.
+    /// Makes `count` connections one after another, with a byte there and back on each, and sends as many
+    /// bytes there and back on the last of them.
     ///
     /// # Errors
     /// `TimedOut` after `patience` and when the testbed is interrupted; those of connecting.
@@ -61,10 +64,14 @@ impl RoundTrips {
                     let begun = clock::now();
                     let stream = reach.dial(target, deadline)?;
                     measured.connects.push(clock::now().since(begun));
+                    stream.set_nodelay(true)?;
+                    exchange(&stream, deadline)?;
+                    measured.answers.push(clock::now().since(begun));
                     last = Some(stream);
                 }
                 if let Some(stream) = last {
-                    measured.exchange(&stream, count, deadline)?;
+                    let exchanges = (0..count).map(|_| exchange(&stream, deadline));
+                    measured.exchanges = exchanges.collect::<io::Result<_>>()?;
                 }
                 Ok(measured)
             });
@@ -74,26 +81,15 @@ impl RoundTrips {
             echoed.map(|()| measured)
         })
     }
+}
 
-    fn exchange(
-        &mut self,
-        mut stream: &TcpStream,
-        count: u32,
-        deadline: Instant,
-    ) -> io::Result<()> {
-        stream.set_nodelay(true)?;
-        // The first waits until the other end has taken the connection up, and does not count.
-        for number in 0..=count {
-            stream.set_read_timeout(Some(deadline.since(clock::now()).max(TURN)))?;
-            let begun = clock::now();
-            stream.write_all(&[1])?;
-            stream.read_exact(&mut [0])?;
-            if number > 0 {
-                self.exchanges.push(clock::now().since(begun));
-            }
-        }
-        Ok(())
-    }
+/// A byte there and back.
+fn exchange(mut stream: &TcpStream, deadline: Instant) -> io::Result<Duration> {
+    stream.set_read_timeout(Some(deadline.since(clock::now()).max(TURN)))?;
+    let begun = clock::now();
+    stream.write_all(&[1])?;
+    stream.read_exact(&mut [0])?;
+    Ok(clock::now().since(begun))
 }
 
 /// Sends back what comes, until the other end has gone, however, or all is over.
