@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use longhaul_needs::needs;
-use longhaul_sys::netns::{NetnsPair, Side};
+use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use longhaul_transfer::{
     CarrierChoice, CopyError, CopyOptions, Kept, ProbeOptions, ServeOptions, Stop, probe,
 };
@@ -193,6 +193,29 @@ fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
         let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
         let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err();
         assert!(error.to_string().contains("takes 1000 at most"), "{error}");
+        let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
+        assert_eq!(report.link.carrier, "tcp");
+        assert_same(&test.here("f"), &test.there("f"));
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_device_that_refuses_what_its_far_end_does_not_take_is_found_out() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let hosts = NetnsPair::new(1_500).unwrap();
+        let options = ServeOptions {
+            listen: SocketAddr::new(Side::B.ipv4(), 0),
+            ..serve_options(&test.path("there"))
+        };
+        let server = hosts.run_in(Side::B, || Server::with(test, options)).unwrap();
+        hosts.side(Side::B).set_mtu(DEVICE, 1_150).unwrap();
+        let options = push(&test.here("f"), server.address, b"f");
+        let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
+        let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err();
+        let text = error.to_string();
+        assert!(["1228", PASSED, "--carrier tcp"].iter().all(|part| text.contains(part)), "{text}");
         let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
         assert_eq!(report.link.carrier, "tcp");
         assert_same(&test.here("f"), &test.there("f"));

@@ -35,6 +35,8 @@ pub(crate) struct MtuSearch {
     /// Probe timeouts, or losses a probe timeout apart, since a packet above the base arrived.
     strikes: u32,
     last_strike: Option<Instant>,
+    /// The first of the packets of so many bytes that the local stack refused since one arrived.
+    refused: Option<(u64, u16)>,
 }
 
 impl MtuSearch {
@@ -55,6 +57,7 @@ impl MtuSearch {
             next_search: now + SEARCH_INTERVAL,
             strikes: 0,
             last_strike: None,
+            refused: None,
         }
     }
 
@@ -100,7 +103,12 @@ impl MtuSearch {
 
     /// UDP payload bytes for a packet that need not be of the base size.
     pub fn control(&self) -> u16 {
-        if self.fits_not() { self.passed.max(LEAST) } else { self.confirmed }
+        match self.passed {
+            _ if !self.base.is_suspect() => self.confirmed,
+            passed if passed < BASE => passed.max(LEAST),
+            // Before it was in doubt.
+            _ => LEAST,
+        }
     }
 
     fn wanted(&self, i: usize) -> bool {
@@ -184,16 +192,38 @@ impl MtuSearch {
         self.base.on_smaller_lost();
     }
 
-    /// The probe of `size` that was packet `number` never left, and not for its size.
-    pub fn on_probe_refused(&mut self, size: u16, number: u64) {
+    /// The probe of `size` that was packet `number` never left, and the reason given is another one
+    /// than its size. True where a small packet is to show whether that is so.
+    pub fn on_probe_refused(&mut self, size: u16, number: u64) -> bool {
         if size == BASE {
             self.base.on_refused(number);
+        } else if size <= self.passed {
+            self.base.on_smaller_lost();
+        }
+        size == BASE
+    }
+
+    /// So did packets of the base size, or above, from `number` on.
+    pub fn on_refused(&mut self, size: u16, number: u64) {
+        self.refused.get_or_insert((number, size));
+    }
+
+    /// The packet `largest` arrived: what was refused before it is as good as lost. `interval`: as in
+    /// [`Self::on_large_lost`].
+    pub fn on_reported(&mut self, largest: u64, now: Instant, interval: Duration) {
+        self.base.on_reported(largest);
+        if let Some((_, size)) = self.refused.take_if(|(number, _)| *number < largest) {
+            self.on_base_missed(now, interval);
+            if size > BASE {
+                self.on_large_lost(now, interval);
+            }
         }
     }
 
     /// The lane goes elsewhere: nobody will tell what became of a probe.
     pub fn on_left(&mut self) {
         self.base.on_left();
+        self.refused = None;
     }
 
     /// The kernel refused `size`: the local interface is smaller.
@@ -210,6 +240,7 @@ impl MtuSearch {
     /// A packet of the base size, or above, arrived.
     pub fn on_base_arrived(&mut self) {
         self.base.on_arrived();
+        self.refused.take_if(|(_, size)| *size <= self.confirmed.min(BASE));
         self.waits = false;
         self.passed = self.passed.max(self.confirmed);
     }
@@ -226,7 +257,7 @@ impl MtuSearch {
 
     /// A packet above the base arrived.
     pub fn on_large_arrived(&mut self) {
-        self.strikes = 0;
+        (self.strikes, self.refused) = (0, None);
     }
 
     /// Packets above the base were lost. `interval`: the probe timeout; losses closer together count as one.

@@ -618,9 +618,12 @@ impl Connection {
                 let path = &mut path.borrow_mut();
                 state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
-            } else if let Some(why) = scenario.refuses(self.end, route, since) {
+            } else if let Some(why) = scenario.refuses(self.end, route, since, segment)
+            {
                 let taken = match why {
-                    RefusedBecause::LinkDown(_) | RefusedBecause::Forbidden => 0,
+                    RefusedBecause::LinkDown(_)
+                    | RefusedBecause::Forbidden
+                    | RefusedBecause::TooLong => 0,
                     RefusedBecause::BuffersFull => env.draw.below(transmit.packets.into()) as usize,
                 };
                 out.truncate(before + taken);

@@ -90,6 +90,8 @@ pub struct Scenario {
     pub datagram_max: u16,
     /// UDP payload that the client's interface really sends.
     pub interface_max: u16,
+    /// What the client's stack refuses that is larger, as if its buffers were full.
+    pub queued_max: u16,
     /// A path or an interface takes no packets as large as UDP needs them, at first or later.
     pub is_narrow: bool,
     /// Most packets in one call to the kernel.
@@ -218,6 +220,7 @@ impl Scenario {
             pipe_delay: Duration::from_millis(10),
             datagram_max: 1472,
             interface_max: 1472,
+            queued_max: u16::MAX,
             is_narrow: false,
             batch: 44,
             socket_buffer: Bytes::from_mib(4),

@@ -87,6 +87,9 @@ impl Lane {
             self.liveness.on_arrived();
         }
         self.watch_sizes(now, path, &sample, base);
+        if largest >= self.ways.since() {
+            self.mtu.on_reported(largest, now, self.base_apart(path));
+        }
         self.liveness.on_report(now, self.ledger.has_unsettled());
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));

@@ -57,6 +57,8 @@ struct Side {
     /// Object bytes received.
     objects: BTreeMap<ObjectId, RangeSet>,
     duplicates: u64,
+    /// Its stack refuses larger IP packets, as if there were no room.
+    taken_max: u64,
 }
 
 struct Pair {
@@ -139,6 +141,7 @@ fn side(now: Instant, role: Role, options: &Options) -> Side {
         batches: 0,
         objects: BTreeMap::new(),
         duplicates: 0,
+        taken_max: u64::MAX,
     }
 }
 
@@ -152,6 +155,15 @@ impl Side {
         meddling: fn(u64, Ecn) -> Option<Ecn>,
     ) -> Option<u64> {
         let t = self.lane.poll_transmit(now, &mut self.path, 44, &mut self.plan)?;
+        let wire = 28 + match t.what {
+            What::Control => 20 + 16 + self.plan.frames.len() as u64,
+            What::Objects { payload } => 32 + 16 + u64::from(payload),
+        };
+        if wire > self.taken_max {
+            let why = (crate::NotSent::Refused, (wire - 28) as u16);
+            self.lane.not_sent(now, &mut self.path, &t, 0, why);
+            return Some(0);
+        }
         let mut number = t.first.get();
         let mut push = |wire: u64, body: Body| {
             let packet = Packet { from: self.address, number, send_time: t.send_time, wire, body };
@@ -163,7 +175,6 @@ impl Side {
         };
         match t.what {
             What::Control => {
-                let wire = 28 + 20 + 16 + self.plan.frames.len() as u64;
                 push(wire, Body::Control(self.plan.frames.clone()));
             }
             What::Objects { payload } => {

@@ -39,6 +39,8 @@ struct Doubt {
     under_way: Option<u64>,
     /// It was asked for a packet that shows what became of it.
     asked: bool,
+    /// The first probe that the local stack refused since something arrived.
+    refused: Option<u64>,
     /// The next of the smaller sizes.
     smaller: Option<u16>,
 }
@@ -56,6 +58,13 @@ impl Base {
 
     pub fn fits_not(&self) -> bool {
         self.fits_not
+    }
+
+    /// True where larger packets may not pass: smaller ones are the better choice.
+    pub fn is_suspect(&self) -> bool {
+        let suspect =
+            |doubt: &Doubt| doubt.asked || doubt.lost > 0 || doubt.refused.is_some();
+        self.fits_not || self.doubt.as_ref().is_some_and(suspect)
     }
 
     /// It is known without a probe.
@@ -134,16 +143,14 @@ impl Base {
     pub fn on_lost(&mut self, number: u64) {
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.under_way == Some(number)) {
             doubt.under_way = None;
-            doubt.lost += 1;
-            let enough = LOST_MAX.saturating_add(doubt.smaller_lost.saturating_mul(LOST_MORE));
-            self.fits_not |= doubt.lost >= enough.min(LOST_MOST);
+            self.fits_not |= doubt.lose();
         }
     }
 
     /// Nobody will tell what became of a probe.
     pub fn on_left(&mut self) {
         if let Some(doubt) = &mut self.doubt {
-            doubt.under_way = None;
+            (doubt.under_way, doubt.refused) = (None, None);
         }
     }
 
@@ -154,11 +161,31 @@ impl Base {
         }
     }
 
-    /// The probe `number` never left.
+    /// The probe `number` never left. A device may refuse what is too large for its other end as if
+    /// its queue were full.
     pub fn on_refused(&mut self, number: u64) {
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.under_way == Some(number)) {
             doubt.under_way = None;
+            doubt.refused.get_or_insert(number);
         }
+    }
+
+    /// The packet `largest` arrived: a probe before it that was refused is as good as lost.
+    pub fn on_reported(&mut self, largest: u64) {
+        if let Some(doubt) = &mut self.doubt
+            && doubt.refused.take_if(|refused| *refused < largest).is_some()
+        {
+            self.fits_not |= doubt.lose();
+        }
+    }
+}
+
+impl Doubt {
+    /// One more probe did not pass: whether that is enough.
+    fn lose(&mut self) -> bool {
+        self.lost = self.lost.saturating_add(1);
+        let enough = LOST_MAX.saturating_add(self.smaller_lost.saturating_mul(LOST_MORE));
+        self.lost >= enough.min(LOST_MOST)
     }
 }
 
@@ -226,6 +253,20 @@ mod tests {
             base.on_lost(number);
         }
         assert!(base.fits_not());
+    }
+
+    #[test]
+    fn probes_that_are_refused_count_where_later_packets_arrive() {
+        let mut base = Base::unknown();
+        for (number, largest) in [(10, 9), (20, 10), (30, 31), (40, 41), (50, 51)] {
+            assert!(!base.fits_not());
+            assert_eq!(base.poll(Instant::ZERO + APART * number, APART, number.into(), 0), Some(BASE));
+            base.on_refused(number.into());
+            assert!(base.is_suspect());
+            base.on_reported(largest);
+            while base.poll(Instant::ZERO + APART * number, APART, 0, 0).is_some() {}
+        }
+        assert!(base.fits_not(), "of five refused nothing arrived behind two");
     }
 
     #[test]

@@ -69,6 +69,15 @@ impl Netlink {
         self.ask(request)
     }
 
+    /// Sets the largest packet of a device.
+    pub(super) fn set_mtu(&mut self, name: &str, mtu: u32) -> io::Result<()> {
+        let index = self.index(name)?;
+        let mut request = Request::new(libc::RTM_NEWLINK, 0);
+        link_header(&mut request, index, 0);
+        request.number(libc::IFLA_MTU, mtu);
+        self.ask(request)
+    }
+
     /// Has a device take single packets only: what is larger is cut before.
     pub(super) fn cut_super_packets(&mut self, name: &str) -> io::Result<()> {
         let index = self.index(name)?;

@@ -110,6 +110,12 @@ impl Namespace {
         self.run(|| Netlink::open()?.cut_super_packets(device))?
     }
 
+    /// Gives a device another MTU. One end of a veth pair then takes no larger packets from the other,
+    /// which refuses them as if its queue were full.
+    pub fn set_mtu(&self, device: &str, mtu: u32) -> io::Result<()> {
+        self.run(|| Netlink::open()?.set_mtu(device, mtu))?
+    }
+
     /// Gives a device an address, usable at once.
     pub fn add_address(&self, device: &str, address: IpAddr, prefix: u8) -> io::Result<()> {
         self.run(|| Netlink::open()?.add_address(device, address, prefix))?

@@ -25,16 +25,29 @@ pub enum RefusedBecause {
     BuffersFull,
     /// It takes nothing, as where a filter forbids it.
     Forbidden,
+    /// What is offered is larger than what the far end of the link takes, which the stack does not say.
+    TooLong,
     /// The client's link to this path is down: nothing is taken there, and no lane can go there.
     LinkDown(u16),
 }
 
 impl Scenario {
-    /// Why the stack of `end` takes no whole batch over `path`, if it does not.
-    pub(crate) fn refuses(&self, end: End, path: u16, since: Duration) -> Option<RefusedBecause> {
+    /// Why the stack of `end` takes no whole batch of datagrams of `size` bytes over `path`, if it does
+    /// not.
+    pub(crate) fn refuses(
+        &self,
+        end: End,
+        path: u16,
+        since: Duration,
+        size: usize,
+    ) -> Option<RefusedBecause> {
+        if end == End::Client && size > usize::from(self.queued_max) {
+            return Some(RefusedBecause::TooLong);
+        }
         let now = self.refusals.iter().filter(|refusal| refusal.holds(end, since));
         now.map(|refusal| refusal.why).find(|why| match why {
             RefusedBecause::BuffersFull | RefusedBecause::Forbidden => true,
+            RefusedBecause::TooLong => false,
             RefusedBecause::LinkDown(down) => *down == path,
         })
     }

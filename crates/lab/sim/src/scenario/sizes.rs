@@ -26,6 +26,10 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
         let backward = if both { backward.mtu(mtu) } else { backward };
         DuplexConfig { forward: forward.mtu(mtu), backward }
     };
+    if Draw::new(scenario.seed, QUEUED_STREAM).one_in(5) {
+        scenario.queued_max = datagram;
+        return;
+    }
     match draw.below(4) {
         0 => scenario.paths.iter_mut().for_each(|line| *line = narrow(line)),
         1 => {
@@ -45,3 +49,4 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
 
 /// Number of the stream of choices: apart, so that all else of a seed stays as it was.
 const STREAM: u64 = 82;
+const QUEUED_STREAM: u64 = 86;

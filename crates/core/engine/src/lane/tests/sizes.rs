@@ -128,3 +128,40 @@ fn a_lane_that_left_with_a_probe_under_way_asks_again_when_it_is_back() {
     }
     pair.run_until(10, |pair| pair.client.delivered() == 1_000_000);
 }
+
+#[test]
+fn a_device_that_refuses_what_its_far_end_does_not_take_is_found_out() {
+    let mut pair = Pair::new(&gigabit(50));
+    pair.client.taken_max = 1_150;
+    pair.offer(1, 1_000_000);
+    pair.run_until(2, |pair| pair.client.closed().is_some());
+    assert_eq!(pair.client.batches, 0);
+    let passed = pair.client.lane.passed();
+    assert_eq!((reason(&pair.client).0, passed), (CloseCode::PATH_MTU, Some(1_148)));
+}
+
+#[test]
+fn a_device_that_begins_to_refuse_large_packets_ends_the_lane_or_is_sent_smaller_ones() {
+    for (most, ends) in [(1_150, true), (1_300, false)] {
+        let mut pair = Pair::new(&gigabit(50).fixed("fixed", Rate::from_mbps(20)));
+        pair.offer(1, 10_000_000);
+        pair.run_for(Duration::from_millis(500));
+        pair.client.taken_max = most;
+        pair.run_for(Duration::from_secs(10));
+        assert_eq!(pair.client.closed(), ends.then_some(CloseCode::PATH_MTU), "{most}");
+        assert_eq!(pair.client.delivered() == 10_000_000, !ends, "{most}");
+    }
+}
+
+#[test]
+fn a_stack_that_takes_nothing_for_a_while_is_not_taken_for_a_small_mtu() {
+    let mut pair = Pair::new(&gigabit(50).fixed("fixed", Rate::from_mbps(20)));
+    pair.offer(1, 10_000_000);
+    for most in [0, u64::MAX, 0, u64::MAX] {
+        pair.client.taken_max = most;
+        pair.run_for(Duration::from_secs(4));
+    }
+    pair.run_until(20, |pair| pair.client.delivered() == 10_000_000);
+    assert_eq!(pair.client.closed(), None);
+    assert_eq!(pair.client.lane.stats().datagram, 1_472);
+}
