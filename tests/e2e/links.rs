@@ -203,6 +203,23 @@ fn a_first_link_without_a_way_at_the_start_is_used_once_there_is_one() {
     });
 }
 
+#[needs(namespaces)]
+#[test]
+fn a_link_that_is_too_small_for_udp_is_left_out_with_a_notice() {
+    limited(|test| {
+        let [push, pull] = between_namespaces(test, SECOND_LINK_NARROW);
+        for report in [&push, &pull] {
+            assert_eq!(report["verified"], true, "{report}");
+            assert_eq!(report["links"][0]["alive"], true, "{report}");
+            assert_eq!(report["links"][1]["alive"], false, "{report}");
+        }
+        // In a pull the server may find it out first, and ask.
+        let notices = push["notices"].to_string();
+        let named = ["10.77.1.1", "10.77.1.2", "left out", "1228"];
+        assert!(named.iter().all(|part| notices.contains(part)), "{push}");
+    });
+}
+
 /// A namespace of the server's, two links to it, and what the scripts below use; `$0` is the program.
 const TWO_LINKS: &str = r#"
 ip link set lo up
@@ -264,4 +281,10 @@ copy here/file lh://10.77.0.2/copy > push.json & copying=$!
 down
 copy lh://10.77.0.2/copy here/back > pull.json & copying=$!
 down
+"#;
+/// Its far end takes no larger packets, which this one does not know.
+const SECOND_LINK_NARROW: &str = r#"
+$there ip link set b1 mtu 1150
+copy here/file lh://10.77.0.2/copy > push.json
+copy lh://10.77.0.2/copy here/back > pull.json
 "#;

@@ -173,6 +173,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
             Event::MoveAsked { order, lane, beside } => {
                 self.news.push_back(News::MoveAsked(MoveAsked { order, lane, beside }));
             }
+            Event::FitsNot(reason) => self.news.push_back(News::FitsNot(reason)),
             Event::Closed(closed) => {
                 self.outgoing.clear();
                 self.news.push_back(News::Closed(closed));

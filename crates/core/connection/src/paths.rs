@@ -78,6 +78,23 @@ pub struct Paths {
 struct Known {
     offer: Offer,
     pulse: Pulse,
+    /// Packets of the base size do not pass.
+    is_narrow: bool,
+}
+
+impl Known {
+    fn new(now: Instant, offer: Offer) -> Self {
+        Self { offer, pulse: Pulse::new(now), is_narrow: false }
+    }
+
+    /// Whether it is believed to live, and carries data.
+    fn carries(&self) -> bool {
+        self.pulse.beats() && !self.is_narrow
+    }
+
+    fn is_open(&self) -> bool {
+        self.offer != Offer::Closed && !self.is_narrow
+    }
 }
 
 impl Paths {
@@ -87,7 +104,7 @@ impl Paths {
     /// If there is no lane.
     pub fn new(now: Instant, lanes: Vec<PathId>) -> Self {
         let count = lanes.iter().map(|path| path.0).max().expect("a connection has a lane") + 1;
-        let known = || Known { offer: Offer::Share(1), pulse: Pulse::new(now) };
+        let known = || Known::new(now, Offer::Share(1));
         let heard = vec![None; lanes.len()];
         let paths = (0..count).map(|_| known()).collect();
         Self { paths, lanes, settled: false, heard, asks: VecDeque::new(), order: 0 }
@@ -96,7 +113,7 @@ impl Paths {
     /// One more path.
     pub fn add(&mut self, now: Instant, offer: Offer) -> PathId {
         self.settled = false;
-        self.paths.push(Known { offer, pulse: Pulse::new(now) });
+        self.paths.push(Known::new(now, offer));
         PathId(u16::try_from(self.paths.len() - 1).unwrap_or(u16::MAX))
     }
 
@@ -124,6 +141,19 @@ impl Paths {
         known.offer = offer;
     }
 
+    /// Packets of the base size do not pass `path` (protocol.md 4.6): from now on it is left out, if
+    /// another one carries. Otherwise, and then false, whoever found it out closes.
+    pub fn leave_out(&mut self, path: PathId) -> bool {
+        let others = (0..).zip(&self.paths).filter(|(number, _)| PathId(*number) != path);
+        let is_left = others.clone().any(|(_, other)| other.is_open() && other.carries());
+        if let Some(known) = self.paths.get_mut(usize::from(path.0)).filter(|_| is_left) {
+            known.is_narrow = true;
+            self.settled = false;
+            self.ask_off(path);
+        }
+        is_left
+    }
+
     /// Looks whether `path` lives.
     pub fn look(&mut self, now: Instant, path: PathId, seen: &PathSeen) {
         self.settled = false;
@@ -131,14 +161,19 @@ impl Paths {
         let before = known.pulse.clone();
         known.pulse.look(now, seen);
         let (lived, lives) = (before.beats() || before.is_tried(), known.pulse.beats());
-        if lived && !lives && !known.pulse.is_tried() {
+        if lived && !lives && !known.pulse.is_tried() && !known.is_narrow {
             self.ask_off(path);
         }
     }
 
-    /// Whether `path` is believed to live.
+    /// Whether `path` is believed to live, and carries data.
     pub fn lives(&self, path: PathId) -> bool {
-        self.paths.get(usize::from(path.0)).is_some_and(|known| known.pulse.beats())
+        self.paths.get(usize::from(path.0)).is_some_and(Known::carries)
+    }
+
+    /// Whether UDP does not fit `path`, and another one stands in for it.
+    pub fn is_left_out(&self, path: PathId) -> bool {
+        self.paths.get(usize::from(path.0)).is_some_and(|known| known.is_narrow)
     }
 
     /// Where `lane` is.
@@ -214,21 +249,21 @@ impl Paths {
     fn belonging(&self) -> Vec<PathId> {
         let is = |known: &Known, offer: fn(&Offer) -> bool| offer(&known.offer);
         let shared = |known: &Known| match known.offer {
-            Offer::Share(weight) if known.pulse.beats() => weight.max(1),
+            Offer::Share(weight) if known.carries() => weight.max(1),
             _ => 0,
         };
         let standby = |known: &Known| {
-            u64::from(is(known, |offer| *offer == Offer::Standby) && known.pulse.beats())
+            u64::from(is(known, |offer| *offer == Offer::Standby) && known.carries())
         };
         // Where none lives one is as good as another, but for those that are closed.
-        let any = |known: &Known| u64::from(!is(known, |offer| *offer == Offer::Closed));
+        let any = |known: &Known| u64::from(known.is_open());
         let rules: [&dyn Fn(&Known) -> u64; 3] = [&shared, &standby, &any];
         let weights = rules.into_iter().map(|rule| self.paths.iter().map(rule).collect::<Vec<_>>());
         let Some(weights) = weights.into_iter().find(|all| all.iter().any(|weight| *weight > 0))
         else {
             return self.lanes.clone();
         };
-        if !self.paths.iter().any(|known| known.pulse.beats() && any(known) > 0) {
+        if !self.paths.iter().any(|known| known.carries() && known.is_open()) {
             return self.stranded(&weights);
         }
         let first = self.first(&weights);
@@ -242,7 +277,7 @@ impl Paths {
         for (path, known) in self.paths.iter().enumerate() {
             // One lane finds out whether a silent path lives again.
             let most = (0..all.len()).max_by_key(|path| all[*path]).unwrap_or(0);
-            let wanted = is(known, |offer| matches!(offer, Offer::Share(_)));
+            let wanted = is(known, |offer| matches!(offer, Offer::Share(_))) && known.is_open();
             if wanted && known.pulse.is_tried() && all[most] > 1 {
                 all[most] -= 1;
                 all[path] += 1;
@@ -271,9 +306,7 @@ impl Paths {
     fn first(&self, weights: &[u64]) -> PathId {
         let may = |path: &usize| {
             let known = &self.paths[*path];
-            known.pulse.beats()
-                && known.offer != Offer::Closed
-                && (self.lanes.len() > 1 || weights[*path] > 0)
+            known.carries() && known.is_open() && (self.lanes.len() > 1 || weights[*path] > 0)
         };
         let first = (0..self.paths.len()).find(may);
         first.map_or(self.lanes[0], |path| PathId(path as u16))

@@ -221,7 +221,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
                 drop(buffer);
             }
             // Whoever keeps the bytes forgets them, and whoever has the paths moves lanes.
-            News::Delivered(_) | News::MoveAsked(_) | News::Lost(..) => {}
+            News::Delivered(_) | News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
         }
     }
 

@@ -91,6 +91,11 @@ pub enum News<I> {
     MoveAsked(MoveAsked),
     /// A packet is taken as lost; only where the lane was asked to tell.
     Lost(PacketNumber, Cause),
+    /// UDP does not fit the path that the lane is on, for this reason: [`Paths::leave_out`] says what is to
+    /// become of it.
+    ///
+    /// [`Paths::leave_out`]: crate::Paths::leave_out
+    FitsNot(String),
     /// The lane is closed.
     Closed(Closed),
 }

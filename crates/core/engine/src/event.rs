@@ -42,6 +42,9 @@ pub enum Event {
         /// Another one, which is where it is to go.
         beside: LaneId,
     },
+    /// UDP does not fit the path that the lane is on, for this reason: it is to go on over another one, or
+    /// to close with [`CloseCode::PATH_MTU`]. Told again while it stays.
+    FitsNot(String),
     /// The lane is closed; nothing else will happen on it.
     Closed(Closed),
 }

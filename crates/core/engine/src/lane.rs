@@ -85,6 +85,8 @@ pub struct Lane {
     liveness: Liveness,
     /// The local stack had refused packets and was offered another one.
     tries: bool,
+    /// When the driver was told last that UDP does not fit this path.
+    fits_not_told: Option<Instant>,
     telling: Telling,
     supply: Supply,
     /// There was something to send, and the peer had suspended it.
@@ -171,6 +173,7 @@ impl Lane {
             reported_largest: None,
             liveness: Liveness::new(now),
             tries: false,
+            fits_not_told: None,
             telling: Telling::default(),
             supply: Supply::new(),
             held: false,
@@ -322,6 +325,7 @@ impl Lane {
         if let Some(remote) = remote {
             self.addresses.go_to(now, remote, self.rng.next_u64().to_be_bytes());
         }
+        self.fits_not_told = None;
         self.supply.on_moved(self.next_number);
         self.config.datagram_max = datagram_max;
         self.meter = DeliveryMeter::default();
@@ -370,9 +374,7 @@ impl Lane {
         let first = self.first_probe_timeout(path);
         let offered = |at: Instant| at.max(path.refuses_until().unwrap_or(at));
         let mut earlier = |other: Option<Instant>| at = at.min(other.unwrap_or(at));
-        if self.cannot_go_on() {
-            return Some(Instant::ZERO);
-        }
+        earlier(self.fits_not_due());
         earlier(path.next_timeout());
         earlier(self.ask_due(path));
         earlier(self.liveness.probe_timeout(first));
@@ -407,9 +409,9 @@ impl Lane {
                 self.close(now, code, &reason);
                 return;
             }
-            if self.cannot_go_on() {
-                self.close(now, CloseCode::PATH_MTU, &self.fits_not());
-                return;
+            if self.fits_not_due().is_some_and(|at| at <= now) {
+                self.fits_not_told = Some(now);
+                self.events.push_back(Event::FitsNot(self.fits_not()));
             }
             if self.ask_due(path).is_some_and(|at| at <= now) {
                 self.mtu.on_asked();
@@ -475,11 +477,12 @@ impl Lane {
         self.mtu.ask_due(self.base_apart(path))
     }
 
-    /// True where UDP does not fit, and that is in the way: a server without objects to send has only small
-    /// packets, and a client is not heard before.
-    fn cannot_go_on(&self) -> bool {
+    /// When the driver is to know that UDP does not fit, where that is in the way: a server without objects to
+    /// send has only small packets, and a client is not heard before.
+    fn fits_not_due(&self) -> Option<Instant> {
         let sends = self.config.role == Role::Client || self.outbox.undelivered() > 0;
-        sends && self.mtu.fits_not()
+        let due = self.fits_not_told.map_or(Instant::ZERO, |told| told + FITS_NOT_APART);
+        (sends && self.mtu.fits_not()).then_some(due)
     }
 
     /// Why UDP does not fit, for people.
@@ -607,6 +610,8 @@ const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
 const IPV6_UDP_HEADERS: u64 = 48;
 const CLOSE_REPEATS: u8 = 3;
+/// Where a lane cannot leave a path now it may be able to a little later.
+const FITS_NOT_APART: Duration = Duration::from_secs(1);
 /// IP-layer bytes of a small CONTROL packet, for allowances.
 const CONTROL_MIN_WIRE: u64 = IPV6_UDP_HEADERS + (HEADER_LEN + AEAD_TAG_LEN) as u64 + 16;
 /// Streams that may be open at once (protocol.md 6).

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use longhaul_units::Instant;
 
-use base::{BASE, Base, LEAST};
+use base::{BASE, Base, LEAST, QUIET};
 
 /// UDP payload sizes worth trying: MTU 1280, IPv6 and IPv4 at 1500, cloud links, IPv6 and IPv4 at 9000.
 const CANDIDATES: [u16; 6] = [1232, 1452, 1472, 4052, 8952, 8972];
@@ -41,7 +41,10 @@ pub(crate) struct MtuSearch {
 
 impl MtuSearch {
     pub fn new(now: Instant, local_max: u16) -> Self {
-        let mut base = Base::unknown();
+        Self::with(now, local_max, Base::unknown(false))
+    }
+
+    fn with(now: Instant, local_max: u16, mut base: Base) -> Self {
         if local_max < BASE {
             base.refuse();
         }
@@ -63,7 +66,7 @@ impl MtuSearch {
 
     /// That of a lane that begins: nothing is to be lost before it is known that UDP fits.
     pub fn of_first_path(now: Instant, local_max: u16) -> Self {
-        Self { waits: true, ..Self::new(now, local_max) }
+        Self { waits: true, ..Self::with(now, local_max, Base::unknown(true)) }
     }
 
     /// That of a lane whose packets are all small.
@@ -73,7 +76,12 @@ impl MtuSearch {
 
     /// True where packets of the base size have to wait.
     pub fn waits(&self) -> bool {
-        self.waits
+        self.waits || self.base.is_quiet()
+    }
+
+    /// For how long, with probe timeouts of `apart`, other lanes of the path are to send nothing large.
+    pub fn quiet(&self, apart: Duration) -> Option<Duration> {
+        self.base.wants_quiet().then(|| apart * QUIET)
     }
 
     /// True where packets of the base size do not pass.
@@ -137,6 +145,9 @@ impl MtuSearch {
 
     /// When the next probe above the base is due; the sizes of one round of tries follow each other at once.
     pub fn due(&self, retry: Duration) -> Option<Instant> {
+        if self.base.is_suspect() {
+            return None;
+        }
         if (self.cursor..CANDIDATES.len()).any(|i| self.wanted(i)) {
             let waits = self.cursor == 0;
             return Some(match self.last_try {

@@ -53,6 +53,8 @@ pub struct Path {
     /// Size of a full packet of each lane that has feedback, headers included.
     packets: Vec<(LaneId, u64)>,
     refusals: Refusals,
+    /// A lane finds out what size passes: the others send nothing large before.
+    quiet_until: Instant,
 }
 
 /// How much of its allowance the sender lost lately because it was not there to use it.
@@ -154,6 +156,7 @@ impl Path {
             deliveries: Vec::new(),
             packets: Vec::new(),
             refusals: Refusals::default(),
+            quiet_until: now,
         }
     }
 
@@ -422,6 +425,16 @@ impl Path {
     pub(crate) fn on_refused(&mut self, packets: u64, bytes: u64) {
         self.on_settled(bytes);
         self.book(&Losses { sender: packets, ..Losses::default() });
+    }
+
+    /// No lane sends object bytes before.
+    pub(crate) fn keep_quiet(&mut self, until: Instant) {
+        self.quiet_until = self.quiet_until.max(until);
+    }
+
+    /// Until when that holds, if it does.
+    pub(crate) fn quiet_until(&self, now: Instant) -> Option<Instant> {
+        Some(self.quiet_until).filter(|until| *until > now)
     }
 
     /// When the local stack, which refuses packets, may be offered one again.

@@ -139,7 +139,7 @@ pub(crate) fn pass_news(
             News::GivenUp(given_up) => upper.on_given_up(given_up),
             News::Closed(closed) => upper.on_closed(&closed),
             // A lane that can move, or keeps a log, has taken it.
-            News::MoveAsked(_) | News::Lost(..) => {}
+            News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
         }
     }
     any

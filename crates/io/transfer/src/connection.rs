@@ -59,6 +59,14 @@ impl Lanes {
         }
     }
 
+    /// What is to be told of paths that were left out since the last call.
+    pub fn take_left_out(&self) -> Vec<String> {
+        match self {
+            Self::Udp(lanes) => lanes.lines.take_left_out(),
+            Self::Tcp(_) => Vec::new(),
+        }
+    }
+
     /// True where object bytes have arrived at the peer or here.
     pub fn have_moved(&self) -> bool {
         match self {

@@ -13,12 +13,12 @@ use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, News, NotSent, ReadBatch, SILENCE, SharedPath};
+use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SILENCE, SharedPath};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
-use longhaul_wire::ReceiverBounds;
+use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::{Buffer, lock};
 use crate::carrier::{self, Command, Mailbox, Stray, Strays, UpperLayer, Way};
@@ -429,6 +429,12 @@ impl LaneThread {
             loop {
                 match half.poll_news() {
                     Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::FitsNot(reason)) => {
+                        if !lines.leave_out(half.engine().path(), &reason) {
+                            let close = Order::Close(CloseCode::PATH_MTU, reason);
+                            half.handle_order(clock::now(), close);
+                        }
+                    }
                     Some(News::Lost(number, cause)) => {
                         let (at, lane) = (clock::now(), *lane);
                         losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));

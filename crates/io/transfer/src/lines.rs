@@ -40,6 +40,8 @@ pub(crate) struct Lines {
     set: Mutex<Set>,
     carrying: Mutex<Carrying>,
     limits: Mutex<ConnectionLimits>,
+    /// Paths that are left out, and why, for people.
+    left_out: Mutex<Vec<String>>,
 }
 
 struct Set {
@@ -88,8 +90,8 @@ impl Lines {
         let line = Line { path: Arc::new(Mutex::new(path)), peer };
         let paths = Paths::new(now, vec![FIRST; mailboxes.len()]);
         let set = Mutex::new(Set { paths, lines: vec![line], looked: now });
-        let (carrying, limits) = (Mutex::default(), Mutex::default());
-        Self { owner, mailboxes, set, carrying, limits }
+        let (carrying, limits, left_out) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { owner, mailboxes, set, carrying, limits, left_out }
     }
 
     /// Rate control of a path.
@@ -142,6 +144,34 @@ impl Lines {
         let _ = self.settle(&mut set, now);
         drop(set);
         self.hold_limits(now);
+    }
+
+    /// UDP does not fit `path`, for that `reason`: it is left out where another one carries. Otherwise,
+    /// and then false, the connection is to be closed.
+    pub fn leave_out(&self, path: PathId, reason: &str) -> bool {
+        let (mut set, now) = (lock(&self.set), clock::now());
+        let lived = set.paths.lives(path);
+        if !set.paths.leave_out(path) {
+            return false;
+        }
+        if let Some(Line { peer: Peer::Server(ends), .. }) = set.lines.get(usize::from(path.0))
+            && lived
+        {
+            let Ends { local, remote } = ends;
+            let remote = remote.ip();
+            let notice = format!("the link from {local} to {remote} is left out: {reason}");
+            lock(&self.left_out).push(notice);
+        }
+        // Where this host has no way now it may have one later.
+        let _ = self.settle(&mut set, now);
+        drop(set);
+        self.hold_limits(now);
+        true
+    }
+
+    /// What is to be told of paths that were left out since the last call.
+    pub fn take_left_out(&self) -> Vec<String> {
+        std::mem::take(&mut lock(&self.left_out))
     }
 
     /// `lane`, which was to go from `left` to `path`, could not.

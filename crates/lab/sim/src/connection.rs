@@ -55,8 +55,8 @@ pub(crate) struct Connection {
     orders: u64,
     batch: u16,
     interface_max: u16,
-    /// Packets that its stack refused lately, by route.
-    refused: BTreeMap<u16, Vec<(Instant, u64)>>,
+    /// Packets that its stack refused lately, and took none between them, by path.
+    refused: BTreeMap<PathId, Vec<(Instant, u64)>>,
     /// What the memory of a source or sink is at first.
     memory: Bytes,
     repair: Repair,
@@ -327,6 +327,16 @@ impl Connection {
                     }
                     News::MoveAsked(asked) => {
                         self.lines.handle_move_asked(now + self.clock, *asked);
+                    }
+                    News::FitsNot(reason) => {
+                        env.trace.note(now, || format!("{:?} lane {number}: {reason}", self.end));
+                        let left = self.lanes[number]
+                            .path()
+                            .is_some_and(|path| self.lines.leave_out(path));
+                        if !left {
+                            let close = Order::Close(CloseCode::PATH_MTU, reason.clone());
+                            self.lanes[number].handle_order(now + self.clock, close);
+                        }
                     }
                     News::Closed(closed) => {
                         env.trace.note(now, || format!("{:?} lane {number} {closed:?}", self.end));
@@ -600,6 +610,7 @@ impl Connection {
             let Some(transmit) = planned else { continue };
             progress = true;
             let before = out.len();
+            let on = state.half.engine().path();
             let datagrams = state.half.seal(&transmit, &mut state.seal);
             let segment = datagrams.segment.map_or(datagrams.bytes.len(), usize::from);
             let to = datagrams.to;
@@ -618,8 +629,7 @@ impl Connection {
                 let path = &mut path.borrow_mut();
                 state.half.not_sent(local, path, &transmit, Err(NotSent::TooLarge));
                 out.truncate(before);
-            } else if let Some(why) = scenario.refuses(self.end, route, since, segment)
-            {
+            } else if let Some(why) = scenario.refuses(self.end, route, since, segment) {
                 let taken = match why {
                     RefusedBecause::LinkDown(_)
                     | RefusedBecause::Forbidden
@@ -627,8 +637,10 @@ impl Connection {
                     RefusedBecause::BuffersFull => env.draw.below(transmit.packets.into()) as usize,
                 };
                 out.truncate(before + taken);
-                if why != RefusedBecause::BuffersFull {
-                    let refused = self.refused.entry(route).or_default();
+                if taken > 0 {
+                    self.refused.remove(&on);
+                } else if why != RefusedBecause::BuffersFull {
+                    let refused = self.refused.entry(on).or_default();
                     refused.retain(|(at, _)| now - *at < REFUSED_SPAN);
                     refused.push((now, transmit.packets.into()));
                     let offered: u64 = refused.iter().map(|(_, packets)| packets).sum();
@@ -638,6 +650,9 @@ impl Connection {
                 }
                 let taken = if taken > 0 { Ok(taken * segment) } else { Err(NotSent::Refused) };
                 state.half.not_sent(local, &mut path.borrow_mut(), &transmit, taken);
+            } else {
+                // Full batches may go to a stack that takes them.
+                self.refused.remove(&on);
             }
             // Reports and probes are few and not held back.
             if matches!(transmit.what, What::Objects { .. }) {
@@ -776,7 +791,7 @@ const MEMORY_MAX: Bytes = Bytes::from_mib(256);
 const PATIENCE: Duration = Duration::from_secs(100);
 /// Bytes of messages that are read at once.
 const MESSAGES_READ: usize = 4096;
-/// Most packets that are offered in such a time to a stack that takes none.
+/// Most packets that are offered over a path in such a time to a stack that takes none.
 const REFUSED_MAX: u64 = 100;
 const REFUSED_SPAN: Duration = Duration::from_secs(1);
 /// Rounds of work at one instant.

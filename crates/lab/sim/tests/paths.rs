@@ -3,6 +3,7 @@
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 use longhaul_sim::{Circuit, End, Report, Scenario, Silence, Ways, World};
 use longhaul_units::{Bytes, Duration, Rate};
+use longhaul_wire::CloseCode;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -80,6 +81,24 @@ fn a_lane_finds_another_path_when_its_own_dies() {
                 assert!(report.took < Duration::from_secs(30), "{what}");
                 assert_eq!(report.runs.len(), 1, "{what}");
             }
+        }
+    }
+}
+
+#[test]
+fn a_path_that_udp_does_not_fit_is_left_out_and_the_other_carries() {
+    for (push, path) in [(true, 0), (true, 1), (false, 0), (false, 1)] {
+        for both in [true, false] {
+            let mut scenario = Scenario { is_narrow: true, ..two_paths(push) };
+            let line = &mut scenario.paths[path];
+            line.forward = line.forward.clone().mtu(1_150);
+            if both {
+                line.backward = line.backward.clone().mtu(1_150);
+            }
+            let report = run(scenario);
+            let what = format!("push {push}, {path}, both ways {both}: {report:?}");
+            assert_eq!(report.runs, [CloseCode::DONE], "{what}");
+            assert!(report.moves >= 1, "{what}");
         }
     }
 }

@@ -220,6 +220,14 @@ const SEEDS: &[(u64, &str)] = &[
     (10222565, "TCP joined before the client knew that bytes had arrived, and was refused"),
     (10294365, "`udt` slowed a receiver to 1 kb/s: losses of its own control messages"),
     (10070740, "names after a power cut that nobody had wanted synced: the check"),
+    (
+        10043805,
+        "the check of what a refusing stack is offered took a server's paths, and a stack that had taken packets between, for one",
+    ),
+    (10052232, "the same"),
+    (10111775, "the same"),
+    (10275841, "the same"),
+    (10167491, "a policer that `rbudp` had emptied took small packets only: taken for a small MTU"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

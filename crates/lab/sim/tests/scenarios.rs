@@ -405,3 +405,18 @@ fn a_source_that_lost_its_secret_goes_on_all_the_same() {
         assert!(report.groups_read <= 24, "each is read once: {report:?}");
     }
 }
+
+#[test]
+fn where_the_stack_refuses_what_is_too_long_as_if_it_were_full_tcp_carries() {
+    for (carrier, push) in [(Choice::Auto, true), (Choice::Auto, false), (Choice::Udp, true)] {
+        let narrow =
+            Scenario { is_narrow: true, queued_max: 1_122, carrier, push, ..one_file(34, 2) };
+        let report = run(narrow);
+        let runs: &[CloseCode] = match carrier {
+            // The user takes the advice.
+            Choice::Udp => &[CloseCode::PATH_MTU, CloseCode::DONE],
+            _ => &[CloseCode::DONE],
+        };
+        assert_eq!((&*report.runs, report.failed), (runs, 0), "push {push}");
+    }
+}

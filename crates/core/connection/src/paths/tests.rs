@@ -254,3 +254,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_path_that_udp_does_not_fit_is_left_out_where_another_carries() {
+    let mut paths = on_ip(4);
+    assert!(!paths.leave_out(IP), "there is no other");
+    let second = paths.add(at(0), Offer::Share(1));
+    assert_eq!(settle(&mut paths), [0, 0, 1, 1]);
+    assert!(paths.leave_out(second));
+    assert_eq!(settle(&mut paths), [0; 4]);
+    let now = look(&mut paths, second, 0, 100, 1);
+    assert!(!paths.lives(second) && paths.is_left_out(second));
+    assert_eq!(settle(&mut paths), [0; 4], "whatever arrives there");
+    assert!(!paths.leave_out(IP), "none is left");
+    look(&mut paths, IP, now, 20, 0);
+    assert_eq!(settle(&mut paths), [0; 4], "nor where the other is silent");
+}
+
+#[test]
+fn a_server_asks_for_lanes_of_a_path_that_udp_does_not_fit() {
+    let mut paths = on_ip(2);
+    let second = paths.add(at(0), Offer::Share(1));
+    paths.note_place(LaneId(1), second);
+    assert!(paths.leave_out(second));
+    let asked = MoveAsked { order: 1, lane: LaneId(1), beside: LaneId(0) };
+    assert_eq!((paths.poll_ask(), paths.poll_ask()), (Some(asked), None));
+}

@@ -111,7 +111,7 @@ fn arrived(half: &mut Half) -> Vec<Vec<u8>> {
             News::Validated | News::Delivered(_) => {}
             News::Withdrawn(_) | News::GivenUp(_) => {}
             News::Closed(closed) => panic!("{closed:?}"),
-            News::MoveAsked(_) | News::Lost(..) => panic!("{news:?}"),
+            News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => panic!("{news:?}"),
         }
     }
     groups

@@ -90,6 +90,9 @@ impl Lane {
         if largest >= self.ways.since() {
             self.mtu.on_reported(largest, now, self.base_apart(path));
         }
+        if let Some(quiet) = self.mtu.quiet(self.base_apart(path)) {
+            path.keep_quiet(now + quiet);
+        }
         self.liveness.on_report(now, self.ledger.has_unsettled());
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));

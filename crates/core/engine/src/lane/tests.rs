@@ -155,10 +155,11 @@ impl Side {
         meddling: fn(u64, Ecn) -> Option<Ecn>,
     ) -> Option<u64> {
         let t = self.lane.poll_transmit(now, &mut self.path, 44, &mut self.plan)?;
-        let wire = 28 + match t.what {
-            What::Control => 20 + 16 + self.plan.frames.len() as u64,
-            What::Objects { payload } => 32 + 16 + u64::from(payload),
-        };
+        let wire = 28
+            + match t.what {
+                What::Control => 20 + 16 + self.plan.frames.len() as u64,
+                What::Objects { payload } => 32 + 16 + u64::from(payload),
+            };
         if wire > self.taken_max {
             let why = (crate::NotSent::Refused, (wire - 28) as u16);
             self.lane.not_sent(now, &mut self.path, &t, 0, why);
@@ -220,8 +221,12 @@ impl Side {
         }
     }
 
-    fn drain_events(&mut self) {
+    fn drain_events(&mut self, now: Instant) {
         while let Some(event) = self.lane.poll_event() {
+            // There is no other path.
+            if let Event::FitsNot(reason) = &event {
+                self.lane.close(now, CloseCode::PATH_MTU, reason);
+            }
             self.events.push(event);
         }
     }
@@ -265,7 +270,7 @@ impl Pair {
         let (from, number) = (self.server.address, self.server.lane.next_number + 5);
         let packet = Packet { from, number, send_time: 0, wire: 100, body: Body::Control(frames) };
         self.client.receive(self.now, &packet, Ecn::NotEct);
-        self.client.drain_events();
+        self.client.drain_events(self.now);
     }
 
     /// The end of the client's stall, if it has one now.
@@ -315,8 +320,8 @@ impl Pair {
             sent += 1;
             assert!(sent < 1_000_000, "transmits for ever at one instant");
         }
-        self.client.drain_events();
-        self.server.drain_events();
+        self.client.drain_events(self.now);
+        self.server.drain_events(self.now);
         let client = self.client.lane.next_timeout(now, &self.client.path);
         let client = client.into_iter().chain(self.down.next_timeout()).min();
         let next = [

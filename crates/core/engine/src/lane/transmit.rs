@@ -118,6 +118,12 @@ impl Lane {
             return Some(transmit);
         }
         let to = self.addresses.current()?;
+        // What a stack refuses may be the size: a probe is not to keep all else from being offered.
+        if path.refuses_until().is_some()
+            && let Some(transmit) = self.plan_control(now, path, to, plan)
+        {
+            return Some(transmit);
+        }
         if let Some(size) = self.probe_size(now, path) {
             return Some(self.plan_probe(now, path, to, size, plan));
         }
@@ -224,7 +230,10 @@ impl Lane {
         *next = now + gap;
         let (code, reason, last) = (*code, core::mem::take(reason), *left == 0);
         let to = self.addresses.current();
-        let allowed = self.addresses.allowance() >= CONTROL_MIN_WIRE + reason.len() as u64;
+        // The control connection tells a peer that gets none.
+        let refuses = path.refuses_until().is_some_and(|until| until > now);
+        let allowed =
+            !refuses && self.addresses.allowance() >= CONTROL_MIN_WIRE + reason.len() as u64;
         if to.is_some() && allowed {
             push(&mut plan.frames, &Frame::Close { code, reason: &reason });
         }
@@ -233,6 +242,9 @@ impl Lane {
             self.state = State::Closed;
         }
         let to = to.filter(|_| allowed)?;
+        if path.refuses_until().is_some() {
+            path.claim_offer(now);
+        }
         Some(self.control(now, path, to, None, plan))
     }
 
@@ -435,7 +447,7 @@ impl Lane {
             self.on_nothing_to_send();
             return None;
         }
-        if path.suspended_until(now).is_some() {
+        if path.suspended_until(now).or(path.quiet_until(now)).is_some() {
             self.held = true;
             return None;
         }
@@ -458,9 +470,9 @@ impl Lane {
         Some(self.objects(now, path, to, payload, overhead, plan))
     }
 
-    /// True where objects may be sent: to a proven address, where it is not unknown that they fit.
+    /// True where objects may be sent: to a proven address, where it is known that they fit.
     fn may_carry(&self) -> bool {
-        self.addresses.is_validated() && !self.mtu.waits()
+        self.addresses.is_validated() && !self.mtu.waits() && !self.mtu.fits_not()
     }
 
     /// Whether there are bytes that were never sent, and the way of repair lets them go.
@@ -533,7 +545,7 @@ impl Lane {
         if !self.outbox.has_resends() && !self.has_fresh() {
             return None;
         }
-        if let Some(until) = path.suspended_until(now) {
+        if let Some(until) = path.suspended_until(now).max(path.quiet_until(now)) {
             return Some(until);
         }
         let wire = self.full_wire();

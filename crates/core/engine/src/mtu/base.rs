@@ -7,12 +7,14 @@ use longhaul_wire::BASE_DATAGRAM;
 
 /// UDP payload that every path of the UDP carrier has to take.
 pub(super) const BASE: u16 = BASE_DATAGRAM as u16;
-/// Probes of the base size, lost in a row, after which it does not fit,
+/// Probes of the base size, lost in a row on a quiet path, after which it does not fit,
 const LOST_MAX: u8 = 3;
 /// and so many more for each smaller packet that was lost meanwhile,
 const LOST_MORE: u8 = 3;
 /// up to so many.
 const LOST_MOST: u8 = 12;
+/// Probe timeouts without large packets that make a path quiet.
+pub(super) const QUIET: u32 = 4;
 /// Reports that only tell of losses, a probe timeout apart, that bring doubt.
 const MISSES: u8 = 2;
 /// The least of the sizes that are tried once the base is lost: an IP packet of 576 bytes passes nearly
@@ -35,6 +37,13 @@ struct Doubt {
     /// Smaller packets that were lost, as packets of any size are there.
     smaller_lost: u8,
     last: Option<Instant>,
+    /// Nothing large is sent beside the probes: a policer or a queue that this host's own packets have
+    /// exhausted takes small ones and no large ones.
+    is_quiet: bool,
+    /// Since when.
+    quiet_since: Option<Instant>,
+    /// A probe was lost.
+    has_lost: bool,
     /// The probe of which nothing is known.
     under_way: Option<u64>,
     /// It was asked for a packet that shows what became of it.
@@ -46,9 +55,11 @@ struct Doubt {
 }
 
 impl Base {
-    /// Nothing is known of it yet.
-    pub fn unknown() -> Self {
-        Self { doubt: Some(Doubt::default()), ..Self::default() }
+    /// Nothing is known of it yet; nothing large was sent before, or is, where it `is_quiet`.
+    pub fn unknown(is_quiet: bool) -> Self {
+        let quiet_since = is_quiet.then_some(Instant::ZERO);
+        let doubt = Doubt { is_quiet, quiet_since, ..Doubt::default() };
+        Self { doubt: Some(doubt), ..Self::default() }
     }
 
     #[cfg(test)]
@@ -62,14 +73,23 @@ impl Base {
 
     /// True where larger packets may not pass: smaller ones are the better choice.
     pub fn is_suspect(&self) -> bool {
-        let suspect =
-            |doubt: &Doubt| doubt.asked || doubt.lost > 0 || doubt.refused.is_some();
+        let suspect = |doubt: &Doubt| doubt.asked || doubt.has_lost || doubt.refused.is_some();
         self.fits_not || self.doubt.as_ref().is_some_and(suspect)
     }
 
     /// It is known without a probe.
     pub fn refuse(&mut self) {
         self.fits_not = true;
+    }
+
+    /// True where nothing large is to be sent beside the probes.
+    pub fn is_quiet(&self) -> bool {
+        !self.fits_not && self.doubt.as_ref().is_some_and(|doubt| doubt.is_quiet)
+    }
+
+    /// True where other lanes of the path are not to send anything large either.
+    pub fn wants_quiet(&self) -> bool {
+        self.is_quiet() && self.doubt.as_ref().is_some_and(|doubt| doubt.has_lost)
     }
 
     /// When the next probe is due, one `apart` from the last at least.
@@ -79,6 +99,11 @@ impl Base {
             return Some(Instant::ZERO);
         }
         let due = doubt.last.map_or(Instant::ZERO, |last| last + apart);
+        let due = match doubt.quiet_since {
+            Some(since) if since > Instant::ZERO => due.max(since + apart * QUIET),
+            None if doubt.is_quiet => Instant::ZERO,
+            _ => due,
+        };
         doubt.under_way.is_none().then_some(due)
     }
 
@@ -94,7 +119,13 @@ impl Base {
             doubt.smaller = (next < BASE).then_some(next);
             return Some(size);
         }
+        if doubt.is_quiet && doubt.quiet_since.is_none() {
+            doubt.quiet_since = Some(now);
+            return None;
+        }
         if doubt.lost > 0 {
+            // They are many.
+            doubt.quiet_since = None;
             let known = passed.saturating_sub(LEAST - SMALLER_STEP) / SMALLER_STEP;
             let next = LEAST + known * SMALLER_STEP;
             doubt.smaller = (next < BASE).then_some(next);
@@ -183,6 +214,10 @@ impl Base {
 impl Doubt {
     /// One more probe did not pass: whether that is enough.
     fn lose(&mut self) -> bool {
+        self.has_lost = true;
+        if !core::mem::replace(&mut self.is_quiet, true) {
+            return false;
+        }
         self.lost = self.lost.saturating_add(1);
         let enough = LOST_MAX.saturating_add(self.smaller_lost.saturating_mul(LOST_MORE));
         self.lost >= enough.min(LOST_MOST)
@@ -212,9 +247,17 @@ mod tests {
         sizes
     }
 
+    /// Sends the next probe of the base; when that was.
+    fn send(base: &mut Base, mut now: Instant, number: u64) -> Instant {
+        while base.poll(now, APART, number, 1184) != Some(BASE) {
+            now += APART;
+        }
+        now
+    }
+
     #[test]
     fn three_lost_probes_say_that_the_base_does_not_fit() {
-        let mut base = Base::unknown();
+        let mut base = Base::unknown(true);
         let sizes = search(&mut base, 1130);
         assert!(base.fits_not());
         assert_eq!(sizes.iter().filter(|size| **size == BASE).count(), 3);
@@ -225,31 +268,50 @@ mod tests {
 
     #[test]
     fn a_probe_that_arrives_ends_all_doubt() {
-        let mut base = Base::unknown();
-        let mut now = Instant::ZERO;
+        let mut base = Base::unknown(true);
+        let mut now = Instant::ZERO + APART;
         for number in 0..2 {
-            assert_eq!(base.poll(now, APART, number, 1184), Some(BASE));
+            now = send(&mut base, now, number);
             assert_eq!(base.poll(now + APART * 9, APART, 9, 1184), None, "one at a time");
             base.on_lost(7);
             assert_eq!(base.ask_due(APART), Some(now + APART));
             base.on_lost(number);
-            now += APART;
         }
         base.on_arrived();
         assert_eq!(base.due(APART), None);
         base.doubt();
-        assert_eq!(base.poll(now, APART, 3, 0), Some(BASE));
+        send(&mut base, now, 3);
         base.on_lost(3);
         assert!(!base.fits_not(), "the two before are forgotten");
     }
 
     #[test]
+    fn what_is_lost_beside_other_large_packets_only_asks_for_quiet() {
+        let mut base = Base::default();
+        base.doubt();
+        let mut now = send(&mut base, Instant::ZERO + APART, 0);
+        assert!(!base.is_quiet());
+        base.on_lost(0);
+        assert!(base.is_quiet() && base.wants_quiet());
+        for number in 1..4 {
+            assert!(!base.fits_not());
+            let last = now;
+            now = send(&mut base, now, number);
+            let wait = if number == 2 { 1 } else { QUIET };
+            assert!(now >= last + APART * wait, "before {number}");
+            base.on_lost(number);
+        }
+        assert!(base.fits_not());
+    }
+
+    #[test]
     fn where_smaller_packets_are_lost_too_it_takes_more() {
-        let mut base = Base::unknown();
+        let mut base = Base::unknown(true);
         base.on_smaller_lost();
+        let mut now = Instant::ZERO + APART;
         for number in 0..6 {
             assert!(!base.fits_not());
-            base.poll(Instant::ZERO + APART * (number as u32), APART, number, 1184);
+            now = send(&mut base, now, number);
             base.on_lost(number);
         }
         assert!(base.fits_not());
@@ -257,14 +319,14 @@ mod tests {
 
     #[test]
     fn probes_that_are_refused_count_where_later_packets_arrive() {
-        let mut base = Base::unknown();
+        let mut base = Base::unknown(true);
+        let mut now = Instant::ZERO + APART;
         for (number, largest) in [(10, 9), (20, 10), (30, 31), (40, 41), (50, 51)] {
             assert!(!base.fits_not());
-            assert_eq!(base.poll(Instant::ZERO + APART * number, APART, number.into(), 0), Some(BASE));
-            base.on_refused(number.into());
+            now = send(&mut base, now, number);
+            base.on_refused(number);
             assert!(base.is_suspect());
             base.on_reported(largest);
-            while base.poll(Instant::ZERO + APART * number, APART, 0, 0).is_some() {}
         }
         assert!(base.fits_not(), "of five refused nothing arrived behind two");
     }

@@ -149,6 +149,10 @@ impl<'c, T: Task> Running<'c, T> {
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
+            for notice in self.lanes.take_left_out() {
+                progress.tell(&notice);
+                self.notices.push(notice);
+            }
             match end {
                 Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
                     let passed = self.lanes.passed();

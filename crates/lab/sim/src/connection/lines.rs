@@ -220,6 +220,11 @@ impl Lines {
         self.set.handle_move_asked(local, asked);
     }
 
+    /// UDP does not fit `path`: whether another one carries in its place.
+    pub fn leave_out(&mut self, path: PathId) -> bool {
+        self.set.leave_out(path)
+    }
+
     /// Looks which paths live, and makes the moves that follow. Whether anything moved.
     pub fn look(
         &mut self,

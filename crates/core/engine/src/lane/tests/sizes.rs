@@ -78,7 +78,7 @@ fn an_interface_that_shrinks_ends_the_lane_at_its_first_refusal() {
         refused += 1;
         assert!(refused < 5);
     }
-    pair.client.drain_events();
+    pair.client.drain_events(now);
     assert_eq!(reason(&pair.client).0, CloseCode::PATH_MTU);
 }
 
@@ -156,12 +156,45 @@ fn a_device_that_begins_to_refuse_large_packets_ends_the_lane_or_is_sent_smaller
 #[test]
 fn a_stack_that_takes_nothing_for_a_while_is_not_taken_for_a_small_mtu() {
     let mut pair = Pair::new(&gigabit(50).fixed("fixed", Rate::from_mbps(20)));
-    pair.offer(1, 10_000_000);
-    for most in [0, u64::MAX, 0, u64::MAX] {
+    pair.offer(1, 30_000_000);
+    for most in [u64::MAX, 0, u64::MAX, 0, u64::MAX] {
         pair.client.taken_max = most;
-        pair.run_for(Duration::from_secs(4));
+        pair.run_for(Duration::from_secs(3));
     }
-    pair.run_until(20, |pair| pair.client.delivered() == 10_000_000);
+    pair.run_until(20, |pair| pair.client.delivered() == 30_000_000);
     assert_eq!(pair.client.closed(), None);
     assert_eq!(pair.client.lane.stats().datagram, 1_472);
+}
+
+#[test]
+fn a_policer_that_this_lane_has_emptied_is_not_taken_for_a_small_mtu() {
+    for profile in ["fixed", "rbudp"] {
+        for (mbps, policed_kbps) in [(300, 500), (900, 300)] {
+            let mut options = gigabit(2).fixed(profile, Rate::from_mbps(mbps));
+            options.up = options.up.policer(Rate::from_kbps(policed_kbps), Bytes::new(5_000));
+            let mut pair = Pair::new(&options);
+            pair.offer(1, 3_000_000);
+            pair.client.lane.flush();
+            pair.run_for(Duration::from_secs(20));
+            assert_eq!(pair.client.closed(), None, "{profile} {mbps} {policed_kbps}");
+        }
+    }
+}
+
+#[test]
+fn a_stack_that_takes_nothing_is_offered_no_burst_of_closes() {
+    let mut pair = Pair::new(&gigabit(50));
+    pair.run_for(Duration::from_millis(500));
+    let Side { lane, path, plan, .. } = &mut pair.client;
+    let mut now = pair.now;
+    for _ in 0..9 {
+        path.on_offer_refused(now);
+    }
+    lane.close(now, CloseCode::DONE, "");
+    let mut offered = 0;
+    while !lane.is_closed() {
+        offered += u32::from(lane.poll_transmit(now, path, 44, plan).is_some());
+        now += Duration::from_millis(1);
+    }
+    assert!(offered <= 1, "{offered}");
 }

@@ -185,6 +185,7 @@ impl Lines {
             }
             let seen = &mut self.watched.paths[path];
             let spare = others.iter().any(|lanes| *lanes > 1) && self.end == End::Client;
+            let is_wanted = is_wanted && !self.set.is_left_out(id);
             let misses = is_wanted && spare && !lives && has_link && on(path) == 0;
             seen.away = if misses { seen.away + elapsed } else { Duration::ZERO };
             let rest = if seen.failures > 1 { REST_MAX } else { REST_FIRST };
