@@ -59,8 +59,8 @@ impl Refusal {
 
 /// How long a firewall, say, may take to be loaded.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Errors of a host whose network changes, or is short of memory. The size is the lane's own business.
-const PASSING: [Errno; 10] = [
+/// Errors of a host whose network changes, or is short of memory.
+const PASSING: [Errno; 9] = [
     Errno::NETUNREACH,
     Errno::NETDOWN,
     Errno::HOSTUNREACH,
@@ -70,7 +70,6 @@ const PASSING: [Errno; 10] = [
     Errno::INVAL,
     Errno::ADDRNOTAVAIL,
     Errno::AGAIN,
-    Errno::MSGSIZE,
 ];
 
 #[cfg(test)]

@@ -151,14 +151,16 @@ impl Server<'_> {
             Err((code, reason)) => (*code, reason.as_str()),
         };
         lanes.iter().for_each(|lanes| lanes.close(code, reason));
-        let goes_on = joining.is_some() && code == CloseCode::PATH_MTU;
+        // A pipe whose other end is served already cannot begin again.
+        let goes_on = joining.is_some()
+            && code == CloseCode::PATH_MTU
+            && granted.seat.get().is_none_or(Seat::vacate);
         if !goes_on {
+            *joining = None;
             control.close(code, reason);
         }
         lanes.into_iter().for_each(|mut lanes| lanes.join());
-        if let Some(seat) = granted.seat.get()
-            && !(goes_on && seat.vacate())
-        {
+        if let Some(seat) = granted.seat.get().filter(|_| !goes_on) {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         let begun = shared.lock().transfer().is_some();
@@ -262,7 +264,7 @@ impl Server<'_> {
                 break Err((CloseCode::PATH_MTU, "TCP connections take the place of UDP".into()));
             }
             let refusal = lanes.refusal().filter(|it| it.is_lasting(now));
-            if let Some(refusal) = refusal.filter(|_| !done) {
+            if let Some(refusal) = refusal {
                 break Err((CloseCode::TIMEOUT, refusal.with_advice(Role::Server)));
             }
             if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
