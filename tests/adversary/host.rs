@@ -42,19 +42,19 @@ impl Host {
         assert_eq!(kind, 1);
         let proven = proof(&TOKEN_KEY, "client", &secret, &[]);
         assert_eq!(option(&hello, 3)?, proven, "the program proves its token");
-        let tcp = option(&hello, 6)? == [2];
+        let carried = option(&hello, 6)?;
+        let tcp = carried == [2];
         let protect = option(&hello, 4)?;
         let port = self.address.port().to_be_bytes();
         let proof = proof(&TOKEN_KEY, "server", &secret, &hello);
-        let connection = 0x5eed_0001u32;
         let mut welcome = options(&[
             (1, &[0, 1]),
             (3, &proof),
             (4, &protect),
             (5, &[1]),
-            (6, &[1 + u8::from(tcp)]),
+            (6, &carried),
             (7, &[0, 1]),
-            (8, &connection.to_be_bytes()),
+            (8, &CONNECTION.to_be_bytes()),
         ]);
         if !tcp {
             welcome.extend(options(&[(9, &port)]));
@@ -62,20 +62,36 @@ impl Host {
         control.write_all(&control_message(2, &welcome))?;
         let protect = Protect::ALL[usize::from(protect[0]) - 1];
         let carrier = if tcp {
-            let data = self.accept_tcp()?;
-            let mut link = match protect {
-                Protect::Clear => Link::Bare(data),
-                _ => Link::server(data, &self.identity)?,
-            };
-            let mut joined = [0; 44];
-            link.read_exact(&mut joined)?;
-            assert_eq!(joined[..], join(&secret, connection, 0), "the program proves its join");
-            Carrier::Tcp(Tcp::new(link, &secret, true))
+            Carrier::Tcp(self.accept_data(&secret, protect)?)
         } else {
             let udp = self.udp.try_clone()?;
-            Carrier::Udp(Udp::new(udp, None, &secret, connection, protect))
+            Carrier::Udp(Udp::new(udp, None, &secret, CONNECTION, protect))
         };
         Ok(Peer::new(control, carrier, false))
+    }
+
+    /// The connection that takes the place of UDP lanes of `peer`, under TLS.
+    pub fn accept_join(&self, peer: &Peer) -> io::Result<Tcp> {
+        self.accept_data(&peer.secret(), Protect::Aead)
+    }
+
+    fn accept_data(&self, secret: &[u8; 32], protect: Protect) -> io::Result<Tcp> {
+        let data = self.accept_tcp()?;
+        let mut link = match protect {
+            Protect::Clear => Link::Bare(data),
+            _ => Link::server(data, &self.identity)?,
+        };
+        let mut joined = [0; 44];
+        link.read_exact(&mut joined)?;
+        assert_eq!(joined[..], join(secret, CONNECTION, 0), "the program proves its join");
+        Ok(Tcp::new(link, secret, true))
+    }
+
+    /// Whether nobody connects for so long.
+    pub fn is_left_alone(&self, time: Duration) -> bool {
+        thread::sleep(time);
+        self.tcp.set_nonblocking(true).unwrap();
+        self.tcp.accept().is_err()
     }
 
     /// The next connection, its TLS handshake done.
@@ -102,3 +118,4 @@ impl Host {
 }
 
 const PATIENCE: Duration = Duration::from_secs(20);
+const CONNECTION: u32 = 0x5eed_0001;

@@ -32,6 +32,7 @@ mod relay;
 mod script;
 mod servers;
 mod silence;
+mod sizes;
 mod strangers;
 #[path = "../common/test.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -138,6 +138,11 @@ impl Peer {
         joined(*ends, way.protect, &[7; 32], *connection)
     }
 
+    /// The secret of its TLS session.
+    pub fn secret(&self) -> [u8; 32] {
+        self.control.secret()
+    }
+
     /// Goes on over `tcp`, from the first word on; gives the carrier that was left.
     pub fn take_up(&mut self, tcp: Tcp) -> Carrier {
         (self.said, self.limit, self.heard_to) = (0, FIRST_LIMIT, 0);

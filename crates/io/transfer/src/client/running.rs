@@ -154,7 +154,9 @@ impl<'c, T: Task> Running<'c, T> {
                 self.notices.push(notice);
             }
             match end {
-                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
+                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. }))
+                    if matches!(self.lanes, Lanes::Udp(_)) =>
+                {
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
                     break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
