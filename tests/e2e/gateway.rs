@@ -27,8 +27,8 @@ pub fn gateway<'t>(test: &'t Test, words: &[&str], doors: usize) -> (Program<'t>
 }
 
 /// Serves one file over HTTP to each client that comes.
-pub fn web(contents: Vec<u8>) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+pub fn web(at: &str, contents: Vec<u8>) -> SocketAddr {
+    let listener = TcpListener::bind((at, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     thread::spawn(move || {
         for stream in listener.incoming() {
@@ -54,7 +54,7 @@ pub fn web(contents: Vec<u8>) -> SocketAddr {
 fn curl_fetches_a_file_by_socks_through_two_gateways() {
     limited(|test| {
         let contents: Vec<u8> = (0..30_000_000u32).map(|i| (i % 251) as u8).collect();
-        let target = web(contents.clone());
+        let target = web("127.0.0.1", contents.clone());
         fs::write(test.path("passwords"), "alice:a secret\n").unwrap();
         let listen = ["--listen", "127.0.0.1:0", "--token-file", "token"];
         let (far, at_far) = gateway(test, &listen, 1);

@@ -18,6 +18,7 @@ mod hosts;
 mod lab;
 mod links;
 mod memory;
+mod outages;
 mod owners;
 mod pipe;
 mod preload;

@@ -144,7 +144,7 @@ fn run(test: &Test, options: &[&str], words: &[&str]) -> Ended {
     begin(test, options, words).end()
 }
 
-fn begin<'t>(test: &'t Test, options: &[&str], words: &[&str]) -> Program<'t> {
+pub fn begin<'t>(test: &'t Test, options: &[&str], words: &[&str]) -> Program<'t> {
     let mut command = Command::new(PROGRAM);
     command.env("LONGHAUL_PRELOAD", libraries().join("liblonghaul_preload.so"));
     command.args(["gateway", "run"]).args(options).arg("--").args(words);
@@ -472,7 +472,7 @@ fn a_set_user_id_program_is_refused_since_the_system_would_load_no_library() {
 fn curl_fetches_a_file_through_two_gateways() {
     limited(|test| {
         let contents: Vec<u8> = (0..30_000_000u32).map(|i| (i % 251) as u8).collect();
-        let (route, at) = (Route::new(test), web(contents.clone()));
+        let (route, at) = (Route::new(test), web("127.0.0.1", contents.clone()));
         let (one, two) = (format!("http://{at}/"), format!("http://{at}/2"));
         let words = ["curl", "-sS", "--parallel", "--connect-timeout", "60", "-o", "1", "-o", "2"];
         route.run(&[&words[..], &[&one, &two]].concat()).assert_succeeded();

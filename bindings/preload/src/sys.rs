@@ -61,8 +61,14 @@ pub(crate) fn disconnect(fd: c_int) {
         let nowhere: sockaddr = std::mem::zeroed();
         connect(fd, &raw const nowhere, size_of::<sockaddr>() as socklen_t);
     }
-    // The error of this connection is not to befall the next.
+    // The errors of this connection are not to befall the next: one that came by ICMP stands in a queue
+    // besides, and `poll` shows POLLERR for as long as it does.
     let _ = option(fd, libc::SOL_SOCKET, libc::SO_ERROR);
+    for _ in 0..QUEUED_ERRORS {
+        if receive(fd, &mut [0], libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT).is_err() {
+            break;
+        }
+    }
 }
 
 /// An option of the socket that is a number.
@@ -191,3 +197,6 @@ pub(crate) fn wait_for(fd: c_int, events: c_short, most: Duration) -> bool {
         }
     }
 }
+
+/// One for each SYN that was sent again, and more.
+const QUEUED_ERRORS: usize = 64;

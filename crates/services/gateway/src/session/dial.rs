@@ -161,7 +161,7 @@ impl Session {
                     self.deadline = cx.now + shared.dial_timeout;
                     return Turn::Dialled;
                 }
-                Err(error) => dialling.failure = Some((status(&error), words(&error))),
+                Err(error) => dialling.failure = Some((status(&error), reason(&error))),
             }
         }
         let failure = dialling.failure.take();
@@ -171,7 +171,7 @@ impl Session {
 
     pub(super) fn dial_failed(&mut self, error: io::Error, cx: &mut Context<'_>) -> Turn {
         if let Stage::Dialling(dialling) = &mut self.stage {
-            dialling.failure = Some((status(&error), words(&error)));
+            dialling.failure = Some((status(&error), reason(&error)));
         }
         self.dial_next(cx)
     }
@@ -291,5 +291,15 @@ impl Session {
                 false => self.pumps[NEAR].put_payload(&std::mem::take(&mut dialling.payload)),
             }
         }
+    }
+}
+
+/// Why an address could not be dialled.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            "no local port is free: net.ipv4.ip_local_port_range names them".into()
+        }
+        _ => words(error),
     }
 }
