@@ -164,9 +164,10 @@ impl Account {
                         self.refused += 1;
                         format!("a client was not let in: {why}")
                     }
-                    Ending::Clean => {
+                    Ending::Clean | Ending::Left(_) => {
                         let (there, back) = (Bytes::new(there), Bytes::new(back));
-                        let done = format!("{client}: {target}: done, {there} there, {back} back");
+                        let done =
+                            format!("{client}: {target}: {ending}, {there} there, {back} back");
                         return output.detail(done);
                     }
                     ending => {

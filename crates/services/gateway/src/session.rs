@@ -57,6 +57,8 @@ pub enum Ending {
     NotEntered(String),
     /// The target or the next gateway was not reached, and the client knows.
     NotConnected(String),
+    /// Both directions ended, and a side had closed before everything had come to it.
+    Left(Side),
     /// A side reset the session, or broke.
     Reset(Side, String),
     /// A side acknowledged nothing for too long.
@@ -72,6 +74,9 @@ impl fmt::Display for Ending {
         match self {
             Self::Clean => f.write_str("done"),
             Self::NotEntered(why) | Self::NotConnected(why) => f.write_str(why),
+            Self::Left(side) => {
+                write!(f, "done, the {} closed before it had everything", name(side))
+            }
             Self::Reset(side, why) => write!(f, "the {} broke off: {why}", name(side)),
             Self::Silent(side) => write!(f, "the {} acknowledges nothing any more", name(side)),
         }
@@ -91,6 +96,8 @@ pub struct Session {
     /// By the side that sends.
     pumps: [Pump; 2],
     ends: Ends,
+    /// A side closed before it had everything, when both directions had ended.
+    left: Option<Side>,
     shares: Shares,
     began: Instant,
     deadline: Instant,
@@ -157,6 +164,7 @@ impl Session {
             stage: Stage::Entering { received: Vec::new() },
             pumps: Default::default(),
             ends: Ends::default(),
+            left: None,
             shares,
             began: now,
             deadline,
@@ -381,13 +389,15 @@ impl Session {
                     Some(link) => link.segment.end_is_acknowledged(),
                     None => Ok(true),
                 };
-                if ended.map_err(|error| reset(side, &error))? {
-                    self.ends.acknowledged(side);
+                match ended {
+                    Ok(true) => self.ends.acknowledged(side),
+                    Ok(false) => {}
+                    Err(error) => self.closed(side, &error)?,
                 }
             }
         }
         if self.ends.is_clean() {
-            return Err(Ending::Clean);
+            return Err(self.left.map_or(Ending::Clean, Ending::Left));
         }
         Ok(if more { Turn::More } else { Turn::Waiting })
     }
@@ -415,12 +425,25 @@ impl Session {
                 self.ends.drained(from);
                 if self.ends.must_shut(from.other()) {
                     let shut = sink.segment.shut_down(Direction::Writing);
-                    shut.map_err(|error| reset(from.other(), &error))?;
                     self.ends.shut(from.other());
+                    if let Err(error) = shut {
+                        self.closed(from.other(), &error)?;
+                    }
                 }
                 Ok(false)
             }
         }
+    }
+
+    /// The connection to `side` broke. Where both directions had ended nothing is left to be passed on:
+    /// it was closed by who did not wait for the last of it.
+    fn closed(&mut self, side: Side, error: &io::Error) -> Result<(), Ending> {
+        if !Side::BOTH.iter().all(|side| self.ends.is_drained(*side)) {
+            return Err(reset(side, error));
+        }
+        self.ends.acknowledged(side);
+        self.left.get_or_insert(side);
+        Ok(())
     }
 
     /// The client gets an answer that says why it is not let in now.
@@ -503,7 +526,14 @@ const fn index(side: Side) -> usize {
 }
 
 fn reset(side: Side, error: &io::Error) -> Ending {
-    Ending::Reset(side, words(error))
+    Ending::Reset(
+        side,
+        match error.kind() {
+            // So a reset is called that comes behind an end.
+            io::ErrorKind::BrokenPipe => "it closed before everything had come".into(),
+            _ => words(error),
+        },
+    )
 }
 
 /// The error without the number that nobody can look up.

@@ -121,7 +121,7 @@ impl Totals {
     /// A session is over.
     pub fn note(&self, summary: &Summary, ending: &Ending) {
         let counter = match ending {
-            Ending::Clean => &self.done,
+            Ending::Clean | Ending::Left(_) => &self.done,
             Ending::NotEntered(_) => &self.refused,
             Ending::NotConnected(_) => &self.not_connected,
             Ending::Reset(..) | Ending::Silent(_) => &self.broken,

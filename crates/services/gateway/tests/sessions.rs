@@ -173,6 +173,30 @@ fn a_client_that_resets_behind_its_end_is_noticed_while_the_target_is_silent() {
 }
 
 #[test]
+fn a_client_that_closes_before_the_last_of_a_session_that_ended_both_ways_ended_it_well() {
+    let gateway = start(settings());
+    let (sender, go) = channel::<()>();
+    let go = Arc::new(Mutex::new(go));
+    let (outcome, seen) = channel();
+    let outcome = Arc::new(Mutex::new(outcome));
+    let address = target(move |mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"request");
+        go.lock().unwrap().recv().unwrap();
+        let wrote = stream.write_all(b"a last word");
+        outcome.lock().unwrap().send(wrote.map_err(|error| error.kind())).unwrap();
+    });
+    let mut stream = connect(gateway.addresses[0], &[], address);
+    stream.write_all(b"request").unwrap();
+    // It closes, and the rest comes then.
+    drop(stream);
+    sender.send(()).unwrap();
+    assert_eq!(gateway.ending(), Ending::Left(longhaul_relay::Side::Near));
+    assert_eq!(seen.recv_timeout(Duration::from_secs(20)).unwrap(), Ok(()));
+}
+
+#[test]
 fn a_client_that_resets_is_seen_as_a_reset_at_the_target() {
     let gateway = start(settings());
     let (sender, seen) = channel();

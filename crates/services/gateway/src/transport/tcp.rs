@@ -192,10 +192,17 @@ impl Segment for TcpSegment {
     }
 
     fn shut_down(&mut self, direction: Direction) -> io::Result<()> {
-        self.socket.shutdown(match direction {
+        let shut = self.socket.shutdown(match direction {
             Direction::Reading => Shutdown::Read,
             Direction::Writing => Shutdown::Write,
-        })
+        });
+        match shut {
+            // A connection that broke has a better reason.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                Err(self.socket.take_error()?.unwrap_or(error))
+            }
+            shut => shut,
+        }
     }
 
     fn end_is_acknowledged(&mut self) -> io::Result<bool> {
