@@ -140,8 +140,9 @@ impl Server<'_> {
             }
             Err(error) => (None, Err(error)),
         };
-        // The client goes by what has moved, too, since the last look as well.
-        if lanes.as_ref().is_some_and(Lanes::have_moved)
+        // A client that receives knows what has moved, since the last look as well, and does not join.
+        if granted.sends()
+            && lanes.as_ref().is_some_and(Lanes::have_moved)
             && !joining.as_mut().is_some_and(|joining| joining.has_begun(peer.session))
         {
             *joining = None;
@@ -253,10 +254,10 @@ impl Server<'_> {
                 }
                 break served(shared, end, granted.sends());
             }
-            // The client decides, and knows later than this end that data has moved.
+            // The client decides. One that sends knows later than this end that data has moved.
             if joining.is_some()
                 && lanes.have_moved()
-                && now - *carried.get_or_insert(now) > JOINING
+                && (granted.sends() || now - *carried.get_or_insert(now) > JOINING)
             {
                 *joining = None;
             }

@@ -174,9 +174,13 @@ impl World {
     /// True where what ends the server's lanes leaves its client to TCP.
     pub(super) fn awaits_joins(&self, end: End) -> bool {
         let host = &self.hosts[usize::from(end == End::Server)];
+        // What a server sends moves when its client says so: that one does not join.
+        let sends = self.scenario.source() == End::Server;
         let narrow = |connection: &Connection| {
             let closed = connection.closed.as_ref();
-            closed.is_some_and(|closed| closed.code == CloseCode::PATH_MTU) && connection.is_udp()
+            closed.is_some_and(|closed| closed.code == CloseCode::PATH_MTU)
+                && !(sends && connection.has_moved())
+                && connection.is_udp()
         };
         end == End::Server
             && self.scenario.carrier == Choice::Auto
