@@ -6,7 +6,9 @@ use core::time::Duration;
 
 use longhaul_units::Instant;
 
-use base::{BASE, Base, LEAST, QUIET};
+use base::{BASE, Base, QUIET};
+
+pub(crate) use base::LEAST;
 
 /// UDP payload sizes worth trying: MTU 1280, IPv6 and IPv4 at 1500, cloud links, IPv6 and IPv4 at 9000.
 const CANDIDATES: [u16; 6] = [1232, 1452, 1472, 4052, 8952, 8972];

@@ -248,6 +248,12 @@ impl World {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
             "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
+            // One step a chunk, from what start-up found of a path that was another one by then.
+            "fobs" | "fobs-linear" | "fobs-state" => self
+                .scenario
+                .faults
+                .iter()
+                .any(|fault| matches!(fault.what, crate::Accident::Reroute(..))),
             // Equation 12 as printed stays where it is below the bottleneck: at a hundredth of the link.
             "paptc" if self.scenario.parameters.iter().any(|set| set == "measured=1") => {
                 let rate = self.scenario.rate.unwrap_or(Rate::MAX).scale(1, 100);

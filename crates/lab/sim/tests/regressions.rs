@@ -219,6 +219,11 @@ const SEEDS: &[(u64, &str)] = &[
     (10141780, "`udt` at 7 %, likewise"),
     (10222565, "TCP joined before the client knew that bytes had arrived, and was refused"),
     (10294365, "`udt` slowed a receiver to 1 kb/s: losses of its own control messages"),
+    (31031564, "a path that became too small for long reports, which are not acknowledged"),
+    (
+        31043815,
+        "`fobs`, whose path changed during start-up, steps once a chunk: the bound of its time",
+    ),
     (30010502, "a server waited for a client that knew that data had moved to join by TCP"),
     (77005979, "size probes took every packet that a refusing stack was offered"),
     (10070740, "names after a power cut that nobody had wanted synced: the check"),

@@ -19,7 +19,7 @@ pub(super) const QUIET: u32 = 4;
 const MISSES: u8 = 2;
 /// The least of the sizes that are tried once the base is lost: an IP packet of 576 bytes passes nearly
 /// everywhere.
-pub(super) const LEAST: u16 = 544;
+pub(crate) const LEAST: u16 = 544;
 const SMALLER_STEP: u16 = 32;
 
 #[derive(Debug, Default)]
