@@ -34,6 +34,9 @@ pub enum ParseViaError {
     /// Too many.
     #[error("a route has at most {} gateways", MAX_HOPS + 1)]
     TooMany,
+    /// Options are for the segment towards a gateway, and this host makes that to the first.
+    #[error("the first gateway takes no options: this host's own settings hold for that segment")]
+    OwnSegment,
 }
 
 /// There is no token.
@@ -88,6 +91,9 @@ impl Gateways {
             return Err(ParseViaError::TooMany);
         }
         let first = hops.remove(0);
+        if !first.options.is_empty() {
+            return Err(ParseViaError::OwnSegment);
+        }
         Ok(Self { first, rest: hops, key, offset: AtomicI64::new(0) })
     }
 

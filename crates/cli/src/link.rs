@@ -107,6 +107,11 @@ fn via(args: &LinkArgs, token: &Token) -> Result<Option<Via>, Failure> {
         None => token.key(),
     };
     let first = hops.remove(0);
+    if !first.options.is_empty() {
+        let reason =
+            "the first gateway takes no options: this host's own settings hold for that segment";
+        return Err(Failure::usage(format!("{source}: {reason}")));
+    }
     Ok(Some(Via { first, rest: hops, key }))
 }
 

@@ -63,21 +63,28 @@ impl Hop {
 
 /// A text is not a gateway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("expected a gateway: HOST, HOST:PORT or NAME@HOST:PORT, with IPv6 in brackets")]
+#[error(
+    "expected a gateway: HOST, HOST:PORT or NAME@HOST:PORT, with IPv6 in brackets, and ?OPTION=VALUE&... behind it"
+)]
 pub struct ParseHopError;
 
 impl FromStr for Hop {
     type Err = ParseHopError;
 
-    /// Reads `[NAME@]HOST[:PORT]`; the port is [`GATEWAY_PORT`] where none is named.
+    /// Reads `[NAME@]HOST[:PORT][?OPTION=VALUE[&OPTION=VALUE...]]`; the port is [`GATEWAY_PORT`] where none is
+    /// named.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (text, options) = text.split_once('?').unwrap_or((text, ""));
+        if options.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(ParseHopError);
+        }
         let (name, place) = text.rsplit_once('@').unwrap_or(("", text));
         if text.contains('@') && Host::parse(name).is_none() {
             return Err(ParseHopError);
         }
         let with_port = || alloc::format!("{place}:{GATEWAY_PORT}").parse();
         let place: Place = place.parse().or_else(|_| with_port()).map_err(|_| ParseHopError)?;
-        Ok(Self { name: name.into(), ..place.into() })
+        Ok(Self { name: name.into(), options: options.replace('&', " "), ..place.into() })
     }
 }
 

@@ -238,7 +238,9 @@ fn texts_that_are_gateways() {
         let hop: Hop = text.parse().unwrap();
         assert_eq!((&*hop.name, hop.place), (name, place(at)), "{text}");
     }
-    for text in ["", "@gw", "a@", "gw:0", "gw:x", "2001:db8::1", "a b"] {
+    let hop: Hop = "far@gw:80?!congestion=bbr&rate=1Gbps".parse().unwrap();
+    assert_eq!((hop.place, &*hop.options), (place("gw:80"), "!congestion=bbr rate=1Gbps"));
+    for text in ["", "@gw", "a@", "gw:0", "gw:x", "2001:db8::1", "a b", "gw?a b"] {
         assert!(text.parse::<Hop>().is_err(), "{text}");
     }
 }

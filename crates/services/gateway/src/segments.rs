@@ -64,13 +64,15 @@ pub struct Member {
     sent: u64,
     sent_at: Instant,
     rate: Option<Rate>,
+    /// Most that it sends, whatever its part.
+    most: Option<Rate>,
 }
 
 impl Member {
-    /// A new segment, which is expected to send.
-    pub fn new(live: Arc<LiveClass>, now: Instant) -> Self {
+    /// A new segment, which is expected to send, at `most` so fast.
+    pub fn new(live: Arc<LiveClass>, most: Option<Rate>, now: Instant) -> Self {
         live.senders.fetch_add(1, Ordering::Relaxed);
-        Self { live, sends: true, sent: 0, sent_at: now, rate: None }
+        Self { live, sends: true, sent: 0, sent_at: now, rate: None, most }
     }
 
     /// Notes how many bytes were sent so far, and says at which rate the segment may send from now
@@ -86,9 +88,10 @@ impl Member {
             _ => {}
         }
         self.sends = sends;
-        let all = self.live.class.settings.rate?;
-        let senders = self.live.senders.load(Ordering::Relaxed).max(1);
-        let rate = Rate::from_bps(all.as_bps() / senders as u64);
+        let senders = self.live.senders.load(Ordering::Relaxed).max(1) as u64;
+        let all = self.live.class.settings.rate;
+        let part = all.map(|all| Rate::from_bps(all.as_bps() / senders));
+        let rate = part.into_iter().chain(self.most).min()?;
         if self.rate == Some(rate) {
             return None;
         }
@@ -101,7 +104,7 @@ impl Member {
         self.sends
     }
 
-    /// Its part of the rate of the class, where that has one.
+    /// Its part of the rate of the class, or the most that it sends, where there is either.
     pub const fn rate(&self) -> Option<Rate> {
         self.rate
     }
@@ -171,7 +174,8 @@ mod tests {
         let segments = Segments::new(vec![], settings);
         let live = segments.of("192.0.2.1".parse().unwrap());
         let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut members: Vec<Member> = (0..3).map(|_| Member::new(live.clone(), at(0))).collect();
+        let mut members: Vec<Member> =
+            (0..3).map(|_| Member::new(live.clone(), None, at(0))).collect();
         for member in &mut members {
             assert_eq!(member.look(1, at(0)), Some(Rate::from_mbps(30)));
             assert_eq!(member.look(1, at(0)), None, "as before");
@@ -182,5 +186,7 @@ mod tests {
         assert_eq!(members[1].look(3, at(2)), Some(Rate::from_mbps(90)));
         assert_eq!(members[0].look(2, at(2)), None, "it sends again, at the rate that it had");
         assert_eq!(members[1].look(4, at(2)), Some(Rate::from_mbps(45)));
+        let mut slow = Member::new(live.clone(), Some(Rate::from_mbps(10)), at(2));
+        assert_eq!(slow.look(1, at(2)), Some(Rate::from_mbps(10)), "less than its part");
     }
 }

@@ -1,5 +1,6 @@
 //! One session at a gateway: from the first byte of a client to the end of both directions.
 
+mod asked;
 mod dial;
 mod shares;
 mod status;

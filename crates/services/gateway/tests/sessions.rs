@@ -38,6 +38,29 @@ fn a_session_carries_both_directions_and_ends_each_for_itself() {
 }
 
 #[test]
+fn a_client_asks_for_a_segment_between_gateways_and_learns_what_it_cannot_have() {
+    let chain: Vec<Running> = (0..2).map(|_| start(settings())).collect();
+    let [first, second] = [0, 1].map(|at: usize| chain[at].addresses[0]);
+    let target = echo_twice().to_string();
+    let route = |options: &str| {
+        let hop: Hop = format!("{second}?{options}").parse().unwrap();
+        longhaul_relay::Route { hops: vec![hop], ..route(&[], &target) }
+    };
+    for options in ["!congestion=cubic&!rate=8Mbps", "congestion=none&colour=blue", ""] {
+        let mut stream = try_connect(first, &route(options), now()).unwrap();
+        let sent = pattern(300_000);
+        stream.write_all(&sent).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut received = Vec::new();
+        stream.read_to_end(&mut received).unwrap();
+        assert!(received == [&sent[..], &sent].concat(), "{options}");
+    }
+    let answer = try_connect(first, &route("!congestion=none"), now()).unwrap_err();
+    assert_eq!((answer.status, answer.at), (Status::UNSUPPORTED_OPTION, first.to_string()));
+    assert!(answer.reason.starts_with("\"congestion=none\": "), "{}", answer.reason);
+}
+
+#[test]
 fn payload_may_follow_the_header_at_once() {
     let gateway = start(settings());
     let address = gateway.addresses[0];

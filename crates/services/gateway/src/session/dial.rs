@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 
 use longhaul_relay::{Addressed, Answer, Clock, Dialler, Hop, Place, Route, Side, Status, proxy};
 
+use super::asked::Asked;
 use super::{Context, NEAR, Session, Stage, Turn, status, words};
 use crate::pump::Link;
 
@@ -73,10 +74,11 @@ impl Dialling {
         }
     }
 
-    fn transport(&self) -> &str {
+    /// The transport that is asked for, and its options.
+    fn transport(&self) -> [&str; 2] {
         match &self.next {
-            Next::Aware(next) => &next.0.transport,
-            Next::Plain(_) => "",
+            Next::Aware(next) => [&next.0.transport, &next.0.options],
+            Next::Plain(_) => [""; 2],
         }
     }
 
@@ -138,23 +140,29 @@ impl Session {
                 continue;
             }
             let live = policy.segments.of(address.ip());
-            let wanted = match dialling.transport() {
-                "" => &live.class.transport,
-                wanted => wanted,
-            };
+            let [wanted, options] = dialling.transport();
+            let wanted = if wanted.is_empty() { &live.class.transport } else { wanted };
             let Some(transport) = shared.transport(wanted) else {
                 let reason = format!("no transport \"{wanted}\"");
                 return self.refuse(Status::UNSUPPORTED_TRANSPORT, &reason, cx);
             };
+            let asked = match Asked::read(options, &live.class.settings, &**transport) {
+                Ok(asked) => asked,
+                Err(reason) => return self.refuse(Status::UNSUPPORTED_OPTION, &reason, cx),
+            };
             let spare = match (&dialling.next, dialling.spare) {
-                (Next::Aware(_), Spare::Wanted) => shared.spares.take(address),
+                (Next::Aware(_), Spare::Wanted) if asked.is_nothing() => {
+                    shared.spares.take(address)
+                }
                 _ => None,
             };
             if spare.is_some() {
                 dialling.spare = Spare::Used;
             }
-            match spare.map_or_else(|| transport.dial(address, &live.settings()), Ok) {
+            let settings = asked.of(live.settings());
+            match spare.map_or_else(|| transport.dial(address, &settings), Ok) {
                 Ok(segment) => {
+                    self.shares.ask(asked);
                     self.shares.join(Side::Far, address.ip(), cx.now);
                     self.summary.next = Some(address);
                     self.far = Some(Link::new(segment));

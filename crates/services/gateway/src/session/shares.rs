@@ -7,6 +7,7 @@ use std::sync::Arc;
 use longhaul_relay::Side;
 use longhaul_units::{Instant, Rate};
 
+use super::asked::Asked;
 use super::{FAR, NEAR, Session, index};
 use crate::pump::{PIPE, Pump};
 use crate::segments::Member;
@@ -21,6 +22,8 @@ pub(super) struct Shares {
     members: [Option<(Member, IpAddr)>; 2],
     /// Bytes of memory, where there are not enough for all.
     memory: Option<u64>,
+    /// Settings that the client asked for, of the far segment.
+    asked: Asked,
     /// How often of late bytes waited for a side, in parts of [`ALWAYS`].
     waits: [u32; 2],
 }
@@ -28,15 +31,22 @@ pub(super) struct Shares {
 impl Shares {
     pub fn new(seat: &Seat) -> Self {
         let policy = seat.shared().policy();
-        Self { policy, members: [None, None], memory: None, waits: [0; 2] }
+        Self { policy, members: [None, None], memory: None, asked: Asked::default(), waits: [0; 2] }
     }
 
     /// A segment to `address` stands, or is being dialled: these are its settings.
     pub fn join(&mut self, side: Side, address: IpAddr, now: Instant) -> SegmentSettings {
         let live = self.policy.segments.of(address).clone();
-        let settings = live.settings();
-        self.members[index(side)] = Some((Member::new(live, now), address));
+        let nothing = Asked::default();
+        let asked = if side == Side::Far { &self.asked } else { &nothing };
+        let settings = asked.of(live.settings());
+        self.members[index(side)] = Some((Member::new(live, asked.rate(), now), address));
         settings
+    }
+
+    /// The client asks this of the far segment, which is about to join.
+    pub fn ask(&mut self, asked: Asked) {
+        self.asked = asked;
     }
 
     /// The class of a side's segment.
@@ -103,8 +113,9 @@ impl Session {
         let seen = far.segment.statistics()?;
         if !seen.rtt.is_zero() {
             member.live.note_rtt(seen.rtt);
-            if member.live.class.settings.rate.is_some() {
-                far.segment.change(&member.live.settings())?;
+            let settings = self.shares.asked.of(member.live.settings());
+            if settings.rate.is_some() {
+                far.segment.change(&settings)?;
             }
         }
         self.shares.memory = None;
