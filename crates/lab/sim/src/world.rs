@@ -18,7 +18,7 @@ use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, Shaken, close_in};
 use crate::network::{Arrived, Network};
 use crate::prepared;
-use crate::scenario::{Choice, End, Fault, Scenario};
+use crate::scenario::{Accident, Choice, End, Fault, Scenario};
 use crate::sink::{Disk, Env};
 use crate::tls::Piece;
 use crate::trace::{Checks, Kind, Trace};
@@ -248,12 +248,12 @@ impl World {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
             "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
-            // One step a chunk, from what start-up found of a path that was another one by then.
-            "fobs" | "fobs-linear" | "fobs-state" => self
-                .scenario
-                .faults
-                .iter()
-                .any(|fault| matches!(fault.what, crate::Accident::Reroute(..))),
+            // One step a chunk, from what start-up found of a path that was another one by then, or in a
+            // burst of losses.
+            "fobs" | "fobs-linear" | "fobs-state" => {
+                let reroutes = |fault: &Fault| matches!(fault.what, Accident::Reroute(..));
+                self.bursts() || self.scenario.faults.iter().any(reroutes)
+            }
             // Equation 12 as printed stays where it is below the bottleneck: at a hundredth of the link.
             "paptc" if self.scenario.parameters.iter().any(|set| set == "measured=1") => {
                 let rate = self.scenario.rate.unwrap_or(Rate::MAX).scale(1, 100);

@@ -224,6 +224,7 @@ const SEEDS: &[(u64, &str)] = &[
         31043815,
         "`fobs`, whose path changed during start-up, steps once a chunk: the bound of its time",
     ),
+    (32038193, "the same behind a burst of losses in start-up"),
     (30010502, "a server waited for a client that knew that data had moved to join by TCP"),
     (77005979, "size probes took every packet that a refusing stack was offered"),
     (10070740, "names after a power cut that nobody had wanted synced: the check"),

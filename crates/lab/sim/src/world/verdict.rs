@@ -170,7 +170,7 @@ impl World {
     }
 
     /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
-    fn bursts(&self) -> bool {
+    pub(super) fn bursts(&self) -> bool {
         self.any_way(|way| way.burst_loss.is_some())
     }
 
