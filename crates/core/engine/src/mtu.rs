@@ -216,7 +216,12 @@ impl MtuSearch {
         size == BASE
     }
 
-    /// So did packets of the base size, or above, from `number` on.
+    /// All losses of a report are known.
+    pub fn on_report_over(&mut self) {
+        self.base.on_report_over();
+    }
+
+    /// Packets of the base size, or above, from `number` on never left either.
     pub fn on_refused(&mut self, size: u16, number: u64) {
         self.refused.get_or_insert((number, size));
     }

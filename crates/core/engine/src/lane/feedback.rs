@@ -87,6 +87,7 @@ impl Lane {
             self.liveness.on_arrived();
         }
         self.watch_sizes(now, path, &sample, base);
+        self.mtu.on_report_over();
         if largest >= self.ways.since() {
             self.mtu.on_reported(largest, now, self.base_apart(path));
         }

@@ -34,8 +34,11 @@ pub(super) struct Base {
 #[derive(Debug, Default)]
 struct Doubt {
     lost: u8,
-    /// Smaller packets that were lost, as packets of any size are there.
+    /// Smaller packets that were lost, as packets of any size are there, and those before the last probe.
     smaller_lost: u8,
+    smaller_before: u8,
+    /// A probe is among the losses of the present report.
+    fell: bool,
     last: Option<Instant>,
     /// Nothing large is sent beside the probes: a policer or a queue that this host's own packets have
     /// exhausted takes small ones and no large ones.
@@ -131,6 +134,7 @@ impl Base {
             doubt.smaller = (next < BASE).then_some(next);
         }
         (doubt.last, doubt.under_way, doubt.asked) = (Some(now), Some(number), false);
+        doubt.smaller_before = doubt.smaller_lost;
         Some(BASE)
     }
 
@@ -173,7 +177,16 @@ impl Base {
     /// The probe `number` was lost on the path.
     pub fn on_lost(&mut self, number: u64) {
         if let Some(doubt) = self.doubt.as_mut().filter(|doubt| doubt.under_way == Some(number)) {
-            doubt.under_way = None;
+            (doubt.under_way, doubt.fell) = (None, true);
+        }
+    }
+
+    /// All losses of a report are known. A probe that was lost beside smaller packets was on a path that
+    /// was dark, or loses by chance: that is no reason to keep quiet.
+    pub fn on_report_over(&mut self) {
+        let Some(doubt) = &mut self.doubt else { return };
+        let fell = core::mem::take(&mut doubt.fell);
+        if fell && (doubt.is_quiet || doubt.smaller_lost == doubt.smaller_before) {
             self.fits_not |= doubt.lose();
         }
     }
@@ -231,6 +244,11 @@ mod tests {
 
     const APART: Duration = Duration::from_millis(100);
 
+    fn lost(base: &mut Base, number: u64) {
+        base.on_lost(number);
+        base.on_report_over();
+    }
+
     /// Sends probes that are all lost but those of `passes` bytes or fewer.
     fn search(base: &mut Base, passes: u16) -> Vec<u16> {
         let (mut now, mut passed, mut sizes) = (Instant::ZERO, 0, Vec::new());
@@ -240,7 +258,7 @@ mod tests {
             sizes.push(size);
             match size {
                 size if size <= passes => passed = passed.max(size),
-                BASE => base.on_lost(number),
+                BASE => lost(base, number),
                 _ => {}
             }
         }
@@ -273,15 +291,15 @@ mod tests {
         for number in 0..2 {
             now = send(&mut base, now, number);
             assert_eq!(base.poll(now + APART * 9, APART, 9, 1184), None, "one at a time");
-            base.on_lost(7);
+            lost(&mut base, 7);
             assert_eq!(base.ask_due(APART), Some(now + APART));
-            base.on_lost(number);
+            lost(&mut base, number);
         }
         base.on_arrived();
         assert_eq!(base.due(APART), None);
         base.doubt();
         send(&mut base, now, 3);
-        base.on_lost(3);
+        lost(&mut base, 3);
         assert!(!base.fits_not(), "the two before are forgotten");
     }
 
@@ -291,7 +309,7 @@ mod tests {
         base.doubt();
         let mut now = send(&mut base, Instant::ZERO + APART, 0);
         assert!(!base.is_quiet());
-        base.on_lost(0);
+        lost(&mut base, 0);
         assert!(base.is_quiet() && base.wants_quiet());
         for number in 1..4 {
             assert!(!base.fits_not());
@@ -299,9 +317,23 @@ mod tests {
             now = send(&mut base, now, number);
             let wait = if number == 2 { 1 } else { QUIET };
             assert!(now >= last + APART * wait, "before {number}");
-            base.on_lost(number);
+            lost(&mut base, number);
         }
         assert!(base.fits_not());
+    }
+
+    #[test]
+    fn a_probe_that_is_lost_beside_smaller_packets_asks_for_no_quiet() {
+        let mut base = Base::default();
+        base.doubt();
+        let now = send(&mut base, Instant::ZERO + APART, 0);
+        base.on_lost(0);
+        base.on_smaller_lost();
+        base.on_report_over();
+        assert!(!base.is_quiet());
+        send(&mut base, now, 1);
+        lost(&mut base, 1);
+        assert!(base.is_quiet());
     }
 
     #[test]
@@ -312,7 +344,7 @@ mod tests {
         for number in 0..6 {
             assert!(!base.fits_not());
             now = send(&mut base, now, number);
-            base.on_lost(number);
+            lost(&mut base, number);
         }
         assert!(base.fits_not());
     }
