@@ -15,7 +15,7 @@ use longhaul_transfer::{
 use crate::program::Program;
 use crate::relay::{Relay, Tap, Way};
 use crate::server::{Copying, PATIENCE, Server, pull, push, run, serve_options, slowly};
-use crate::test::{limited, token};
+use crate::test::{Test, limited, token, until};
 use crate::trees::{assert_same, make_tree, noise};
 
 /// What a path of 1,168 bytes leaves for a datagram of IPv4.
@@ -95,6 +95,40 @@ fn a_pipe_takes_tcp_where_udp_does_not_fit() {
         receiver.assert_succeeded();
         assert_eq!(sender.json()["carrier"], "tcp");
         assert!(fs::read(test.here("f")).unwrap() == fs::read(test.here("g")).unwrap());
+    });
+}
+
+#[test]
+fn a_pipe_whose_senders_path_shrinks_ends_and_its_name_is_another_pipes() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 30_000_000)).unwrap();
+        fs::write(test.here("other"), noise(2, 1_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let most = Arc::new(AtomicUsize::new(usize::MAX));
+        let relay = Relay::tapped(at, narrow(&most, BOTH));
+        let receive = |name: &str| {
+            let output = File::create(test.here(name)).unwrap();
+            Program::pipe(test, &["--receive"], at, Stdio::null(), output)
+        };
+        let send = |name: &str, words: &[&str], at: SocketAddr| {
+            let input = File::open(test.here(name)).unwrap();
+            Program::pipe(test, words, at, input, Stdio::piped())
+        };
+        let receiver = receive("g");
+        let sender = send("f", &["--rate", "50Mbps"], relay.address);
+        until("some of it came through", || {
+            (fs::metadata(test.here("g")).unwrap().len() > 0).then_some(())
+        });
+        most.store(NARROW, Ordering::Relaxed);
+        sender.end().assert_failed("--carrier tcp");
+        receiver.end().assert_failed("the sender vanished: ");
+        let came = fs::read(test.here("g")).unwrap();
+        assert!(fs::read(test.here("f")).unwrap().starts_with(&came));
+        // As the sender was advised.
+        let (receiver, sender) = (receive("g"), send("other", &["--carrier", "tcp"], at));
+        sender.end().assert_succeeded();
+        receiver.end().assert_succeeded();
+        assert!(fs::read(test.here("g")).unwrap() == fs::read(test.here("other")).unwrap());
     });
 }
 
@@ -182,20 +216,9 @@ fn probe_options(at: SocketAddr) -> ProbeOptions {
 #[test]
 fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let hosts = NetnsPair::new(1_000).unwrap();
-        let options = ServeOptions {
-            listen: SocketAddr::new(Side::B.ipv4(), 0),
-            ..serve_options(&test.path("there"))
-        };
-        let server = hosts.run_in(Side::B, || Server::with(test, options)).unwrap();
-        let options = push(&test.here("f"), server.address, b"f");
-        let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
-        let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err();
-        assert!(error.to_string().contains("takes 1000 at most"), "{error}");
-        let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
-        assert_eq!(report.link.carrier, "tcp");
-        assert_same(&test.here("f"), &test.there("f"));
+        let server = server_behind(test, &hosts);
+        tcp_stands_in(test, &hosts, server.address, &["takes 1000 at most"]);
     });
 }
 
@@ -203,21 +226,29 @@ fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
 #[test]
 fn a_device_that_refuses_what_its_far_end_does_not_take_is_found_out() {
     limited(|test| {
-        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let hosts = NetnsPair::new(1_500).unwrap();
-        let options = ServeOptions {
-            listen: SocketAddr::new(Side::B.ipv4(), 0),
-            ..serve_options(&test.path("there"))
-        };
-        let server = hosts.run_in(Side::B, || Server::with(test, options)).unwrap();
+        let server = server_behind(test, &hosts);
         hosts.side(Side::B).set_mtu(DEVICE, 1_150).unwrap();
-        let options = push(&test.here("f"), server.address, b"f");
-        let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
-        let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err();
-        let text = error.to_string();
-        assert!(["1228", PASSED, "--carrier tcp"].iter().all(|part| text.contains(part)), "{text}");
-        let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
-        assert_eq!(report.link.carrier, "tcp");
-        assert_same(&test.here("f"), &test.there("f"));
+        tcp_stands_in(test, &hosts, server.address, &["1228", PASSED, "--carrier tcp"]);
     });
+}
+
+fn server_behind(test: &Test, hosts: &NetnsPair) -> Server {
+    let options = ServeOptions {
+        listen: SocketAddr::new(Side::B.ipv4(), 0),
+        ..serve_options(&test.path("there"))
+    };
+    hosts.run_in(Side::B, || Server::with(test, options)).unwrap()
+}
+
+/// Who asks for UDP is given the reason in these `words`; else TCP carries.
+fn tcp_stands_in(test: &Test, hosts: &NetnsPair, server: SocketAddr, words: &[&str]) {
+    fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+    let options = push(&test.here("f"), server, b"f");
+    let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
+    let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err().to_string();
+    assert!(words.iter().all(|part| error.contains(part)), "{error}");
+    let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
+    assert_eq!(report.link.carrier, "tcp");
+    assert_same(&test.here("f"), &test.there("f"));
 }

@@ -134,12 +134,16 @@ impl Seat {
         lock(&self.room).broken.clone()
     }
 
-    /// The client, of which nothing has moved, comes back over the other carrier. False where its end is not
-    /// free for it: the client that sends may have sent something to the one that leaves.
+    /// The client comes back over the other carrier. False where its end is not free for it: what a sender
+    /// passed on cannot be taken back, and may have gone to the receiver that leaves.
     pub fn vacate(&self) -> bool {
         let mut rooms = lock(&self.pipes.rooms);
         let mut room = lock(&self.room);
+        let passed_on = |(shared, _): &(Arc<Shared>, bool)| {
+            shared.lock().incoming_pipe().is_some_and(|pipe| pipe.bytes() > 0)
+        };
         match self.role {
+            PipeRole::Send if room.sender.as_ref().is_some_and(passed_on) => return false,
             PipeRole::Send => room.sender = None,
             PipeRole::Receive if room.sender.is_some() => return false,
             PipeRole::Receive => room.receiver = None,

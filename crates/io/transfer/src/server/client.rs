@@ -140,11 +140,11 @@ impl Server<'_> {
             }
             Err(error) => (None, Err(error)),
         };
-        // A client that receives knows what has moved, since the last look as well, and does not join. What came
-        // through a pipe cannot be taken back: nothing may be put behind it.
-        let moved = lanes.as_ref().is_some_and(Lanes::have_moved);
-        let mut has_begun = || joining.as_mut().is_some_and(|it| it.has_begun(peer.session));
-        if moved && (granted.seat.get().is_some() || granted.sends() && !has_begun()) {
+        // A client that receives knows what has moved, since the last look as well, and does not join.
+        if granted.sends()
+            && lanes.as_ref().is_some_and(Lanes::have_moved)
+            && !joining.as_mut().is_some_and(|joining| joining.has_begun(peer.session))
+        {
             *joining = None;
         }
         let (code, reason) = match &outcome {
