@@ -87,7 +87,7 @@ impl Host {
         Ok(Tcp::new(link, secret, true))
     }
 
-    /// Whether nobody connects for so long.
+    /// True where nobody connects for so long.
     pub fn is_left_alone(&self, time: Duration) -> bool {
         thread::sleep(time);
         self.tcp.set_nonblocking(true).unwrap();

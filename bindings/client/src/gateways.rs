@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::SystemTime;
 
-use longhaul_relay::{Clock, Dialler, Hop, MAX_HOPS, ParseHopError, Place, RouteError};
+use longhaul_relay::{Clock, Dialler, Hop, ParseViaError, Place, RouteError, parse_via};
 use longhaul_session::{TokenFileError, TokenKey, parse_token_file};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -18,25 +18,6 @@ pub struct Gateways {
     key: TokenKey,
     /// The first one's clock minus ours, in microseconds, once it has proven it; else zero.
     offset: AtomicI64,
-}
-
-/// A text does not name gateways.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ParseViaError {
-    /// One of them.
-    #[error("{text}: {error}")]
-    Gateway {
-        /// As it was written.
-        text: String,
-        /// The right form.
-        error: ParseHopError,
-    },
-    /// Too many.
-    #[error("a route has at most {} gateways", MAX_HOPS + 1)]
-    TooMany,
-    /// Options are for the segment towards a gateway, and this host makes that to the first.
-    #[error("the first gateway takes no options: this host's own settings hold for that segment")]
-    OwnSegment,
 }
 
 /// There is no token.
@@ -81,20 +62,10 @@ impl Gateways {
     /// Those that `via` names, `[NAME@]HOST[:PORT]` with commas between, for the holder of `key`.
     ///
     /// # Errors
-    /// It names none, or too many.
+    /// See [`parse_via`].
     pub fn new(via: &str, key: TokenKey) -> Result<Self, ParseViaError> {
-        let parse = |text: &str| {
-            text.parse().map_err(|error| ParseViaError::Gateway { text: text.into(), error })
-        };
-        let mut hops = via.split(',').map(parse).collect::<Result<Vec<Hop>, _>>()?;
-        if hops.len() > MAX_HOPS + 1 {
-            return Err(ParseViaError::TooMany);
-        }
-        let first = hops.remove(0);
-        if !first.options.is_empty() {
-            return Err(ParseViaError::OwnSegment);
-        }
-        Ok(Self { first, rest: hops, key, offset: AtomicI64::new(0) })
+        let (first, rest) = parse_via(via.split(','))?;
+        Ok(Self { first, rest, key, offset: AtomicI64::new(0) })
     }
 
     /// Where the first one listens: that is where the caller connects.

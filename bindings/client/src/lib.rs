@@ -33,5 +33,5 @@ mod settings;
 
 pub use attempt::{Attempt, Step};
 pub use failure::Failure;
-pub use gateways::{DialError, Gateways, ParseViaError, TokenError, read_token};
+pub use gateways::{DialError, Gateways, TokenError, read_token};
 pub use settings::{ParseSettingsError, Settings, VARIABLES};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use longhaul_history::History;
 use longhaul_rate_control::Profile;
-use longhaul_relay::{Hop, MAX_HOPS};
+use longhaul_relay::{ParseViaError, parse_via};
 use longhaul_session::Token;
 use longhaul_transfer::{CarrierChoice, LinkChoice, Via};
 use longhaul_units::{Bytes, Rate};
@@ -90,29 +90,18 @@ fn via(args: &LinkArgs, token: &Token) -> Result<Option<Via>, Failure> {
         }
         _ => (args.via.clone(), "--via"),
     };
-    let parse = |text: &String| {
-        let hop = text.parse::<Hop>();
-        hop.map_err(|error| Failure::usage(format!("{source} {text}: {error}")))
-    };
-    let mut hops = texts.iter().map(parse).collect::<Result<Vec<Hop>, Failure>>()?;
-    if hops.is_empty() {
+    if texts.is_empty() {
         return Ok(None);
     }
-    if hops.len() > MAX_HOPS + 1 {
-        let most = MAX_HOPS + 1;
-        return Err(Failure::usage(format!("{source}: a route has at most {most} gateways")));
-    }
+    let (first, rest) = parse_via(texts.iter().map(String::as_str)).map_err(|error| {
+        let colon = if matches!(error, ParseViaError::Gateway { .. }) { "" } else { ":" };
+        Failure::usage(format!("{source}{colon} {error}"))
+    })?;
     let key = match &args.via_token_file {
         Some(file) => token::read(file)?.swap_remove(0).key(),
         None => token.key(),
     };
-    let first = hops.remove(0);
-    if !first.options.is_empty() {
-        let reason =
-            "the first gateway takes no options: this host's own settings hold for that segment";
-        return Err(Failure::usage(format!("{source}: {reason}")));
-    }
-    Ok(Some(Via { first, rest: hops, key }))
+    Ok(Some(Via { first, rest, key }))
 }
 
 /// A link, as `--link` names it.

@@ -104,7 +104,7 @@ fn read_some(file: &Path) -> io::Result<String> {
     }
 }
 
-/// How the words begin that say where a new token is. Some take them for it.
+/// Beginning of the words that say where a new token is. Some take them for it.
 pub(crate) const MADE: &str = "token ";
 /// A thousand tokens, with comments.
 const FILE_MAX: u64 = 256 << 10;

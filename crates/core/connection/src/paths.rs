@@ -87,7 +87,7 @@ impl Known {
         Self { offer, pulse: Pulse::new(now), is_narrow: false }
     }
 
-    /// Whether it is believed to live, and carries data.
+    /// True where it is believed to live, and carries data.
     fn carries(&self) -> bool {
         self.pulse.beats() && !self.is_narrow
     }
@@ -166,12 +166,12 @@ impl Paths {
         }
     }
 
-    /// Whether `path` is believed to live, and carries data.
+    /// True where `path` is believed to live, and carries data.
     pub fn lives(&self, path: PathId) -> bool {
         self.paths.get(usize::from(path.0)).is_some_and(Known::carries)
     }
 
-    /// Whether UDP does not fit `path`, and another one stands in for it.
+    /// True where UDP does not fit `path`, and another one stands in for it.
     pub fn is_left_out(&self, path: PathId) -> bool {
         self.paths.get(usize::from(path.0)).is_some_and(|known| known.is_narrow)
     }

@@ -88,6 +88,46 @@ impl FromStr for Hop {
     }
 }
 
+/// A text does not name gateways.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParseViaError {
+    /// One of them.
+    #[error("{text}: {error}")]
+    Gateway {
+        /// As it was written.
+        text: String,
+        /// The right form.
+        error: ParseHopError,
+    },
+    /// None, or too many.
+    #[error("a route has at most {} gateways", MAX_HOPS + 1)]
+    Number,
+    /// Options are for the segment towards a gateway, and this host makes that to the first.
+    #[error("the first gateway takes no options: this host's own settings hold for that segment")]
+    OwnSegment,
+}
+
+/// The gateways that `texts` name, in order: the first, to which the caller itself connects, and the others.
+///
+/// # Errors
+/// One of them is not well written, they are none or too many, or the first has options.
+pub fn parse_via<'t>(
+    texts: impl IntoIterator<Item = &'t str>,
+) -> Result<(Hop, Vec<Hop>), ParseViaError> {
+    let parse = |text: &'t str| {
+        text.parse().map_err(|error| ParseViaError::Gateway { text: text.into(), error })
+    };
+    let mut hops = texts.into_iter().map(parse).collect::<Result<Vec<Hop>, _>>()?;
+    if hops.is_empty() || hops.len() > MAX_HOPS + 1 {
+        return Err(ParseViaError::Number);
+    }
+    let first = hops.remove(0);
+    match first.options.is_empty() {
+        true => Ok((first, hops)),
+        false => Err(ParseViaError::OwnSegment),
+    }
+}
+
 impl From<Place> for Hop {
     fn from(place: Place) -> Self {
         Self { place, name: String::new(), transport: String::new(), options: String::new() }

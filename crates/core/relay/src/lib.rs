@@ -64,8 +64,8 @@ pub use dialler::{ANSWER_TIMEOUT_SECS, DialError, Dialled, Dialler};
 pub use ends::{Ends, Side};
 pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, Received, Refusal, Request};
 pub use header::{
-    Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, MAX_MESSAGE, ParseHopError, Route,
-    RouteError, SessionId, Target,
+    Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, MAX_MESSAGE, ParseHopError,
+    ParseViaError, Route, RouteError, SessionId, Target, parse_via,
 };
 pub use place::{Host, ParsePlaceError, Place};
 pub use rule::{ParseRuleError, Prefix, Rule};

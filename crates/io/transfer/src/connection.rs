@@ -59,7 +59,7 @@ impl Lanes {
         }
     }
 
-    /// What is to be told of paths that were left out since the last call.
+    /// Notices of paths that were left out since the last call.
     pub fn take_left_out(&self) -> Vec<String> {
         match self {
             Self::Udp(lanes) => lanes.lines.take_left_out(),

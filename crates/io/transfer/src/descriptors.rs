@@ -107,7 +107,7 @@ pub(crate) fn in_words(error: &io::Error) -> Option<String> {
 /// Checks that this process may have as many as a copy needs at least.
 ///
 /// # Errors
-/// What is too little, and what to do about it.
+/// They are too few: the reason says so, and how to get more.
 pub(crate) fn check() -> Result<(), String> {
     match descriptor_limit() {
         limit @ ..LEAST => Err(format!(

@@ -169,7 +169,7 @@ impl Lines {
         true
     }
 
-    /// What is to be told of paths that were left out since the last call.
+    /// Notices of paths that were left out since the last call.
     pub fn take_left_out(&self) -> Vec<String> {
         std::mem::take(&mut lock(&self.left_out))
     }

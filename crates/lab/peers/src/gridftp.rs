@@ -24,14 +24,11 @@ pub(crate) struct GridFtp {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Way {
+    /// Where it is `relayed`: between two servers, the sending one with Longhaul's Globus XIO driver.
     Tcp {
         congestion_control: String,
         streams: u16,
-    },
-    /// Between two servers, the sending one with the Globus XIO driver.
-    Gateways {
-        congestion_control: String,
-        streams: u16,
+        relayed: bool,
     },
     Udt,
 }
@@ -52,12 +49,12 @@ impl GridFtp {
         };
         let streams = count.parse().ok().filter(|count| (1..=128).contains(count))?;
         let congestion_control = control(name_of_control)?;
-        let way = match program {
-            "gridftp" => Way::Tcp { congestion_control, streams },
-            "gridftp-gateways" => Way::Gateways { congestion_control, streams },
+        let relayed = match program {
+            "gridftp" => false,
+            "gridftp-gateways" => true,
             _ => return None,
         };
-        Some(Self::going(name, way))
+        Some(Self::going(name, Way::Tcp { congestion_control, streams, relayed }))
     }
 
     fn going(name: &str, way: Way) -> Box<dyn Contender> {
@@ -85,10 +82,10 @@ impl Contender for GridFtp {
 
     fn about(&self) -> String {
         match &self.way {
-            Way::Tcp { congestion_control, streams } => {
+            Way::Tcp { congestion_control, streams, relayed: false } => {
                 format!("GridFTP, MODE E, {congestion_control} x{streams}, from file to file")
             }
-            Way::Gateways { congestion_control, streams } => format!(
+            Way::Tcp { congestion_control, streams, relayed: true } => format!(
                 "GridFTP between two servers, MODE E, {congestion_control} x{streams}, through Longhaul's \
                  gateways by its Globus XIO driver, from file to file"
             ),
@@ -101,25 +98,24 @@ impl Contender for GridFtp {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        if let Way::Tcp { congestion_control, .. } | Way::Gateways { congestion_control, .. } =
-            &self.way
-        {
+        if let Way::Tcp { congestion_control, .. } = &self.way {
             kernel_has(congestion_control)?;
         }
         let [copy, _] = programs::require([COPY, SERVER], PACKAGES)?;
-        if let Way::Gateways { .. } = self.way {
-            driver(&longhaul::presence()?)?;
-        }
-        if self.way == Way::Udt && !has_driver() {
-            return Err(Absent::new("no libglobus_xio_udt_driver.so", PACKAGES));
+        match self.way {
+            Way::Tcp { relayed: true, .. } => _ = driver(&longhaul::presence()?)?,
+            Way::Udt if folder_of(UDT_DRIVER, None).is_none() => {
+                return Err(Absent::new(format!("no {UDT_DRIVER}"), PACKAGES));
+            }
+            _ => {}
         }
         Ok(programs::presence(copy, "-version", version))
     }
 
     fn passage(&self) -> Passage {
         match self.way {
-            Way::Gateways { .. } => Passage::Relayed,
-            Way::Tcp { .. } | Way::Udt => Passage::Direct,
+            Way::Tcp { relayed: true, .. } => Passage::Relayed,
+            Way::Tcp { relayed: false, .. } | Way::Udt => Passage::Direct,
         }
     }
 
@@ -135,15 +131,13 @@ impl Contender for GridFtp {
         session.listening(receiving, PORT)?;
         let mut command = Command::new(copy);
         command.arg("-fast");
-        let source = match &self.way {
-            Way::Tcp { congestion_control, streams } => {
-                session.use_congestion_control(congestion_control)?;
-                command.args(["-p", &streams.to_string()]);
-                format!("file://{}", files.source.display())
-            }
-            Way::Gateways { congestion_control, streams } => {
-                session.use_congestion_control(congestion_control)?;
-                command.args(["-p", &streams.to_string()]);
+        if let Way::Tcp { congestion_control, streams, .. } = &self.way {
+            session.use_congestion_control(congestion_control)?;
+            command.args(["-p", &streams.to_string()]);
+        }
+        let sending = match self.way {
+            Way::Tcp { relayed: false, .. } => None,
+            Way::Tcp { relayed: true, .. } => {
                 let program = longhaul::presence()?;
                 let commands = Commands::new(&mut session, &program)?;
                 let gateways = gateways::start(&mut session, &commands, &there)?;
@@ -153,12 +147,14 @@ impl Contender for GridFtp {
                 server.env("LD_LIBRARY_PATH", driver(&program)?);
                 server.env("LONGHAUL_VIA", via.join(","));
                 server.env("LONGHAUL_VIA_TOKEN_FILE", commands.token());
-                let sending = session.start(End::Sender, server)?;
-                session.listening(sending, PORT)?;
-                format!("ftp://{here}:{PORT}{}", files.source.display())
+                Some(server)
             }
-            Way::Udt => {
-                let sending = session.start(End::Sender, self.server(&server, &here))?;
+            Way::Udt => Some(self.server(&server, &here)),
+        };
+        let source = match sending {
+            None => format!("file://{}", files.source.display()),
+            Some(server) => {
+                let sending = session.start(End::Sender, server)?;
                 session.listening(sending, PORT)?;
                 format!("ftp://{here}:{PORT}{}", files.source.display())
             }
@@ -182,9 +178,7 @@ impl Contender for GridFtp {
         files.check(&self.name)?;
         let outcome = account.outcome(presence, job);
         let congestion_control = match (&self.way, outcome.transport) {
-            (Way::Tcp { congestion_control, .. } | Way::Gateways { congestion_control, .. }, _) => {
-                Some(congestion_control.clone())
-            }
+            (Way::Tcp { congestion_control, .. }, _) => Some(congestion_control.clone()),
             (Way::Udt, Transport::Udp) => Some("udt".into()),
             // It fell back, to whatever the system's default is.
             (Way::Udt, Transport::Tcp) => None,
@@ -193,24 +187,18 @@ impl Contender for GridFtp {
     }
 }
 
-/// Where Debian and others have it; its name is given to the server, which finds it by itself.
-fn has_driver() -> bool {
-    let folders = ["/usr/lib", "/usr/lib64", "/usr/local/lib"];
+/// The folder of a library: `beside` the program, or where Debian and others have theirs.
+fn folder_of(library: &str, beside: Option<&Path>) -> Option<PathBuf> {
     let multiarch = format!("/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
-    folders
-        .iter()
-        .copied()
-        .chain([multiarch.as_str()])
-        .any(|folder| Path::new(folder).join("libglobus_xio_udt_driver.so").exists())
+    let usual = ["/usr/local/lib", "/usr/lib", "/usr/lib64", &multiarch].map(PathBuf::from);
+    let mut folders = beside.map(Path::to_owned).into_iter().chain(usual);
+    folders.find(|folder| folder.join(library).exists())
 }
 
-/// The folder of Longhaul's driver: beside the program, or where the loader looks.
+/// The folder of Longhaul's driver.
 fn driver(longhaul: &Presence) -> Result<PathBuf, Absent> {
-    let beside = longhaul.program.as_deref().and_then(Path::parent).map(Path::to_owned);
-    let installed = ["/usr/local/lib", "/usr/lib"].map(PathBuf::from);
-    let mut folders = beside.into_iter().chain(installed);
-    let found = folders.find(|folder| folder.join("libglobus_xio_longhaul_driver.so").exists());
-    found.ok_or_else(|| Absent::new("no libglobus_xio_longhaul_driver.so: make xio", &[]))
+    let found = folder_of(DRIVER, longhaul.program.as_deref().and_then(Path::parent));
+    found.ok_or_else(|| Absent::new(format!("no {DRIVER}: make xio"), &[]))
 }
 
 /// `globus-url-copy: 10.12`, with more behind it in some versions.
@@ -221,6 +209,9 @@ fn version(said: &str) -> Option<String> {
 
 const COPY: &str = "globus-url-copy";
 const SERVER: &str = "globus-gridftp-server";
+/// Its name is given to the server, which finds it by itself.
+const UDT_DRIVER: &str = "libglobus_xio_udt_driver.so";
+const DRIVER: &str = "libglobus_xio_longhaul_driver.so";
 const PACKAGES: &[&str] =
     &["globus-gass-copy-progs", "globus-gridftp-server-progs", "libglobus-xio-udt-driver"];
 const PORT: u16 = 5000;

@@ -90,7 +90,7 @@ pub struct Scenario {
     pub datagram_max: u16,
     /// UDP payload that the client's interface really sends.
     pub interface_max: u16,
-    /// What the client's stack refuses that is larger, as if its buffers were full.
+    /// The client's stack refuses larger packets, as if its buffers were full.
     pub queued_max: u16,
     /// A path or an interface takes no packets as large as UDP needs them, at first or later.
     pub is_narrow: bool,

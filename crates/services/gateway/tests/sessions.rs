@@ -237,12 +237,8 @@ fn a_client_that_resets_is_seen_as_a_reset_at_the_target() {
     assert_eq!(outcome, Err(ErrorKind::ConnectionReset));
 }
 
-#[test]
-fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end() {
-    let mut gateway = start(settings());
-    let address = echo_twice();
-    let mut stream = connect(gateway.addresses[0], &[], address);
-    gateway.gateway.drain();
+/// A draining gateway carries `stream`, its last session, to a good end, and is done then.
+fn ends_with_its_last_session(gateway: &mut Running, mut stream: TcpStream) {
     stream.write_all(b"ab").unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut received = Vec::new();
@@ -250,6 +246,15 @@ fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end
     assert_eq!(received, b"abab");
     gateway.gateway.join().unwrap();
     assert_eq!(gateway.ending(), Ending::Clean);
+}
+
+#[test]
+fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end() {
+    let mut gateway = start(settings());
+    let address = echo_twice();
+    let stream = connect(gateway.addresses[0], &[], address);
+    gateway.gateway.drain();
+    ends_with_its_last_session(&mut gateway, stream);
 
     let gateway = start(settings());
     let mut stream = connect(gateway.addresses[0], &[], address);
@@ -263,7 +268,7 @@ fn a_gateway_that_is_stopped_resets_its_sessions_and_a_drained_one_lets_them_end
 fn a_draining_gateway_answers_new_clients_that_it_stops_and_ends_with_its_last_session() {
     let mut gateway = start(GatewaySettings { socks: vec![loopback()], ..settings() });
     let address = echo_twice();
-    let mut stream = connect(gateway.addresses[0], &[], address);
+    let stream = connect(gateway.addresses[0], &[], address);
     // One that says nothing holds nothing up.
     let _silent = TcpStream::connect(gateway.addresses[0]).unwrap();
     gateway.gateway.drain();
@@ -277,13 +282,7 @@ fn a_draining_gateway_answers_new_clients_that_it_stops_and_ends_with_its_last_s
     assert_eq!(reply[..4], [5, 0, 5, 1]);
     drop(socks);
     gateway.ending();
-    stream.write_all(b"ab").unwrap();
-    stream.shutdown(Shutdown::Write).unwrap();
-    let mut received = Vec::new();
-    stream.read_to_end(&mut received).unwrap();
-    assert_eq!(received, b"abab");
-    gateway.gateway.join().unwrap();
-    assert_eq!(gateway.ending(), Ending::Clean);
+    ends_with_its_last_session(&mut gateway, stream);
 }
 
 #[test]

@@ -169,7 +169,7 @@ fn what_a_limit_of_the_user_bounded_is_not_taken_for_the_path() {
     }
 }
 
-/// How long a copy takes, the median of five, and what each leaves to those to come.
+/// Time that a copy takes, the median of five, and what each leaves to those to come.
 fn copied(
     path: &PathConfig,
     rtt: Duration,

@@ -100,7 +100,7 @@ pub enum DestinationError {
     Permission {
         /// The destination.
         path: String,
-        /// What was tried there, like "cannot open it".
+        /// The step that failed, like "cannot open it".
         doing: String,
     },
     /// Not even the resume record fits.

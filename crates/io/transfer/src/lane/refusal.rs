@@ -41,7 +41,7 @@ impl Refusal {
         !passes && now - self.since >= PATIENCE
     }
 
-    /// What people should know of it, at either end.
+    /// The reason for people, at either end.
     pub fn in_words(&self, role: Role) -> String {
         let host = match role {
             Role::Client => "client",
@@ -57,7 +57,7 @@ impl Refusal {
     }
 }
 
-/// How long a firewall, say, may take to be loaded.
+/// Time that a firewall, say, may take to be loaded.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Errors of a host whose network changes, or is short of memory.
 const PASSING: [Errno; 9] = [

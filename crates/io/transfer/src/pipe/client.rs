@@ -84,7 +84,7 @@ struct End {
     joined: bool,
     /// The user knows that the other end is waited for.
     told: bool,
-    /// Whether the input is read for this attempt, decided once: nobody can read it again.
+    /// True where the input is read for this attempt. Decided once: nobody can read it again.
     reads: Arc<OnceLock<bool>>,
 }
 

@@ -25,7 +25,7 @@ pub enum RefusedBecause {
     BuffersFull,
     /// It takes nothing, as where a filter forbids it.
     Forbidden,
-    /// What is offered is larger than what the far end of the link takes, which the stack does not say.
+    /// The far end of the link takes no packet so large, which the stack does not say.
     TooLong,
     /// The client's link to this path is down: nothing is taken there, and no lane can go there.
     LinkDown(u16),

@@ -1,4 +1,4 @@
-//! What is well written and cannot work.
+//! Settings that are well written and cannot work.
 
 use std::net::IpAddr;
 

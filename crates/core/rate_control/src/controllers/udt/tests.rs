@@ -11,7 +11,7 @@ struct Bench {
     udt: Udt,
     estimates: Estimates,
     rng: Xoshiro256PlusPlus,
-    /// What leaves before each report.
+    /// The batch that leaves before each report.
     sending: Sent,
 }
 
