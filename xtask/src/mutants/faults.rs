@@ -241,8 +241,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a dead path keeps its lanes",
         file: "crates/core/connection/src/paths.rs",
-        what: "Offer::Share(weight) if known.pulse.beats() => weight.max(1),",
-        with: "Offer::Share(weight) => weight.max(1),",
+        what: "Offer::Share(weight) if known.carries() => weight.max(1),",
+        with: "Offer::Share(weight) if !known.is_narrow => weight.max(1),",
     },
     Mutant {
         name: "a path that carries nothing lives",
@@ -343,14 +343,14 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "resends go on while SUSPEND holds",
         file: "crates/core/engine/src/lane/transmit.rs",
-        what: "        if path.suspended_until(now).is_some() {\n            self.held",
-        with: "        if path.suspended_until(now).is_some() && !self.outbox.has_resends() {\n            self.held",
+        what: "path.suspended_until(now).or(path.quiet_until(now)).is_some()",
+        with: "path.suspended_until(now).filter(|_| !self.outbox.has_resends()).or(path.quiet_until(now)).is_some()",
     },
     Mutant {
         name: "fresh bytes are sent while SUSPEND holds",
         file: "crates/core/engine/src/path.rs",
-        what: ".filter(|until| *until > now)",
-        with: ".filter(|_| now == Instant::FAR_FUTURE)",
+        what: "suspension.until).filter(|until| *until > now)",
+        with: "suspension.until).filter(|_| now == Instant::FAR_FUTURE)",
     },
     Mutant {
         name: "what a receiving host takes is not heeded",
