@@ -30,6 +30,8 @@ pub struct OutgoingPipe<O> {
     ended: bool,
     /// Somebody reads the pieces from somewhere.
     is_read: bool,
+    /// The sink closed as one that has everything.
+    concluded: bool,
 }
 
 /// A piece for a lane.
@@ -54,6 +56,7 @@ impl<O: Clone> OutgoingPipe<O> {
             again: VecDeque::new(),
             ended: false,
             is_read: false,
+            concluded: false,
         }
     }
 
@@ -171,6 +174,11 @@ impl<O: Clone> OutgoingPipe<O> {
         self.source.poll_message()
     }
 
+    /// The sink has closed with `done`: it has everything, though its RESULT did not come.
+    pub fn conclude(&mut self) {
+        self.concluded = self.ended && self.waiting.is_empty();
+    }
+
     /// Tells the sink how sending goes.
     pub fn report(&mut self, sending: SourceReport) {
         self.source.report(sending);
@@ -201,6 +209,12 @@ impl<O: Clone> OutgoingPipe<O> {
     /// What the sink said at the end.
     pub fn result(&self) -> Option<&Summary> {
         self.source.result()
+    }
+
+    /// Bytes that went through, once the sink has said that it has them all.
+    pub fn done(&self) -> Option<u64> {
+        let result = self.result().map(|result| result.bytes.get());
+        result.or_else(|| self.concluded.then(|| self.source.bytes()))
     }
 
     /// What grows while it goes on.

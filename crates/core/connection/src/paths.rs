@@ -80,11 +80,17 @@ struct Known {
     pulse: Pulse,
     /// Packets of the base size do not pass.
     is_narrow: bool,
+    /// How often that was said while all lanes were on such paths.
+    stuck: u8,
 }
+
+/// So often a server asks for lanes that its client leaves on a path that UDP does not fit: it knows as much
+/// of the other ones.
+const STUCK_MAX: u8 = 4;
 
 impl Known {
     fn new(now: Instant, offer: Offer) -> Self {
-        Self { offer, pulse: Pulse::new(now), is_narrow: false }
+        Self { offer, pulse: Pulse::new(now), is_narrow: false, stuck: 0 }
     }
 
     /// True where it is believed to live, and carries data.
@@ -142,16 +148,22 @@ impl Paths {
     }
 
     /// Packets of the base size do not pass `path` (protocol.md 4.6): from now on it is left out, if
-    /// another one carries. Otherwise, and then false, whoever found it out closes.
+    /// another one carries. Otherwise, and then false, whoever found it out closes: so does a server that
+    /// has asked for its lanes several times, of which none came to another path.
     pub fn leave_out(&mut self, path: PathId) -> bool {
         let others = (0..).zip(&self.paths).filter(|(number, _)| PathId(*number) != path);
         let is_left = others.clone().any(|(_, other)| other.is_open() && other.carries());
-        if let Some(known) = self.paths.get_mut(usize::from(path.0)).filter(|_| is_left) {
-            known.is_narrow = true;
-            self.settled = false;
-            self.ask_off(path);
+        let is_stuck = self.lanes.iter().all(|place| *place == path || self.is_left_out(*place));
+        let known = self.paths.get_mut(usize::from(path.0)).filter(|_| is_left);
+        let Some(known) = known else { return false };
+        known.stuck = if is_stuck { known.stuck.saturating_add(1) } else { 0 };
+        if known.stuck > STUCK_MAX {
+            return false;
         }
-        is_left
+        known.is_narrow = true;
+        self.settled = false;
+        self.ask_off(path);
+        true
     }
 
     /// Looks whether `path` lives.

@@ -320,7 +320,7 @@ impl<O: Clone, I> Transfer<O, I> {
     pub fn done(&self) -> Option<u64> {
         match self {
             CopyOut(copy) => copy.result().map(|result| result.bytes.get()),
-            PipeOut(pipe) => pipe.result().map(|result| result.bytes.get()),
+            PipeOut(pipe) => pipe.done(),
             CopyIn(copy) => copy.is_done().then(|| copy.stats().confirmed_bytes),
             PipeIn(pipe) => pipe.is_done().then(|| pipe.bytes()),
         }

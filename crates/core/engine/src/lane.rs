@@ -494,6 +494,10 @@ impl Lane {
             Role::Server => "server",
         };
         match (self.mtu.local_max(), self.mtu.passed()) {
+            // A packet of the base was refused: nothing else is known.
+            (local, _) if usize::from(local) + 1 == BASE_DATAGRAM => format!(
+                "UDP needs IP packets of {base} bytes, and an interface of the {side} takes none so large"
+            ),
             (local, _) if local < BASE_DATAGRAM as u16 => format!(
                 "UDP needs IP packets of {base} bytes, and an interface of the {side} takes {} at most",
                 ip(local)

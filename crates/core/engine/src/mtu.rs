@@ -91,9 +91,9 @@ impl MtuSearch {
         self.base.fits_not()
     }
 
-    /// UDP payload bytes that passed, as far as was tried; zero where nothing has.
+    /// UDP payload bytes that pass, as far as was tried; zero where nothing has, or does any more.
     pub fn passed(&self) -> u16 {
-        self.passed
+        if self.fits_not() && self.passed >= BASE { 0 } else { self.passed }
     }
 
     /// UDP payload bytes that the local interface sends.

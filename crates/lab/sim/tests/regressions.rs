@@ -235,6 +235,10 @@ const SEEDS: &[(u64, &str)] = &[
     (10052232, "the same"),
     (10111775, "the same"),
     (10275841, "the same"),
+    (
+        40007454,
+        "two paths became too small, each end left out another one, and each waited for the other's",
+    ),
     (10167491, "a policer that `rbudp` had emptied took small packets only: taken for a small MTU"),
 ];
 

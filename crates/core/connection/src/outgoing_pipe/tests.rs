@@ -119,3 +119,17 @@ fn behind_the_last_piece_it_waits_for_whoever_takes_the_output() {
     });
     assert_eq!(diagnosis.now(), Bottleneck::Output);
 }
+
+#[test]
+fn a_sink_that_closes_as_one_that_has_everything_is_believed_once_everything_was_sent() {
+    let mut pipe = joined(2);
+    pipe.push("a", 1, [0; 32]);
+    pipe.conclude();
+    assert_eq!(pipe.done(), None, "there may be more");
+    pipe.finish();
+    pipe.conclude();
+    assert_eq!(pipe.done(), None, "a piece waits");
+    assert_eq!(offers(&mut pipe, &idle()), ["a"]);
+    pipe.conclude();
+    assert_eq!(pipe.done(), Some(1));
+}

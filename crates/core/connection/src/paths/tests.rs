@@ -280,3 +280,22 @@ fn a_server_asks_for_lanes_of_a_path_that_udp_does_not_fit() {
     let asked = MoveAsked { order: 1, lane: LaneId(1), beside: LaneId(0) };
     assert_eq!((paths.poll_ask(), paths.poll_ask()), (Some(asked), None));
 }
+
+#[test]
+fn a_server_closes_where_its_client_leaves_all_lanes_on_a_path_that_udp_does_not_fit() {
+    let mut paths = on_ip(2);
+    let second = paths.add(at(0), Offer::Share(1));
+    for _ in 0..2 {
+        for lane in [0, 1] {
+            paths.note_place(LaneId(lane), second);
+        }
+        for _ in 0..4 {
+            assert!(paths.leave_out(second), "it asks");
+        }
+        paths.note_place(LaneId(0), IP);
+        assert!(paths.leave_out(second), "one has come");
+    }
+    paths.note_place(LaneId(0), second);
+    assert!((0..4).all(|_| paths.leave_out(second)));
+    assert!(!paths.leave_out(second));
+}

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use longhaul_connection::{End, Silence, Transfer, Wish};
+use longhaul_connection::{End, OutgoingPipe, Silence, Transfer, Wish};
 use longhaul_engine::Role;
 use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
@@ -128,7 +128,7 @@ impl Server<'_> {
         control.on_end(move |end| {
             watched.upgrade().iter().for_each(|shared| shared.note_end(end));
         });
-        let (lanes, outcome) = match start(&shared, boxes) {
+        let (lanes, mut outcome) = match start(&shared, boxes) {
             Ok(lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
                 let run = || self.run(&shared, (&lanes, control), joining, peer, &granted);
@@ -147,15 +147,19 @@ impl Server<'_> {
         {
             *joining = None;
         }
+        let leaves =
+            |left: &(CloseCode, String)| left.0 == CloseCode::PATH_MTU && joining.is_some();
+        let leaves = outcome.as_ref().is_err_and(leaves);
+        // A pipe through which something may have gone to its other end cannot begin again.
+        let goes_on = leaves && granted.seat.get().is_none_or(Seat::vacate);
+        if leaves && !goes_on {
+            outcome = Err((CloseCode::PATH_MTU, PIPE_HAS_BEGUN.into()));
+        }
         let (code, reason) = match &outcome {
             Ok(_) => (CloseCode::DONE, ""),
             Err((code, reason)) => (*code, reason.as_str()),
         };
         lanes.iter().for_each(|lanes| lanes.close(code, reason));
-        // A pipe whose other end is served already cannot begin again.
-        let goes_on = joining.is_some()
-            && code == CloseCode::PATH_MTU
-            && granted.seat.get().is_none_or(Seat::vacate);
         if !goes_on {
             *joining = None;
             control.close(code, reason);
@@ -247,6 +251,11 @@ impl Server<'_> {
             }
             if let Some(end) = end {
                 let end = lanes.explain(end, Role::Server);
+                if let End::Closed(closed) = &end
+                    && closed.code == CloseCode::DONE
+                {
+                    shared.change(|half| half.outgoing_pipe().map(OutgoingPipe::conclude));
+                }
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
                     lanes.close(CloseCode::TIMEOUT, reason);
@@ -301,6 +310,9 @@ impl Server<'_> {
     }
 }
 
+/// Why a client that leaves UDP for TCP cannot have its end of a pipe again.
+const PIPE_HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use --carrier tcp";
+
 /// How this host sends to the client: under the profile of the connection, which has to be one of
 /// those `allowed`, and within its limit.
 pub(super) fn sending(
@@ -344,6 +356,10 @@ fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, 
         End::Done => Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() }),
         // Its RESULT is here: what it did not wait for is for people only.
         End::Closed(closed) if sends && !closed.by_peer && bytes().is_some() => {
+            Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() })
+        }
+        // One that receives knows that it has everything, even where its RESULT was lost.
+        End::Closed(closed) if !sends && closed.code == CloseCode::DONE && bytes().is_some() => {
             Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() })
         }
         End::Refused(refused) => Err((refused.code, refused.reason)),

@@ -30,11 +30,22 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
         scenario.queued_max = datagram;
         return;
     }
+    // Of several paths one alone in a third of them.
+    let apart = &mut Draw::new(scenario.seed, ALONE_STREAM);
+    let paths = scenario.homes.iter().max().map_or(1, |last| u64::from(*last) + 1);
+    let alone = (paths > 1 && apart.one_in(3)).then(|| apart.below(paths) as u16);
+    let homes = scenario.homes.clone();
+    let is_narrow =
+        |lane: usize| alone.is_none_or(|path| homes.get(lane).is_some_and(|home| *home == path));
     match draw.below(4) {
-        0 => scenario.paths.iter_mut().for_each(|line| *line = narrow(line)),
+        0 => {
+            let lines = scenario.paths.iter_mut().enumerate().filter(|(lane, _)| is_narrow(*lane));
+            lines.for_each(|(_, line)| *line = narrow(line));
+        }
         1 => {
             let at = Duration::from_micros(draw.below(horizon));
             let lines = (0..).zip(&scenario.paths);
+            let lines = lines.filter(|(lane, _)| is_narrow(usize::from(*lane)));
             let faults = lines.map(|(lane, line)| Fault {
                 at,
                 what: Accident::Reroute(lane, Box::new(narrow(line))),
@@ -50,3 +61,4 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
 /// Number of the stream of choices: apart, so that all else of a seed stays as it was.
 const STREAM: u64 = 82;
 const QUEUED_STREAM: u64 = 86;
+const ALONE_STREAM: u64 = 87;
