@@ -10,10 +10,12 @@ pub mod when;
 
 use std::path::Path;
 
-use longhaul_circuits::bench::{self, BenchOptions};
-use longhaul_circuits::simulate::scenarios::ScenarioOptions;
-use longhaul_circuits::simulate::switching::SwitchingOptions;
-use longhaul_circuits::simulate::{self, Options, Report, figure, scenarios, switching, table};
+use longhaul_booking_policies::bench::{self, BenchOptions};
+use longhaul_booking_policies::simulate::scenarios::ScenarioOptions;
+use longhaul_booking_policies::simulate::switching::SwitchingOptions;
+use longhaul_booking_policies::simulate::{
+    self, Options, Report, figure, scenarios, switching, table,
+};
 use serde::Serialize;
 use serde_json::Value;
 
