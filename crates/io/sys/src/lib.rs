@@ -1,6 +1,7 @@
 //! What Longhaul asks of the operating system below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! traffic control, children, standard streams, processes of others, and system calls that fail at will.
+//! traffic control, children, standard streams, processes of others, descriptors, random numbers, locks, and
+//! system calls that fail at will.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
 //! own that outlives a call, and its data path ([`udp`]) allocates nothing. Every facility that a
@@ -32,6 +33,7 @@ compile_error!("longhaul-sys supports Linux only");
 
 pub mod blaster;
 pub mod clock;
+pub mod descriptors;
 pub mod faults;
 pub mod files;
 pub mod host;
@@ -40,9 +42,11 @@ mod netlink;
 pub mod netns;
 pub mod process;
 pub mod processes;
+pub mod random;
 pub mod siphash;
 mod sockopt;
 pub mod standard;
+pub mod sync;
 pub mod tcp;
 pub mod traffic_control;
 pub mod tun;

@@ -1,16 +1,11 @@
 //! Memory for groups: a bounded pool of 1 MiB buffers that go round.
 
 use std::ops::{Deref, DerefMut};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_sys::memory::Pages;
-
-/// Locks, also when a thread that held the lock panicked: everything kept under the locks of
-/// this crate is whole between statements.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use longhaul_sys::sync::lock;
 
 /// Buffers made at a time, so that they lie in huge pages of 2 MiB.
 const BUFFERS_PER_HUGE_PAGE: usize = 2;

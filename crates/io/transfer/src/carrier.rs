@@ -11,11 +11,12 @@ use longhaul_connection::{
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Ecn, Extent, Instant, PathId, shown};
 use longhaul_wire::CloseCode;
 
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 
 /// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
 /// Who has no messages of its own, or sends nothing, leaves out what that needs.

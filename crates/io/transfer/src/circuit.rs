@@ -14,9 +14,9 @@ use std::{fmt, io};
 
 use longhaul_rate_control::Vector;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, PathId, Rate};
 
-use crate::buffer::lock;
 use crate::lines::{Account, FIRST, sum};
 
 pub(crate) use follow::{Errand, Follower};

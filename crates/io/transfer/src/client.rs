@@ -22,13 +22,13 @@ use crate::budget::{Budget, check_addresses};
 use crate::circuit::{CircuitOptions, Errand};
 use crate::control::{ConnectError, Dialed, Remote, Via, dial};
 use crate::descriptors;
-use crate::files::DestinationError;
 use crate::links::{self, LinkChoice, LinkError};
 use crate::losses::LossLog;
 use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::{JoinError, Opened};
+use longhaul_files::DestinationError;
 use rival::Rival;
 use running::Running;
 
@@ -128,7 +128,7 @@ impl From<LinkError> for Failure {
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         let step = || format!("cannot set up the connection at this host: {error}");
-        Self::Local(descriptors::in_words(&error).unwrap_or_else(step))
+        Self::Local(longhaul_sys::descriptors::in_words(&error).unwrap_or_else(step))
     }
 }
 

@@ -11,13 +11,13 @@ use longhaul_host::Part;
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{
     CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds, SourceReport,
 };
 
-use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::control::Control;
 use crate::crew::Crew;

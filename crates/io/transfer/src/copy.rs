@@ -10,6 +10,10 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
+use longhaul_files::{
+    Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
+    transfer_id,
+};
 use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Instant};
@@ -20,10 +24,6 @@ use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
 use crate::control::ConnectError;
-use crate::files::{
-    Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
-    transfer_id,
-};
 use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::remarks;

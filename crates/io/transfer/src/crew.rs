@@ -6,9 +6,8 @@ use std::sync::Mutex;
 use longhaul_connection::Spent;
 use longhaul_sys::clock;
 use longhaul_sys::host::{Scheduling, SchedulingSampler};
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
-
-use crate::buffer::lock;
 
 /// Threads that do the same work. Whoever wants to know asks the kernel about them; they
 /// themselves only say when they have nothing to do.

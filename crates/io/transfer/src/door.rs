@@ -6,9 +6,9 @@ use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::Mutex;
 
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 
 use crate::admission::{Limits, Strangers, Ticket};
-use crate::buffer::lock;
 use crate::control::Stage;
 
 #[derive(Debug)]

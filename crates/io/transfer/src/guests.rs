@@ -12,10 +12,10 @@ use std::net::IpAddr;
 use std::sync::Mutex;
 
 use longhaul_session::Origin;
+use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 
 use crate::admission::Ticket;
-use crate::buffer::lock;
 
 /// The places for clients. Shared by reference among threads.
 #[derive(Debug)]

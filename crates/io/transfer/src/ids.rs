@@ -1,12 +1,11 @@
-//! Random numbers: connection ids, so that who does not see a connection cannot name it, and what
-//! headers for gateways need.
+//! Connection ids: random, so that nobody who does not see a connection can name it.
 
 use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZeroU32;
 use std::sync::Mutex;
 
-use crate::buffer::lock;
+use longhaul_sys::sync::lock;
 
 /// The ids of a server's living connections.
 #[derive(Debug, Default)]
@@ -48,25 +47,14 @@ impl Drop for OwnId<'_> {
     }
 }
 
-/// A number that nobody can foretell.
-pub(crate) fn random_number() -> io::Result<u32> {
-    random_bytes().map(u32::from_ne_bytes)
-}
-
-/// Bytes that nobody can foretell.
-pub(crate) fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let drawn = aws_lc_rs::rand::fill(&mut bytes);
-    drawn.map_err(|_| io::Error::other("this host gives no random numbers"))?;
-    Ok(bytes)
-}
-
 /// With a thousand connections one draw in four million meets a taken id: so many in a row are no
 /// accident.
 const DRAWS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use longhaul_sys::random;
+
     use super::*;
 
     #[test]
@@ -88,7 +76,7 @@ mod tests {
     #[test]
     fn ids_do_not_count() {
         let ids = ConnectionIds::default();
-        let taken: Vec<_> = (0..64).map(|_| ids.take(random_number).unwrap()).collect();
+        let taken: Vec<_> = (0..64).map(|_| ids.take(random::number).unwrap()).collect();
         assert!(taken.iter().any(|own| own.get().get() > 1 << 24));
         assert!(taken.windows(2).any(|pair| pair[0].get().get() + 1 != pair[1].get().get()));
     }

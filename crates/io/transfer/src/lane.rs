@@ -20,13 +20,14 @@ use longhaul_sys::udp::{SendError, UdpSocket, Wait};
 use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 use crate::carrier::{self, Command, Mailbox, Stray, Strays, UpperLayer, Way};
 use crate::crew::Crew;
 use crate::lines::{Account, Heard, Lines};
 use crate::losses::{LossLog, ToldLoss};
 use crate::monitor::{Priority, Sentinel, Watch, poll_device};
 use crate::protection::Protection;
+use longhaul_sys::sync::lock;
 use reading::Reading;
 
 pub(crate) use drops::HostDrops;

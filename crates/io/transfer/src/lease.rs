@@ -7,10 +7,10 @@
 use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
+use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 
 use crate::budget::{Budget, MEMORY_FIRST, MEMORY_LEAST, NAMES_LEAST};
-use crate::buffer::lock;
 
 /// Who has how much of it. Without clock and locks.
 #[derive(Debug)]

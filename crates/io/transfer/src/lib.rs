@@ -19,7 +19,6 @@ mod crew;
 mod damaged;
 mod descriptors;
 mod door;
-pub mod files;
 mod guests;
 mod ids;
 mod lane;

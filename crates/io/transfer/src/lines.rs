@@ -13,9 +13,9 @@ use longhaul_connection::{
 use longhaul_engine::{Carried, Path, Suspension};
 use longhaul_rate_control::HostLimit;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
-use crate::buffer::lock;
 use crate::carrier::{Command, Mailbox, Way};
 use crate::lane::PathLock;
 

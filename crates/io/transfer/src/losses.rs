@@ -2,9 +2,8 @@
 
 use std::sync::Mutex;
 
+use longhaul_sys::sync::lock;
 use longhaul_units::{Cause, Instant, LaneId, PacketNumber};
-
-use crate::buffer::lock;
 
 /// A packet that the sender takes as lost. It may arrive after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

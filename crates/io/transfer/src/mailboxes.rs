@@ -4,9 +4,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{Dealing, Gate, Lanes, Order, Repair};
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Extent, ObjectId};
 
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 use crate::carrier::{Command, Mailbox};
 
 /// One for each lane, by number.

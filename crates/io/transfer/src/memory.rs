@@ -15,11 +15,12 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::ChosenProfile;
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
-use crate::buffer::{Buffer, Pool, lock};
+use crate::buffer::{Buffer, Pool};
 use crate::carrier::{Command, Mailbox, UpperLayer};
 use crate::client;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};

@@ -3,8 +3,9 @@
 use std::mem;
 use std::sync::Mutex;
 
+use longhaul_sys::sync::lock;
+
 use crate::api::Snapshot;
-use crate::buffer::lock;
 
 /// Where a running copy or pipe leaves its state for a display on another thread.
 #[derive(Debug, Default)]

@@ -6,10 +6,10 @@ use longhaul_engine::Path;
 use longhaul_history::{History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time};
 use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{MemoryUse, Rate};
 use longhaul_wire::SourceReport;
 
-use crate::buffer::lock;
 use crate::connection::{Lanes, Totals};
 use crate::lines::FIRST;
 

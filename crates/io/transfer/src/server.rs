@@ -29,7 +29,6 @@ use crate::client::socket_notices;
 use crate::control::{Accepted, Acceptor};
 use crate::descriptors::{self, Descriptors};
 use crate::door::{ATTENDED_MAX, AtDoor, Door};
-use crate::files::is_hidden_name;
 use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
@@ -37,6 +36,7 @@ use crate::pipe::Pipes;
 use crate::tcp::Joins;
 use client::{NotServed, sending};
 use datagrams::Known;
+use longhaul_files::is_hidden_name;
 use share::Share;
 
 /// Why a server cannot run.

@@ -14,12 +14,13 @@ use longhaul_connection::{
     Gate, IncomingPipe, Part, SharedHalf, Standing, Stored, Transfer, Watch, Wish, Work, buffers,
 };
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{CloseCode, HostAccount, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
-use crate::buffer::{Buffer, Pool, lock};
+use crate::buffer::{Buffer, Pool};
 use crate::connection::HostView;
 use crate::crew::Crew;
 use crate::lease::Lease;

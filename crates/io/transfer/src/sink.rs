@@ -5,12 +5,12 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_connection::{ArrivedGroup, IncomingCopy, WholeGroup};
+use longhaul_files::{StorageError, Target};
 use longhaul_objects::{Action, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::Duration;
 
 use crate::buffer::Buffer;
-use crate::files::{StorageError, Target};
 use crate::monitor::writers_in_short_turns;
 use crate::shared::{Half, Shared};
 use crate::source::WORKERS;

@@ -5,13 +5,13 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_connection::OutgoingCopy;
+use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
 use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
 use longhaul_wire::Entry;
 
 use crate::buffer::Buffer;
-use crate::files::{Scan, ScanFailure, Scanned, SourceTree};
 use crate::shared::Shared;
 
 /// Drives the [`OutgoingCopy`] of a connection over a file tree.

@@ -16,11 +16,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_connection::{Spent, Times};
+use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
-use crate::buffer::lock;
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::control::Via;
 use crate::crew::Crew;

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 
 use longhaul_relay::{Gatekeeper, Hop, SessionId};
 use longhaul_session::{KeyId, TokenKey};
+use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 
 use crate::policy::Destinations;
@@ -260,10 +261,6 @@ impl Drop for Seat {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Least memory of a session: what an idle one holds at most.

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
+use longhaul_files::test_faults::SLOW;
 use longhaul_objects::Fsync;
 use longhaul_session::Token;
 use longhaul_units::{Duration, Rate};
 use longhaul_wire::{Bottleneck, Protect};
 use tempfile::TempDir;
 
-use crate::files::hindrance::SLOW;
 use crate::source::WORKERS;
 use crate::{
     CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeEvent,

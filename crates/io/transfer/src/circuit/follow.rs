@@ -8,6 +8,7 @@ use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
@@ -15,7 +16,6 @@ use super::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, NoCircuit,
     Shared,
 };
-use crate::buffer::lock;
 use crate::lane::LaneSocket;
 use crate::lines::{Ends, FIRST, Lines};
 use crate::protection::object_tag_len;

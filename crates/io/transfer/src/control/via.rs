@@ -9,13 +9,13 @@ use longhaul_relay::{
 };
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
+use longhaul_sys::random;
 use longhaul_sys::wait::Interest;
 
 use super::dial::ConnectError;
 use super::pipe::{PipeError, Until};
 use super::resolve::{Connected, connect, resolve};
 use crate::api::Stop;
-use crate::ids;
 
 /// Gateways between this host and a server.
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Via {
         gateway: SocketAddr,
         clock: Clock,
     ) -> Result<(Dialler, Vec<u8>), ConnectError> {
-        let random = ids::random_bytes().map_err(ConnectError::System)?;
+        let random = random::bytes().map_err(ConnectError::System)?;
         let (first, rest) = (&self.first, &self.rest[..]);
         Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)
             .map_err(|error| ConnectError::System(io::Error::other(error)))

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::clock;
 use longhaul_sys::host::{BacklogSampler, DeviceDropsSampler};
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 
-use crate::buffer::lock;
 use crate::damaged::Damaged;
 
 /// Explains gaps in the packet numbers of lanes by what the kernel counted as dropped at the same

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use longhaul_connection::Offer;
 use longhaul_engine::Path;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{LaneId, PathId};
 
 use super::{Line, Lines, Owner, PATHS_MAX, Peer};
-use crate::buffer::lock;
 
 impl Lines {
     /// A server's `lane` has proven that its client is at `from` and reaches this host at `to`: the path

@@ -60,7 +60,7 @@ impl LaneLog {
     pub fn receive_from(&self, socket: Option<&UdpSocket>) {
         let memory = socket.and_then(|socket| socket.memory_sampler().ok());
         // The sentinel has it for a microsecond.
-        *crate::buffer::lock(&self.memory) = memory;
+        *longhaul_sys::sync::lock(&self.memory) = memory;
     }
 
     /// It is at work.

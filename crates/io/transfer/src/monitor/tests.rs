@@ -12,12 +12,13 @@ use longhaul_needs::needs;
 use longhaul_rate_control::{HostLimit, Profile};
 use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bottleneck, Duration, Extent, Instant, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, MONITOR_LANE, Protect, StallTimes};
 
 use super::*;
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 use crate::carrier::{Command, UpperLayer};
 use crate::client;
 use crate::lane::{self, LaneSetup, LaneSocket};

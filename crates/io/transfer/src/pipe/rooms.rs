@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, buffers};
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
 use super::drain::drain;
 use crate::budget::Budget;
-use crate::buffer::lock;
 use crate::shared::{Memory, Shared, refuse};
 
 /// The pipes of a server.

@@ -11,7 +11,7 @@ use longhaul_engine::Role;
 use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{KeyId, Session};
-use longhaul_sys::clock;
+use longhaul_sys::{clock, descriptors, random};
 use longhaul_units::Duration;
 use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, Protect};
 
@@ -24,9 +24,7 @@ use crate::carrier::Mailbox;
 use crate::connection::{Lanes, mailboxes};
 use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
-use crate::descriptors;
 use crate::guests::Guest;
-use crate::ids::random_number;
 use crate::lease::Lease;
 use crate::mailboxes::Mailboxes;
 use crate::pipe::Seat;
@@ -79,7 +77,7 @@ impl Server<'_> {
         from: SocketAddr,
         local: SocketAddr,
     ) -> Result<Served, NotServed> {
-        let own_id = self.ids.take(random_number).map_err(text)?;
+        let own_id = self.ids.take(random::number).map_err(text)?;
         let id = own_id.get();
         // Before the client is welcomed: its data connections may follow at once.
         let expected = self.joins.expect(ConnectionId(id.get()));

@@ -6,13 +6,13 @@ use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_sys::udp::Wait;
 use longhaul_units::LaneId;
 use longhaul_wire::Header;
 
 use super::Server;
 use crate::attend::INTERVAL;
-use crate::buffer::lock;
 use crate::carrier::{Mailbox, Stray};
 
 /// Lanes by connection and number.

@@ -3,15 +3,15 @@
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
 
+use longhaul_files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use longhaul_objects::{Belief, Fsync};
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Refused, Request};
 
 use crate::budget::Budget;
-use crate::buffer::lock;
 use crate::copy::{Driver, receive, send, sink_config};
-use crate::files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use crate::pipe::{Pipes, Seat};
 use crate::shared::{Shared, refuse};
 use crate::sink::SinkDriver;

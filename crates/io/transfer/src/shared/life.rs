@@ -7,16 +7,16 @@ use std::thread::JoinHandle;
 
 use longhaul_connection::PipeFull;
 use longhaul_engine::Closed;
+use longhaul_files::StorageError;
 use longhaul_objects::PipeError;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::CloseCode;
 
 use super::{Half, Shared};
-use crate::buffer::lock;
 use crate::carrier::join_all;
 use crate::control::ControlEnd;
-use crate::files::StorageError;
 
 /// Why a thread of a transfer cannot go on, and so this host cannot.
 #[derive(Debug, thiserror::Error)]

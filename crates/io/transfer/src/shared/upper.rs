@@ -5,10 +5,11 @@ use longhaul_connection::{
 };
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::Extent;
 
 use super::Shared;
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 use crate::carrier::UpperLayer;
 
 impl UpperLayer for Shared {

@@ -1,4 +1,5 @@
 use longhaul_connection::{Begun, GroupPart, Repair, Unplaceable, Wish};
+use longhaul_files::{Destination, SinkOptions, SinkTree};
 use longhaul_objects::testing::file;
 use longhaul_objects::{Fsync, ResumeState, SinkConfig};
 use longhaul_units::ObjectId;
@@ -10,7 +11,6 @@ use super::*;
 use crate::budget::Budget;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::copy::receive;
-use crate::files::{Destination, SinkOptions, SinkTree};
 use crate::mailboxes::Mailboxes;
 
 /// A client that gets a copy into a new directory, its driver, and the box of its only lane.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use longhaul_connection::{Place, RecordHalf};
 use longhaul_engine::Closed;
+use longhaul_sys::sync::lock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, tcp};
 use longhaul_units::{Instant, Rate};
@@ -17,7 +18,7 @@ use super::TcpView;
 use super::join::DataConnection;
 use super::link::{Got, Link};
 use super::seal::Seals;
-use crate::buffer::{Buffer, lock};
+use crate::buffer::Buffer;
 use crate::carrier::{self, Command, Mailbox, UpperLayer};
 
 /// The thread's state.

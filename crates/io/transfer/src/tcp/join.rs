@@ -14,6 +14,7 @@ use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
 use socket2::Socket;
 
+use longhaul_sys::sync::lock;
 use longhaul_wire::{
     CloseCode, ConnectionId, Frame, JOIN_LEN, MAX_LANES, Protect, RecordHead, Writer,
 };
@@ -22,7 +23,6 @@ use super::TcpCarrierOptions;
 use super::link::Link;
 use super::seal::Seals;
 use crate::api::Stop;
-use crate::buffer::lock;
 use crate::control::pipe::{Pipe, PipeError, STOP_LATENCY, Until};
 use crate::control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
 

@@ -1,10 +1,11 @@
 //! The pace of a disk.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Instant, Rate};
 
 /// What everything that is read or written passes, one after the other.
@@ -73,10 +74,6 @@ impl Head {
         *free = (*free).max(now) + self.rate.time_for(bytes);
         Some(*free)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How soon a stop is noticed.

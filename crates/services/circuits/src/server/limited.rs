@@ -1,8 +1,10 @@
 //! What each token may have at a time, and how often it may ask.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+use longhaul_sys::sync::lock;
 
 use crate::service::config::Pace;
 
@@ -86,10 +88,6 @@ impl Bucket {
             }
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 
+use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::open_dir_beneath;
 use rustix::fs::{Mode, OFlags, openat};
 use rustix::path::Arg;
-
-use crate::descriptors::patiently;
 
 /// Opens the directory `path` below `directory`; empty is the directory itself. No component of it
 /// is a symbolic link, and nothing leads out.

@@ -3,13 +3,13 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longhaul_objects::identity;
+use longhaul_sys::random;
 use longhaul_wire::{Entry, EntryKind, EntryPath};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
 use super::source::{SourceTree, file_identity, nanoseconds};
 use super::{explain, identify, pseudo};
-use crate::ids::random_number;
 
 /// What is found, one after the other: parents before what is in them, files of a directory one
 /// after the other. Memory depends on the directories found and not read, not on the tree.
@@ -96,7 +96,7 @@ impl<'a> Scan<'a> {
             pending_cost: 0,
             nameless: 0,
             // Without randomness TLS would have failed before.
-            salt: random_number().unwrap_or_default(),
+            salt: random::number().unwrap_or_default(),
         }
     }
 

@@ -9,12 +9,12 @@ use std::os::fd::AsFd;
 
 use longhaul_objects::TempName;
 use longhaul_sys::files::{Allocation, preallocate};
+use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
 
 use super::identify::hex;
 use super::sink::SinkTree;
-use super::sync::lock;
 
 /// A file system as it was when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

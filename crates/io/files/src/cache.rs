@@ -3,16 +3,19 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
 
-use super::sync::lock;
-use crate::descriptors::{Keeps, keep, let_go, register};
+use longhaul_sys::descriptors::{Keeps, keep, let_go, register};
+use longhaul_sys::sync::lock;
 
 /// Handles by key. When there are too many, here or in the process, the one that was not used for
 /// longest is forgotten, and closed once nobody uses it.
 #[derive(Debug)]
 pub(super) struct HandleCache<K, V> {
     capacity: usize,
-    inner: Arc<Mutex<Inner<K, V>>>,
+    inner: Arc<Handles<K, V>>,
 }
+
+#[derive(Debug)]
+struct Handles<K, V>(Mutex<Inner<K, V>>);
 
 #[derive(Debug)]
 struct Inner<K, V> {
@@ -26,14 +29,15 @@ where
     V: Send + Sync + 'static,
 {
     pub(super) fn new(capacity: usize) -> Self {
-        let inner = Arc::new(Mutex::new(Inner { handles: BTreeMap::new(), uses: 0 }));
-        let known: Weak<Mutex<Inner<K, V>>> = Arc::downgrade(&inner);
+        let inner = Inner { handles: BTreeMap::new(), uses: 0 };
+        let inner = Arc::new(Handles(Mutex::new(inner)));
+        let known: Weak<Handles<K, V>> = Arc::downgrade(&inner);
         register(known);
         Self { capacity, inner }
     }
 
     pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
-        let mut inner = lock(&self.inner);
+        let mut inner = lock(&self.inner.0);
         inner.uses += 1;
         let uses = inner.uses;
         let (used, handle) = inner.handles.get_mut(key)?;
@@ -43,7 +47,7 @@ where
 
     /// Keeps `handle`, if it may.
     pub(super) fn insert(&self, key: K, handle: Arc<V>) {
-        let mut inner = lock(&self.inner);
+        let mut inner = lock(&self.inner.0);
         inner.uses += 1;
         let uses = inner.uses;
         inner.remove(&key);
@@ -56,7 +60,7 @@ where
     }
 
     pub(super) fn remove(&self, key: &K) {
-        lock(&self.inner).remove(key);
+        lock(&self.inner.0).remove(key);
     }
 }
 
@@ -75,9 +79,9 @@ impl<K: Ord + Clone, V> Inner<K, V> {
     }
 }
 
-impl<K: Ord + Clone + Send, V: Send + Sync> Keeps for Mutex<Inner<K, V>> {
+impl<K: Ord + Clone + Send, V: Send + Sync> Keeps for Handles<K, V> {
     fn shrink(&self) {
-        let handles = &mut lock(self).handles;
+        let handles = &mut lock(&self.0).handles;
         let before = handles.len();
         handles.retain(|_, (_, handle)| Arc::strong_count(handle) > 1);
         let_go(before - handles.len());

@@ -80,20 +80,20 @@ impl SinkTree {
     }
 }
 
-#[cfg(not(test))]
+#[cfg(not(any(test, feature = "test-faults")))]
 fn attempt<T>(_: &Entry, _: u64, set: impl FnOnce() -> T) -> T {
     set()
 }
 
 /// As a file system that a test asks for has it.
-#[cfg(test)]
+#[cfg(any(test, feature = "test-faults"))]
 fn attempt(
     entry: &Entry,
     note: u64,
     set: impl FnOnce() -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
     let what = if note == Summary::TIMES_NOT_SET { "time" } else { "mode" };
-    if super::hindrance::refuses(entry, what) { Err(Errno::PERM) } else { set() }
+    if super::test_faults::refuses(entry, what) { Err(Errno::PERM) } else { set() }
 }
 
 /// True where the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS

@@ -13,6 +13,7 @@ use longhaul_objects::{
     record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
+use longhaul_sys::sync::lock;
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryKind, Summary};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
@@ -31,7 +32,7 @@ use super::record::Record;
 use super::room::Room;
 use super::source::nanoseconds;
 use super::stamp::keeps_change_times;
-use super::sync::{lock, sync_whole};
+use super::sync::sync_whole;
 use super::trust::Trust;
 use super::way::Way;
 use super::write::Unpublished;

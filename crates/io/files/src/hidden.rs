@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_sys::files::{ConfinedDir, FileLock};
+use longhaul_sys::random;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -236,12 +237,8 @@ fn no_holder(error: Errno) -> io::Result<Holder> {
 
 /// A name that nobody knows.
 fn random_name() -> Result<Vec<u8>, Failed> {
-    let mut random = [0; 16];
-    let filled = aws_lc_rs::rand::fill(&mut random);
-    filled.map_err(|_| Failed {
-        doing: "cannot name a hidden directory".into(),
-        error: io::Error::other("the system gives no randomness"),
-    })?;
+    let random: [u8; 16] = random::bytes()
+        .map_err(|error| Failed { doing: "cannot name a hidden directory".into(), error })?;
     Ok(hidden_name(&random, 0))
 }
 

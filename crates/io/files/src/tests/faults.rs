@@ -86,11 +86,11 @@ fn a_destination_without_room_is_explained() {
     let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (error, expected) in [
         (
-            crate::files::StorageError::Record(full()),
+            crate::StorageError::Record(full()),
             "cannot write the resume record: no space left at the destination, make room there",
         ),
         (
-            crate::files::StorageError::Sync(full()),
+            crate::StorageError::Sync(full()),
             "cannot make durable what was written: no space left at the destination, make room there",
         ),
     ] {

@@ -1,7 +1,7 @@
 //! How fast files go through `SourceTree` and `SinkTree` with nothing between them: no network, no
 //! cipher, but every hash and every message.
 //!
-//! `cargo run --release -p longhaul-transfer --example tree -- DIR [FILES [BYTES [THREADS [sync]]]]`
+//! `cargo run --release -p longhaul-files --example tree -- DIR [FILES [BYTES [THREADS [sync]]]]`
 //! makes FILES files of BYTES in 200 directories below DIR, copies them within it, and says how
 //! long that took, and how many CPU-seconds each part.
 
@@ -10,13 +10,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use longhaul_files::{
+    Destination, Scan, Scanned, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id,
+};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::{Action, Fsync, Sink, SinkConfig, Source, Verdict};
 use longhaul_sys::clock::{process_cpu_time, thread_cpu_time};
-use longhaul_transfer::files::{
-    Destination, Scan, Scanned, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id,
-};
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -229,10 +230,6 @@ impl Times {
         };
         PARTS.iter().zip(&self.0).map(part).collect::<Vec<_>>().join(", ")
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 const PARTS: [&str; 8] =

@@ -1,13 +1,13 @@
-//! Making files and names durable, and the lock that survives a panic elsewhere.
+//! Making files and names durable.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use longhaul_objects::Checkpoint;
+use longhaul_sys::sync::lock;
 use longhaul_wire::Summary;
 use rustix::fs::{OFlags, fdatasync, fsync, syncfs};
 use rustix::io::{Errno, retry_on_intr};
@@ -142,11 +142,6 @@ fn or_more(
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP | Errno::PERM | Errno::ACCESS) => more(),
         synced => Ok(synced?),
     }
-}
-
-/// Locks; what a thread that panicked has left is as consistent as any.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Files, or directories, that are synced one by one.

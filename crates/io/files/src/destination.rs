@@ -4,6 +4,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use longhaul_sys::descriptors;
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 
 use super::above::Above;
@@ -14,7 +15,6 @@ use super::place::split;
 use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
 use super::way::Way;
-use crate::descriptors;
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use longhaul_sys::clock;
 use longhaul_wire::Entry;
 
 /// A piece of `entry` is about to be read or written, as `done` says.
-pub(super) fn hinder(entry: &Entry, done: &str) {
+pub(crate) fn inject_delay(entry: &Entry, done: &str) {
     let name = String::from_utf8_lossy(entry.path.as_bytes()).into_owned();
     if name.contains(&format!("slow to {done}")) {
         thread::sleep(SLOW);
@@ -22,11 +22,12 @@ pub(super) fn hinder(entry: &Entry, done: &str) {
 }
 
 /// True where the file system does not let the mode or time of `entry` be set, as `what` says.
-pub(super) fn refuses(entry: &Entry, what: &str) -> bool {
+pub(crate) fn refuses(entry: &Entry, what: &str) -> bool {
     String::from_utf8_lossy(entry.path.as_bytes()).contains(&format!("without {what}"))
 }
 
-pub(crate) const SLOW: Duration = Duration::from_secs(1);
+/// So long a slow disk takes for each piece.
+pub const SLOW: Duration = Duration::from_secs(1);
 /// Longer than tests wait for a disk.
 const STUCK: Duration = Duration::from_secs(8);
 const HARD: Duration = Duration::from_millis(50);

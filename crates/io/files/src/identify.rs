@@ -58,7 +58,7 @@ pub(super) fn hidden_name(transfer: &[u8; 16], number: u8) -> Vec<u8> {
 
 /// Whether a name is that of a hidden directory of some transfer, also for a file system that folds
 /// case, leaves out what is not seen, or cuts dots and spaces at the end.
-pub(crate) fn is_hidden_name(name: &[u8]) -> bool {
+pub fn is_hidden_name(name: &[u8]) -> bool {
     let plain = folded(name);
     let digits = plain.strip_prefix(HIDDEN_PREFIX);
     digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))

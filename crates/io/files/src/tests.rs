@@ -19,9 +19,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::{Fsync, Sink, SinkConfig, Source, Verdict};
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 
-use super::sync::lock;
 use super::*;
 
 /// A copy in one process; what a step does is up to chance where threads share it.

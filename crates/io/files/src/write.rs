@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
 use longhaul_sys::files::PositionedFile;
+use longhaul_sys::sync::lock;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
@@ -23,7 +24,7 @@ use super::room::Space;
 use super::sink::{LastDirectory, SinkTree, has_time};
 use super::special::{InTheWay, Special, rename_over_files};
 use super::stamp::stat_file;
-use super::sync::{lock, sync_whole};
+use super::sync::sync_whole;
 
 /// An unpublished file that is open.
 #[derive(Debug)]
@@ -70,8 +71,8 @@ impl SinkTree {
         last: &mut Option<LastDirectory>,
     ) -> io::Result<()> {
         let entry = &piece.entry;
-        #[cfg(test)]
-        super::hindrance::hinder(entry, "write");
+        #[cfg(any(test, feature = "test-faults"))]
+        super::test_faults::inject_delay(entry, "write");
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }

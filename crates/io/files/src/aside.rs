@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use longhaul_objects::{Checked, FilledDirectory, Fsync, Made, RecordedFile};
+use longhaul_sys::sync::lock;
 use longhaul_wire::Entry;
 use rustix::fs::{
     AtFlags, Dir, Mode, OFlags, RenameFlags, mkdirat, renameat, renameat_with, statat, unlinkat,
@@ -18,7 +19,7 @@ use super::identify::{PlaceKey, as_path, aside_name, place_key};
 use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
-use super::sync::{lock, sync_whole};
+use super::sync::sync_whole;
 use super::write::create_anew;
 
 /// Which directories are where.

@@ -12,8 +12,6 @@ mod destination;
 mod explain;
 mod folding;
 mod hidden;
-#[cfg(test)]
-pub(crate) mod hindrance;
 mod identify;
 mod large;
 mod place;
@@ -27,6 +25,8 @@ mod special;
 mod stamp;
 mod sync;
 mod target;
+#[cfg(any(test, feature = "test-faults"))]
+pub mod test_faults;
 #[cfg(test)]
 mod tests;
 mod trust;
@@ -34,10 +34,8 @@ mod way;
 mod write;
 
 pub use destination::{Destination, DestinationError};
-pub(crate) use identify::is_hidden_name;
-pub use identify::{boot_id, source_label, transfer_id};
+pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
 pub use scan::{Scan, ScanFailure, Scanned};
 pub use sink::{SinkOptions, SinkTree, StorageError};
-pub use source::SourceTree;
-pub(crate) use source::own_name;
+pub use source::{SourceTree, own_name};
 pub use target::Target;

@@ -2,11 +2,12 @@
 
 use std::io::{self, ErrorKind};
 
+use longhaul_sys::descriptors;
+
 use super::folding::SameName;
 use super::room::TooLittle;
 use super::special::InTheWay;
 use super::write::Vanished;
-use crate::descriptors;
 
 /// Why a file could not be read.
 pub(super) fn at_source(error: &io::Error) -> String {

@@ -8,9 +8,11 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
+use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{
     Access, ConfinedDir, ConfinedError, FileOptions, PositionedFile, read_up_to_at,
 };
+use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 use longhaul_wire::Entry;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
@@ -21,8 +23,6 @@ use super::identify::as_path;
 use super::large::large;
 use super::place::{beneath, open_at, split};
 use super::scan::Scan;
-use super::sync::lock;
-use crate::descriptors::patiently;
 
 /// The files to be copied: scanned once ([`SourceTree::scan`]), read by group in any order and by
 /// any number of threads ([`SourceTree::read_group`]).
@@ -156,8 +156,8 @@ impl SourceTree {
         into: &mut [u8],
         directory: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), String> {
-        #[cfg(test)]
-        super::hindrance::hinder(&piece.entry, "read");
+        #[cfg(any(test, feature = "test-faults"))]
+        super::test_faults::inject_delay(&piece.entry, "read");
         let explain = |error| explain::at_source(&error);
         let path = piece.entry.path.as_bytes();
         let file = if piece.entry.size < LARGE_FILE_MIN {
@@ -311,7 +311,7 @@ pub(super) struct OpenDirectory<'a> {
 }
 
 /// Last component of the path of a source; `None` when it has no name of its own.
-pub(crate) fn own_name(path: &[u8]) -> Option<&[u8]> {
+pub fn own_name(path: &[u8]) -> Option<&[u8]> {
     let end = path.iter().rposition(|byte| *byte != b'/')? + 1;
     let name = path[..end].rsplit(|byte| *byte == b'/').next()?;
     (name != b"." && name != b"..").then_some(name)
