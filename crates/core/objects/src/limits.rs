@@ -1,4 +1,4 @@
-//! Every bound of this crate, in one place. docs/objects.md section "Limits" gives the reasons.
+//! Every bound of this crate, in one place, with its reason (docs/objects.md section "Limits").
 
 use longhaul_units::Duration;
 
