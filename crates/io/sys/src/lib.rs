@@ -46,6 +46,7 @@ pub mod random;
 pub mod siphash;
 mod sockopt;
 pub mod standard;
+pub mod stop;
 pub mod sync;
 pub mod tcp;
 pub mod traffic_control;

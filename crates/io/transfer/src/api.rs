@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use longhaul_control::Via;
 use longhaul_history::History;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Failure, Fsync};
@@ -14,7 +14,6 @@ use longhaul_units::{Bytes, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
-use crate::control::Via;
 use crate::links::{LinkChoice, LinkUse};
 use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
@@ -154,22 +153,6 @@ pub struct ServeOptions {
     /// Addresses of proxies, which have to say for whom they connect (PROXY protocol, version 2). It
     /// counts for limits and the log, and gives no rights. Others may not say it.
     pub trust_proxy: Vec<IpAddr>,
-}
-
-/// Asks a running copy or server to stop cleanly. Cheap to clone.
-#[derive(Clone, Debug, Default)]
-pub struct Stop(Arc<AtomicBool>);
-
-impl Stop {
-    /// Asks; safe in a signal handler.
-    pub fn request(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether it was asked.
-    pub fn is_requested(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
 }
 
 /// Where a copy is, for a progress display. Rates are over the last second or so.

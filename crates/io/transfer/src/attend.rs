@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use longhaul_connection::End;
+use longhaul_control::Control;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
 
 use crate::connection::Lanes;
-use crate::control::Control;
 use crate::lease::Lease;
 use crate::monitor::host_totals;
 use crate::recollection::Recollection;

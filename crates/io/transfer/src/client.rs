@@ -17,10 +17,9 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
 
-use crate::api::{CarrierChoice, LinkReport, Snapshot, Stop};
+use crate::api::{CarrierChoice, LinkReport, Snapshot};
 use crate::budget::{Budget, check_addresses};
 use crate::circuit::{CircuitOptions, Errand};
-use crate::control::{ConnectError, Dialed, Remote, Via, dial};
 use crate::descriptors;
 use crate::links::{self, LinkChoice, LinkError};
 use crate::losses::LossLog;
@@ -28,7 +27,9 @@ use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
 use crate::tcp::{JoinError, Opened};
+use longhaul_control::{ConnectError, Dialed, Remote, Via, dial};
 use longhaul_files::DestinationError;
+use longhaul_sys::stop::Stop;
 use rival::Rival;
 use running::Running;
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{CarrierSeen, End};
+use longhaul_control::Control;
 use longhaul_engine::{Closed, LaneConfig, Path, Role};
 use longhaul_host::Part;
 use longhaul_rate_control::{FeedbackSchedule, Repair};
@@ -19,7 +20,6 @@ use longhaul_wire::{
 };
 
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
-use crate::control::Control;
 use crate::crew::Crew;
 use crate::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
 use crate::lines::{Account, FIRST, Lines, Owner};

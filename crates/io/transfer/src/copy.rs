@@ -10,20 +10,21 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
+use longhaul_control::ConnectError;
 use longhaul_files::{
     Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
     transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
 
-use crate::api::{CopyOptions, CopyReport, Location, Snapshot, Stop};
+use crate::api::{CopyOptions, CopyReport, Location, Snapshot};
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
-use crate::control::ConnectError;
 use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::remarks;

@@ -11,11 +11,10 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Mutex;
 
+use longhaul_control::Ticket;
 use longhaul_session::Origin;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
-
-use crate::admission::Ticket;
 
 /// The places for clients. Shared by reference among threads.
 #[derive(Debug)]

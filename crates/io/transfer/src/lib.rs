@@ -4,7 +4,6 @@
 //! Below them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
 //! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
 
-mod admission;
 mod api;
 mod attend;
 mod budget;
@@ -13,12 +12,10 @@ pub mod carrier;
 mod circuit;
 mod client;
 mod connection;
-pub mod control;
 mod copy;
 mod crew;
 mod damaged;
 mod descriptors;
-mod door;
 mod guests;
 mod ids;
 mod lane;
@@ -46,16 +43,17 @@ pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VER
 
 pub use api::{
     CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
-    ServeEvent, ServeOptions, Served, Snapshot, Stop,
+    ServeEvent, ServeOptions, Served, Snapshot,
 };
 pub use budget::MEMORY_LEAST;
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
     ServiceError,
 };
-pub use control::Via;
 pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
+pub use longhaul_control::Via;
+pub use longhaul_sys::stop::Stop;
 pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_valid};
 pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};

@@ -6,22 +6,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
+use longhaul_control::{ConnectError, Dialed, Remote, dial};
 use longhaul_engine::Closed;
 use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
 use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
 use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
 
-use crate::api::Stop;
 use crate::buffer::Buffer;
 use crate::carrier::UpperLayer;
 use crate::client::{Failure, Idle, profile};
 use crate::connection::mailboxes;
-use crate::control::{ConnectError, Dialed, Remote, dial};
 use crate::monitor::with_priority;
 
 /// Which server to look at.

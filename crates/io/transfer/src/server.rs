@@ -21,14 +21,11 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, ReceiveLimits};
 use rustix::io::Errno;
 
-use crate::admission::{Place, Places};
-use crate::api::{ServeEvent, ServeOptions, Stop};
+use crate::api::{ServeEvent, ServeOptions};
 use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, check_addresses, memory_for_contents};
 use crate::client::socket_notices;
-use crate::control::{Accepted, Acceptor};
 use crate::descriptors::{self, Descriptors};
-use crate::door::{ATTENDED_MAX, AtDoor, Door};
 use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
@@ -36,7 +33,11 @@ use crate::pipe::Pipes;
 use crate::tcp::Joins;
 use client::{NotServed, sending};
 use datagrams::Known;
+use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
+use longhaul_control::{Accepted, Acceptor};
+use longhaul_control::{Place, Places};
 use longhaul_files::is_hidden_name;
+use longhaul_sys::stop::Stop;
 use share::Share;
 
 /// Why a server cannot run.
@@ -133,7 +134,7 @@ pub fn serve(
         // One client with one lane is served in any case.
         memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + NAMES_LEAST + socket_buffer)),
         descriptors: Descriptors::new(descriptor_limit()),
-        door: Door::default(),
+        door: Pending::default(),
         attended: Places::default(),
         clients: Guests::new(options.connections_max, options.excuse_timeout),
         ids: ConnectionIds::default(),
@@ -188,7 +189,7 @@ struct Server<'a> {
     memory: SharedMemory,
     descriptors: Descriptors,
     /// Connections that have not said who they are, and the threads that attend to them.
-    door: Door,
+    door: Pending,
     attended: Places,
     /// Proven clients, whom no number of strangers keeps out.
     clients: Guests,
@@ -267,7 +268,12 @@ impl Server<'_> {
     }
 
     /// One TCP connection, to its end.
-    fn attend(&self, stream: TcpStream, from: SocketAddr, stranger: (Place<'_>, AtDoor<'_>)) {
+    fn attend(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+        stranger: (Place<'_>, PendingConnection<'_>),
+    ) {
         let from = match self.options.trust_proxy.contains(&from.ip()) {
             false => from,
             true => match self.acceptor.behind_proxy(&stream) {

@@ -16,13 +16,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_connection::{Spent, Times};
+use longhaul_control::Via;
 use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
-use crate::control::Via;
 use crate::crew::Crew;
 
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};

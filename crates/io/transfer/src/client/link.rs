@@ -3,19 +3,19 @@
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use std::sync::Arc;
 
+use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_engine::Path;
 use longhaul_rate_control::{ChosenProfile, Governor, Profile};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
 
 use super::Failure;
-use crate::api::Stop;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
 use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes};
-use crate::control::{Dialed, ServerIdentity, Via};
 use crate::lane::{LaneSocket, SocketSize};
 use crate::lines::{Ends, Owner};
 use crate::losses::LossLog;

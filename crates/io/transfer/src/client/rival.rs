@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use longhaul_connection::{Race, RaceStep, TcpProgress};
+use longhaul_control::Dialed;
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 
-use crate::api::Stop;
-use crate::control::Dialed;
 use crate::tcp::{JoinError, Opened, TcpCarrierOptions, open_all};
 
 /// Opens the connections beside lanes that do not answer.

@@ -5,20 +5,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
+use longhaul_control::Dialed;
 use longhaul_engine::{Closed, Role};
 use longhaul_history::{Direction, PathKey};
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant, Rate, shown};
 use longhaul_wire::CloseCode;
 
 use super::link::{Link, udp_address};
 use super::rival::Rival;
 use super::{Begun, Client, Failure, Finished, Task, TooNarrow, path};
-use crate::api::{Hosts, LinkReport, Snapshot, Stop};
+use crate::api::{Hosts, LinkReport, Snapshot};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
 use crate::connection::{Lanes, mailboxes};
-use crate::control::Dialed;
 use crate::lane::Refusal;
 use crate::links::Links;
 use crate::mailboxes::Mailboxes;

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_control::{ConnectError, Via};
 use longhaul_history::History;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
@@ -14,7 +15,6 @@ use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
 use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
 use crate::client::{Failure, TooNarrow};
-use crate::control::{ConnectError, Via};
 use crate::links::LinkChoice;
 use crate::tcp::JoinError;
 

@@ -7,13 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_units::Instant;
 use longhaul_wire::{PipeRequest, PipeRole};
 
 use super::api::{PipeError, PipeOptions, PipeReport, SoFar, pipe_name_is_valid};
 use super::drain::{Output, drain};
 use super::feed::feed;
-use crate::api::{Snapshot, Stop};
+use crate::api::Snapshot;
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use longhaul_control::pending::ExpectedConnections;
+use longhaul_control::{Control, ControlEnd};
 use longhaul_session::Session;
 use longhaul_units::{Duration, LaneId};
 use longhaul_wire::{CloseCode, MONITOR_LANE};
@@ -12,8 +14,6 @@ use super::datagrams::KnownLanes;
 use crate::carrier::{Mailbox, UpperLayer};
 use crate::client::{path, tcp_options};
 use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes};
-use crate::control::{Control, ControlEnd};
-use crate::door::Coming;
 use crate::lane::LaneSocket;
 use crate::lines::{Opening, Owner};
 use crate::monitor::{Priority, part_of};
@@ -24,7 +24,7 @@ use crate::tcp::{Expected, JoinError, TcpLanes};
 pub(super) struct Joining<'s> {
     pub expected: Expected<'s>,
     /// Room for them at the door.
-    pub coming: Coming<'s>,
+    pub coming: ExpectedConnections<'s>,
     /// Why they are to take the place of UDP lanes.
     pub instead: Option<String>,
 }

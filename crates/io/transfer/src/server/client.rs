@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use longhaul_connection::{End, OutgoingPipe, Silence, Transfer, Wish};
+use longhaul_control::{Control, PendingClient};
 use longhaul_engine::Role;
 use longhaul_history::{Direction as Asked, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
@@ -22,7 +23,6 @@ use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
 use crate::carrier::Mailbox;
 use crate::connection::{Lanes, mailboxes};
-use crate::control::{Control, PendingClient};
 use crate::copy::UNCHECKED;
 use crate::guests::Guest;
 use crate::lease::Lease;

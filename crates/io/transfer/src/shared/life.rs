@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use longhaul_connection::PipeFull;
+use longhaul_control::ControlEnd;
 use longhaul_engine::Closed;
 use longhaul_files::StorageError;
 use longhaul_objects::PipeError;
@@ -16,7 +17,6 @@ use longhaul_wire::CloseCode;
 
 use super::{Half, Shared};
 use crate::carrier::join_all;
-use crate::control::ControlEnd;
 
 /// Why a thread of a transfer cannot go on, and so this host cannot.
 #[derive(Debug, thiserror::Error)]

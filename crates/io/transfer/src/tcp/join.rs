@@ -14,6 +14,9 @@ use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
 use socket2::Socket;
 
+use longhaul_control::tls_stream::{STOP_LATENCY, TlsStream, TlsStreamError, Until};
+use longhaul_control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
+use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_wire::{
     CloseCode, ConnectionId, Frame, JOIN_LEN, MAX_LANES, Protect, RecordHead, Writer,
@@ -22,9 +25,6 @@ use longhaul_wire::{
 use super::TcpCarrierOptions;
 use super::link::Link;
 use super::seal::Seals;
-use crate::api::Stop;
-use crate::control::pipe::{Pipe, PipeError, STOP_LATENCY, Until};
-use crate::control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
 
 /// A TCP connection that has joined.
 #[derive(Debug)]
@@ -95,7 +95,7 @@ pub(crate) fn join_opened(
 #[derive(Debug)]
 pub(crate) enum Opened {
     Bare(TcpStream),
-    Tls(Box<Pipe>),
+    Tls(Box<TlsStream>),
 }
 
 impl Opened {
@@ -130,10 +130,10 @@ impl Opened {
     }
 }
 
-fn failed(server: SocketAddr, error: PipeError) -> JoinError {
+fn failed(server: SocketAddr, error: TlsStreamError) -> JoinError {
     match error {
-        PipeError::Stopped => JoinError::Stopped,
-        PipeError::Io(error) => JoinError::Io(error),
+        TlsStreamError::Stopped => JoinError::Stopped,
+        TlsStreamError::Io(error) => JoinError::Io(error),
         error => JoinError::Tls { server, reason: error.to_string() },
     }
 }
@@ -200,7 +200,7 @@ fn open(
     }
     let tls = tls::data_client(server.ip(), identity, session.cipher)
         .map_err(|error| failed(server, error.into()))?;
-    let mut pipe = Pipe::new(tls, stream)?;
+    let mut pipe = TlsStream::new(tls, stream)?;
     pipe.handshake(until).map_err(|error| failed(server, error))?;
     Ok(Opened::Tls(Box::new(pipe)))
 }

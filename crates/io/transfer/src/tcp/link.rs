@@ -3,11 +3,10 @@
 use std::io::{self, IoSlice, Read, Write};
 use std::net::TcpStream;
 
+use longhaul_control::tls_stream::{LINGER, Until, drain, is_transient};
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use rustls::Connection;
-
-use crate::api::Stop;
-use crate::control::pipe::{LINGER, Until, drain, is_transient};
 
 /// One connection of the carrier.
 #[derive(Debug)]

@@ -11,20 +11,20 @@ use std::thread;
 use longhaul_connection::{
     Begun, GroupPart, Misspoken, Order, Repair, Standing, Unplaceable, Violation, WholeGroup,
 };
+use longhaul_control::{Accepted, Acceptor, Control, Dialed, Remote, dial};
 use longhaul_engine::Closed;
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_session::{ClientConfig, ServerConfig, Session, Token};
+use longhaul_sys::stop::Stop;
 use longhaul_units::{Extent, LaneId, ObjectId, StreamId};
 use longhaul_wire::{
     AEAD_TAG_LEN, Carrier, ConnectionId, Frame, Frames, JOIN_LEN, Join, Protect, RecordHead, Writer,
 };
 
 use super::*;
-use crate::api::Stop;
 use crate::buffer::{Buffer, Pool};
 use crate::carrier::Command;
-use crate::control::{Accepted, Acceptor, Control, Dialed, Remote, dial};
 
 #[test]
 fn groups_and_messages_cross_under_every_protection() {
@@ -528,7 +528,7 @@ type Waiting = thread::JoinHandle<Result<(Arc<Session>, Control, Vec<DataConnect
 struct Host {
     address: SocketAddr,
     joins: Arc<Joins>,
-    clients: std::sync::mpsc::Receiver<Box<crate::control::PendingClient>>,
+    clients: std::sync::mpsc::Receiver<Box<longhaul_control::PendingClient>>,
 }
 
 impl Host {

@@ -6,14 +6,17 @@
 //! small thread until it ends.
 
 mod accept;
+mod admission;
 mod dial;
 mod live;
-pub(crate) mod pipe;
-pub(crate) mod resolve;
-pub(crate) mod tls;
+pub mod pending;
+pub mod resolve;
+pub mod tls;
+pub mod tls_stream;
 mod via;
 
 pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin, Stage};
+pub use admission::{Place, Places, Ticket};
 pub use dial::{ConnectError, Dialed, Remote, dial};
 pub use live::{Control, ControlEnd};
 pub use tls::ServerIdentity;

@@ -8,17 +8,17 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Instant;
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 
 use super::dial::ConnectError;
-use super::pipe::STOP_LATENCY;
-use crate::api::Stop;
+use super::tls_stream::STOP_LATENCY;
 
 /// The addresses of `host`, in the order in which they are to be tried.
-pub(crate) fn resolve(host: &str, port: u16, stop: &Stop) -> Result<Vec<SocketAddr>, ConnectError> {
+pub fn resolve(host: &str, port: u16, stop: &Stop) -> Result<Vec<SocketAddr>, ConnectError> {
     let unresolved = |source| ConnectError::Unresolvable { host: host.to_owned(), source };
     // The resolver may take half a minute and cannot be interrupted: a thread waits for it, which
     // outlives this call when a stop is asked for, and ends by itself.
@@ -55,8 +55,10 @@ pub(crate) fn resolve(host: &str, port: u16, stop: &Stop) -> Result<Vec<SocketAd
 
 /// A TCP connection and how it came about.
 #[derive(Debug)]
-pub(crate) struct Connected {
+pub struct Connected {
+    /// The connection.
     pub stream: TcpStream,
+    /// The address that answered.
     pub server: SocketAddr,
     /// Time from the first packet to the answer.
     pub rtt: Duration,
@@ -64,7 +66,7 @@ pub(crate) struct Connected {
 
 /// Connects to the first of `addresses` that answers. The next one is tried when one fails or has
 /// not answered for a moment, while the earlier ones go on, each for up to `timeout`.
-pub(crate) fn connect(
+pub fn connect(
     addresses: &[SocketAddr],
     timeout: Duration,
     stop: &Stop,
@@ -73,7 +75,7 @@ pub(crate) fn connect(
 }
 
 /// The same by sockets that `prepare` has seen before they connect.
-pub(crate) fn connect_with(
+pub fn connect_with(
     addresses: &[SocketAddr],
     timeout: Duration,
     stop: &Stop,

@@ -8,7 +8,7 @@
 //! the origin that holds most, and of equals the oldest. An origin's own places are divided by the
 //! same rule, so who opens many takes places from himself only.
 //!
-//! Clients that are proven are counted apart ([`crate::guests`]), and make room for their data
+//! Clients that are proven are counted apart, and make room for their data
 //! connections ([`Strangers::expect`]), which are strangers until they have joined.
 
 use std::cmp::Reverse;
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_session::Origin;
 use longhaul_units::{Duration, Instant};
 
-use crate::control::Stage;
+use crate::Stage;
 
 /// A connection at the door. Later ones have higher numbers.
-pub(crate) type Ticket = u64;
+pub type Ticket = u64;
 
 /// How many may knock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub struct Limits {
     pub all: usize,
     /// From one address; of IPv6, from one network of 64 bits.
     pub by_origin: usize,
@@ -34,7 +34,7 @@ pub(crate) struct Limits {
 
 /// Connections that have not said who they are.
 #[derive(Debug)]
-pub(crate) struct Strangers {
+pub struct Strangers {
     limits: Limits,
     next: Ticket,
     waiting: BTreeMap<Ticket, Stranger>,
@@ -191,11 +191,11 @@ fn take(counts: &mut BTreeMap<Origin, usize>, origin: Origin, count: usize) {
 
 /// A number of places, each of which is given back when its holder drops it, as in a panic.
 #[derive(Debug, Default)]
-pub(crate) struct Places(AtomicUsize);
+pub struct Places(AtomicUsize);
 
 /// One place.
 #[derive(Debug)]
-pub(crate) struct Place<'p>(&'p Places);
+pub struct Place<'p>(&'p Places);
 
 impl Places {
     /// A place, unless `most` are taken.

@@ -13,7 +13,7 @@ use longhaul_sys::wait::{Interest, Waker, wait};
 use longhaul_units::{Instant, shown};
 use longhaul_wire::{CloseCode, ControlMessage};
 
-use super::pipe::{Pipe, is_transient};
+use super::tls_stream::{TlsStream, is_transient};
 
 /// How a control connection ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct Control {
 
 impl Control {
     /// Watches `pipe`. `first` is sent at once; `received` came behind the handshake.
-    pub(crate) fn start(
-        pipe: Pipe,
+    pub fn start(
+        pipe: TlsStream,
         first: &[u8],
         received: Vec<u8>,
         idle_timeout: Duration,
@@ -155,7 +155,7 @@ impl Shared {
 
 /// What the thread works with.
 struct Watch {
-    pipe: Pipe,
+    pipe: TlsStream,
     received: Vec<u8>,
     shared: Arc<Shared>,
     idle_timeout: Duration,

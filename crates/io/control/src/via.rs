@@ -10,12 +10,12 @@ use longhaul_relay::{
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
 use longhaul_sys::random;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::wait::Interest;
 
 use super::dial::ConnectError;
-use super::pipe::{PipeError, Until};
 use super::resolve::{Connected, connect, resolve};
-use crate::api::Stop;
+use super::tls_stream::{TlsStreamError, Until};
 
 /// Gateways between this host and a server.
 #[derive(Clone, Debug)]
@@ -30,7 +30,7 @@ pub struct Via {
 
 impl Via {
     /// Connects to `target`, whose name the last gateway resolves.
-    pub(crate) fn connect(
+    pub fn connect(
         &self,
         target: &Place,
         timeout: Duration,
@@ -73,9 +73,11 @@ impl Via {
         let until = Until { deadline: clock::now() + answer, stop };
         exchange(&stream, dialler, &header, until)
             .map_err(|error| match error {
-                Exchange::Waiting(PipeError::Stopped) => ConnectError::Stopped,
-                Exchange::Waiting(PipeError::TimedOut) => ConnectError::GatewaySilent { gateway },
-                Exchange::Waiting(PipeError::Io(error)) | Exchange::Io(error) => {
+                Exchange::Waiting(TlsStreamError::Stopped) => ConnectError::Stopped,
+                Exchange::Waiting(TlsStreamError::TimedOut) => {
+                    ConnectError::GatewaySilent { gateway }
+                }
+                Exchange::Waiting(TlsStreamError::Io(error)) | Exchange::Io(error) => {
                     ConnectError::Lost { server: gateway, reason: error.to_string() }
                 }
                 Exchange::Waiting(error) => {
@@ -102,15 +104,15 @@ impl Via {
 
 /// Why header and answer were not exchanged.
 enum Exchange {
-    Waiting(PipeError),
+    Waiting(TlsStreamError),
     Io(io::Error),
     NotGateway(String),
     /// It does not know the token.
     Stranger,
 }
 
-impl From<PipeError> for Exchange {
-    fn from(error: PipeError) -> Self {
+impl From<TlsStreamError> for Exchange {
+    fn from(error: TlsStreamError) -> Self {
         Self::Waiting(error)
     }
 }

@@ -10,16 +10,16 @@ use std::time::Duration;
 
 use longhaul_session::{ClientConfig, HandshakeError, ServerConfig, Session, Token};
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_units::LaneId;
 use longhaul_wire::{
     Carrier, Cipher, CloseCode, ConnectionId, ControlMessage, Hello, Protect, Welcome,
 };
 use socket2::{Domain, Socket, Type};
 
-use super::pipe::{Pipe, PipeError, Until};
 use super::tls::{self, Purpose, ServerTls};
+use super::tls_stream::{TlsStream, TlsStreamError, Until};
 use super::*;
-use crate::api::Stop;
 
 #[test]
 fn both_ends_agree_and_a_close_is_heard() {
@@ -99,7 +99,7 @@ fn a_man_in_the_middle_fails_at_both_ends() {
         let mut near = tls_server(&middle);
         let stream = TcpStream::connect(behind).unwrap();
         let tls = tls::client(behind.ip(), Purpose::Control, None).unwrap();
-        let mut far = Pipe::new(tls, stream).unwrap();
+        let mut far = TlsStream::new(tls, stream).unwrap();
         far.handshake(soon(&Stop::default())).unwrap();
         // HELLO one way, whatever comes back the other.
         let hello = read_message(&mut near).unwrap();
@@ -213,7 +213,7 @@ fn tls_without_our_protocol_is_turned_away() {
         let server = Server::start(server_config());
         let stream = TcpStream::connect(server.address).unwrap();
         let tls = tls::client_with(server.address.ip(), alpn, None).unwrap();
-        let mut pipe = Pipe::new(tls, stream).unwrap();
+        let mut pipe = TlsStream::new(tls, stream).unwrap();
         let stop = Stop::default();
         let _ = pipe.handshake(soon(&stop)).and_then(|()| pipe.read(&mut [0], soon(&stop)));
         let error = server.error();
@@ -424,7 +424,7 @@ fn only_the_server_of_the_control_connection_may_carry_data() {
     let identity = one.dial(&token()).unwrap().identity;
     for (server, good) in [(&one, true), (&other, false)] {
         let tls = tls::client(server.address.ip(), Purpose::Data, Some(identity.clone())).unwrap();
-        let mut pipe = Pipe::new(tls, TcpStream::connect(server.address).unwrap()).unwrap();
+        let mut pipe = TlsStream::new(tls, TcpStream::connect(server.address).unwrap()).unwrap();
         let shaken = pipe.handshake(soon(&Stop::default()));
         assert_eq!(shaken.is_ok(), good, "{shaken:?}");
     }
@@ -505,9 +505,9 @@ impl Server {
     }
 
     /// A client that is TLS and nothing more.
-    fn tls_client(&self) -> Pipe {
+    fn tls_client(&self) -> TlsStream {
         let tls = tls::client(self.address.ip(), Purpose::Control, None).unwrap();
-        let mut pipe = Pipe::new(tls, TcpStream::connect(self.address).unwrap()).unwrap();
+        let mut pipe = TlsStream::new(tls, TcpStream::connect(self.address).unwrap()).unwrap();
         pipe.handshake(soon(&Stop::default())).unwrap();
         pipe
     }
@@ -552,7 +552,7 @@ fn forward(mut from: &TcpStream, mut to: &TcpStream, max: usize, count: &AtomicU
 }
 
 /// Dials a server that answers with `answer` and hangs up.
-fn dial_answered(answer: impl FnOnce(&mut Pipe) -> Vec<u8> + Send + 'static) -> ConnectError {
+fn dial_answered(answer: impl FnOnce(&mut TlsStream) -> Vec<u8> + Send + 'static) -> ConnectError {
     let (listener, address) = listen();
     let server = thread::spawn(move || {
         let mut near = tls_server(&listener);
@@ -575,22 +575,22 @@ fn dial_at(
 }
 
 /// The server's end of TLS on the next connection.
-fn tls_server(listener: &TcpListener) -> Pipe {
+fn tls_server(listener: &TcpListener) -> TlsStream {
     let (stream, _) = listener.accept().unwrap();
-    let mut pipe = Pipe::new(ServerTls::new().unwrap().connection().unwrap(), stream).unwrap();
+    let mut pipe = TlsStream::new(ServerTls::new().unwrap().connection().unwrap(), stream).unwrap();
     pipe.handshake(soon(&Stop::default())).unwrap();
     pipe
 }
 
 /// Handshakes as a client, with nobody behind that would answer PING.
-fn hello_and_welcome(pipe: &mut Pipe) -> Session {
+fn hello_and_welcome(pipe: &mut TlsStream) -> Session {
     let secret = tls::session_secret(&pipe.tls).unwrap();
     let stop = Stop::default();
     let session = dial::shake_hands(pipe, &token(), &client_config(), secret, soon(&stop));
     session.unwrap().unwrap()
 }
 
-fn read_message(pipe: &mut Pipe) -> Result<Vec<u8>, PipeError> {
+fn read_message(pipe: &mut TlsStream) -> Result<Vec<u8>, TlsStreamError> {
     let stop = Stop::default();
     let mut bytes = Vec::new();
     loop {

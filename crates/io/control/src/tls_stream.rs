@@ -6,29 +6,30 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Instant;
 use rustls::Connection;
 
-use crate::api::Stop;
-
 /// When to give up.
 #[derive(Clone, Copy)]
-pub(crate) struct Until<'a> {
+pub struct Until<'a> {
+    /// At this time,
     pub deadline: Instant,
+    /// or when this is requested.
     pub stop: &'a Stop,
 }
 
 impl Until<'_> {
     /// Waits for `socket`.
-    pub(crate) fn wait(&self, socket: impl AsFd, interest: Interest) -> Result<(), PipeError> {
+    pub fn wait(&self, socket: impl AsFd, interest: Interest) -> Result<(), TlsStreamError> {
         loop {
             let now = clock::now();
             if self.stop.is_requested() {
-                return Err(PipeError::Stopped);
+                return Err(TlsStreamError::Stopped);
             }
             if now >= self.deadline {
-                return Err(PipeError::TimedOut);
+                return Err(TlsStreamError::TimedOut);
             }
             let until = self.deadline.min(now + STOP_LATENCY);
             if wait(&[(socket.as_fd(), interest)], Some(until))? != 0 {
@@ -40,45 +41,52 @@ impl Until<'_> {
 
 /// Why bytes did not get through.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum PipeError {
+pub enum TlsStreamError {
+    /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// The peer does not speak TLS as it should.
     #[error(transparent)]
     Tls(#[from] rustls::Error),
+    /// The peer closed the connection.
     #[error("the peer closed the connection")]
     Ended,
+    /// The deadline has passed.
     #[error("the peer did not answer in time")]
     TimedOut,
+    /// The user stopped it.
     #[error("stopped")]
     Stopped,
 }
 
 /// A TLS connection and its socket.
 #[derive(Debug)]
-pub(crate) struct Pipe {
+pub struct TlsStream {
+    /// The state of TLS.
     pub tls: Connection,
+    /// The socket.
     pub stream: TcpStream,
 }
 
-impl Pipe {
+impl TlsStream {
     /// Takes over `stream`, from now on non-blocking.
-    pub(crate) fn new(tls: Connection, stream: TcpStream) -> io::Result<Self> {
+    pub fn new(tls: Connection, stream: TcpStream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
         Ok(Self { tls, stream })
     }
 
     /// Runs the TLS handshake.
-    pub(crate) fn handshake(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+    pub fn handshake(&mut self, until: Until<'_>) -> Result<(), TlsStreamError> {
         self.handshake_telling(until, || {})
     }
 
     /// The same, and calls `greeted` once the peer's ClientHello or ServerHello has come whole.
-    pub(crate) fn handshake_telling(
+    pub fn handshake_telling(
         &mut self,
         until: Until<'_>,
         greeted: impl FnOnce(),
-    ) -> Result<(), PipeError> {
+    ) -> Result<(), TlsStreamError> {
         let mut greeted = Some(greeted);
         while self.tls.is_handshaking() {
             if self.tls.protocol_version().is_some()
@@ -95,14 +103,14 @@ impl Pipe {
     }
 
     /// Reads what is there, at least one byte.
-    pub(crate) fn read(&mut self, into: &mut [u8], until: Until<'_>) -> Result<usize, PipeError> {
+    pub fn read(&mut self, into: &mut [u8], until: Until<'_>) -> Result<usize, TlsStreamError> {
         loop {
             match self.tls.reader().read(into) {
-                Ok(0) => return Err(PipeError::Ended),
+                Ok(0) => return Err(TlsStreamError::Ended),
                 Ok(len) => return Ok(len),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Err(PipeError::Ended);
+                    return Err(TlsStreamError::Ended);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -112,11 +120,7 @@ impl Pipe {
     }
 
     /// Sends all of `bytes`.
-    pub(crate) fn write_all(
-        &mut self,
-        mut bytes: &[u8],
-        until: Until<'_>,
-    ) -> Result<(), PipeError> {
+    pub fn write_all(&mut self, mut bytes: &[u8], until: Until<'_>) -> Result<(), TlsStreamError> {
         while !bytes.is_empty() {
             let written = self.tls.writer().write(bytes)?;
             bytes = &bytes[written..];
@@ -127,7 +131,7 @@ impl Pipe {
 
     /// Sends `last` and ends the connection so that the peer can read it: a socket closed with
     /// unread bytes in it would be reset, and the reset would overtake `last`.
-    pub(crate) fn finish(mut self, last: &[u8]) {
+    pub fn finish(mut self, last: &[u8]) {
         let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
         if self.say_last(last, until).is_ok() {
             drain(&self.stream, until);
@@ -136,20 +140,20 @@ impl Pipe {
 
     /// Sends `last` and ends the connection without waiting for the peer, a round trip away, to
     /// read it: it knows already.
-    pub(crate) fn leave(mut self, last: &[u8]) {
+    pub fn leave(mut self, last: &[u8]) {
         let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
         // There is nobody left to tell.
         let _ = self.say_last(last, until);
     }
 
-    fn say_last(&mut self, last: &[u8], until: Until<'_>) -> Result<(), PipeError> {
+    fn say_last(&mut self, last: &[u8], until: Until<'_>) -> Result<(), TlsStreamError> {
         let said = self.write_all(last, until);
         self.tls.send_close_notify();
         said.and_then(|()| self.flush(until))
     }
 
     /// Sends what TLS has to send.
-    fn flush(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+    fn flush(&mut self, until: Until<'_>) -> Result<(), TlsStreamError> {
         while self.tls.wants_write() {
             match self.tls.write_tls(&mut self.stream) {
                 Ok(_) => {}
@@ -164,12 +168,12 @@ impl Pipe {
     }
 
     /// Takes in bytes from the socket, waiting for them.
-    fn receive(&mut self, until: Until<'_>) -> Result<(), PipeError> {
+    fn receive(&mut self, until: Until<'_>) -> Result<(), TlsStreamError> {
         loop {
             // Also when bytes are there: they may come one by one for ever.
             until.wait(&self.stream, Interest::Readable)?;
             match self.tls.read_tls(&mut self.stream) {
-                Ok(0) => return Err(PipeError::Ended),
+                Ok(0) => return Err(TlsStreamError::Ended),
                 Ok(_) => break,
                 Err(error) if is_transient(&error) => {}
                 Err(error) => return Err(error.into()),
@@ -185,12 +189,12 @@ impl Pipe {
 }
 
 /// Whether an operation on a non-blocking socket is simply to be tried again.
-pub(crate) fn is_transient(error: &io::Error) -> bool {
+pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 /// Ends the sending direction of `stream` and discards what still comes, for a short while.
-pub(crate) fn drain(mut stream: &TcpStream, until: Until<'_>) {
+pub fn drain(mut stream: &TcpStream, until: Until<'_>) {
     if stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
@@ -208,10 +212,10 @@ pub(crate) fn drain(mut stream: &TcpStream, until: Until<'_>) {
 }
 
 /// How long the peer may take to read our last words.
-pub(crate) const LINGER: Duration = Duration::from_secs(1);
+pub const LINGER: Duration = Duration::from_secs(1);
 
 /// How soon a stop is seen.
-pub(crate) const STOP_LATENCY: Duration = Duration::from_millis(100);
+pub const STOP_LATENCY: Duration = Duration::from_millis(100);
 
 /// A peer that keeps talking behind our last words is cut off.
 const DRAINED_READS_MAX: usize = 64;

@@ -9,9 +9,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
+use longhaul_control::{Accepted, Acceptor, ConnectError, Control, Dialed, Remote, dial};
 use longhaul_session::{ClientConfig, ServerConfig, Session, Token};
-use longhaul_transfer::Stop;
-use longhaul_transfer::control::{Accepted, Acceptor, ConnectError, Control, Dialed, Remote, dial};
+use longhaul_sys::stop::Stop;
 use longhaul_units::LaneId;
 
 #[test]

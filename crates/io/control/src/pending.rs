@@ -1,4 +1,5 @@
-//! The door of a server: sockets of those who have not said who they are ([`crate::admission`]).
+//! Connections that have not authenticated: their sockets, and limits by address and in total
+//! (`admission`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -8,11 +9,12 @@ use std::sync::Mutex;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 
+use crate::Stage;
 use crate::admission::{Limits, Strangers, Ticket};
-use crate::control::Stage;
 
+/// All of them, at one server.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub struct Pending {
     state: Mutex<State>,
 }
 
@@ -23,40 +25,40 @@ struct State {
     sockets: BTreeMap<Ticket, TcpStream>,
 }
 
-/// A connection at the door, until this is dropped.
+/// A connection that has not authenticated, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct AtDoor<'d> {
-    door: &'d Door,
+pub struct PendingConnection<'d> {
+    pending: &'d Pending,
     ticket: Ticket,
 }
 
 /// Data connections that a proven client is to open, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Coming<'d> {
-    door: &'d Door,
+pub struct ExpectedConnections<'d> {
+    pending: &'d Pending,
     from: IpAddr,
     count: usize,
 }
 
-impl Default for Door {
+impl Default for Pending {
     fn default() -> Self {
         let strangers = Strangers::new(LIMITS);
         Self { state: Mutex::new(State { strangers, sockets: BTreeMap::new() }) }
     }
 }
 
-impl Door {
+impl Pending {
     /// Lets a connection wait at the door, in the place of another if there are too many.
     ///
     /// # Errors
     /// There is no descriptor for it.
-    pub fn admit(&self, stream: &TcpStream, from: IpAddr) -> io::Result<AtDoor<'_>> {
+    pub fn admit(&self, stream: &TcpStream, from: IpAddr) -> io::Result<PendingConnection<'_>> {
         let socket = stream.try_clone()?;
         let mut state = lock(&self.state);
         let (ticket, gone) = state.strangers.admit(clock::now(), from);
         state.end(gone);
         state.sockets.insert(ticket, socket);
-        Ok(AtDoor { door: self, ticket })
+        Ok(PendingConnection { pending: self, ticket })
     }
 
     /// Descriptors or threads are short: one that waits has to go.
@@ -77,9 +79,9 @@ impl Door {
     }
 
     /// Lets `count` connections from `from` come in addition.
-    pub fn expect(&self, from: IpAddr, count: usize) -> Coming<'_> {
+    pub fn expect(&self, from: IpAddr, count: usize) -> ExpectedConnections<'_> {
         lock(&self.state).strangers.expect(from, count);
-        Coming { door: self, from, count }
+        ExpectedConnections { pending: self, from, count }
     }
 }
 
@@ -93,36 +95,36 @@ impl State {
     }
 }
 
-impl AtDoor<'_> {
+impl PendingConnection<'_> {
     /// It has come so far.
     pub fn reach(&self, stage: Stage) {
-        lock(&self.door.state).strangers.reach(self.ticket, stage);
+        lock(&self.pending.state).strangers.reach(self.ticket, stage);
     }
 
     /// A proxy names the client for whom it connects: that one's places count.
     pub fn comes_from(&self, address: IpAddr) {
-        let mut state = lock(&self.door.state);
+        let mut state = lock(&self.pending.state);
         let gone = state.strangers.comes_from(clock::now(), self.ticket, address);
         state.end(gone);
     }
 
     /// Whether it had to make room.
     pub fn had_to_go(&self) -> bool {
-        !lock(&self.door.state).sockets.contains_key(&self.ticket)
+        !lock(&self.pending.state).sockets.contains_key(&self.ticket)
     }
 }
 
-impl Drop for AtDoor<'_> {
+impl Drop for PendingConnection<'_> {
     fn drop(&mut self) {
-        let mut state = lock(&self.door.state);
+        let mut state = lock(&self.pending.state);
         state.strangers.leave(self.ticket);
         state.sockets.remove(&self.ticket);
     }
 }
 
-impl Drop for Coming<'_> {
+impl Drop for ExpectedConnections<'_> {
     fn drop(&mut self) {
-        lock(&self.door.state).strangers.expect_no_more(self.from, self.count);
+        lock(&self.pending.state).strangers.expect_no_more(self.from, self.count);
     }
 }
 
@@ -131,4 +133,4 @@ impl Drop for Coming<'_> {
 /// once.
 const LIMITS: Limits = Limits { all: 256, by_origin: 64 };
 /// Threads that attend to strangers: those that had to go need a moment.
-pub(crate) const ATTENDED_MAX: usize = 2 * LIMITS.all;
+pub const ATTENDED_MAX: usize = 2 * LIMITS.all;

@@ -10,15 +10,15 @@ use longhaul_relay::{Host, Place};
 use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
 };
+use longhaul_sys::stop::Stop;
 use longhaul_sys::{clock, tcp};
 use longhaul_wire::{CloseCode, DecodeError};
 
 use super::live::Control;
-use super::pipe::{Pipe, PipeError, Until};
 use super::resolve::{Connected, connect, resolve};
 use super::tls::{self, Purpose, ServerIdentity};
+use super::tls_stream::{TlsStream, TlsStreamError, Until};
 use super::via::Via;
-use crate::api::Stop;
 
 /// A server that has proven that it holds the token, and let us in.
 #[derive(Debug)]
@@ -86,13 +86,13 @@ pub fn dial(
 
     let tls = tls::client(server.ip(), Purpose::Control, None)
         .map_err(|error| ConnectError::System(io::Error::other(error)))?;
-    let mut pipe = Pipe::new(tls, connected.stream).map_err(ConnectError::System)?;
+    let mut pipe = TlsStream::new(tls, connected.stream).map_err(ConnectError::System)?;
     let begun = clock::now();
     let secret = establish(&mut pipe, until).map_err(|error| match error {
-        PipeError::Stopped => ConnectError::Stopped,
-        PipeError::Io(error) => ConnectError::Lost { server, reason: error.to_string() },
-        PipeError::TimedOut => ConnectError::TimedOut { server },
-        PipeError::Ended => ConnectError::HungUp { server },
+        TlsStreamError::Stopped => ConnectError::Stopped,
+        TlsStreamError::Io(error) => ConnectError::Lost { server, reason: error.to_string() },
+        TlsStreamError::TimedOut => ConnectError::TimedOut { server },
+        TlsStreamError::Ended => ConnectError::HungUp { server },
         error => ConnectError::NotLonghaul { server, reason: error.to_string() },
     })?;
     // Behind gateways the kernel knows the first segment only; TLS has been to the end and back.
@@ -107,8 +107,8 @@ pub fn dial(
             pipe.finish(&error.close_message());
             return Err(judge(server, error));
         }
-        Err(PipeError::Stopped) => return Err(ConnectError::Stopped),
-        Err(PipeError::TimedOut) => return Err(ConnectError::TimedOut { server }),
+        Err(TlsStreamError::Stopped) => return Err(ConnectError::Stopped),
+        Err(TlsStreamError::TimedOut) => return Err(ConnectError::TimedOut { server }),
         Err(error) => return Err(ConnectError::Lost { server, reason: error.to_string() }),
     };
     let received = std::mem::take(&mut session.rest);
@@ -238,7 +238,7 @@ pub enum ConnectError {
 }
 
 /// Establishes TLS for the control connection.
-fn establish(pipe: &mut Pipe, until: Until<'_>) -> Result<SessionSecret, PipeError> {
+fn establish(pipe: &mut TlsStream, until: Until<'_>) -> Result<SessionSecret, TlsStreamError> {
     pipe.handshake(until)?;
     if Purpose::of(&pipe.tls) != Some(Purpose::Control) {
         return Err(rustls::Error::NoApplicationProtocol.into());
@@ -248,12 +248,12 @@ fn establish(pipe: &mut Pipe, until: Until<'_>) -> Result<SessionSecret, PipeErr
 
 /// The Longhaul handshake. The outer error is of the connection, the inner of its ends.
 pub(super) fn shake_hands(
-    pipe: &mut Pipe,
+    pipe: &mut TlsStream,
     token: &Token,
     config: &ClientConfig,
     secret: SessionSecret,
     until: Until<'_>,
-) -> Result<Result<Session, HandshakeError>, PipeError> {
+) -> Result<Result<Session, HandshakeError>, TlsStreamError> {
     let (mut handshake, hello) = ClientHandshake::new(config, &token.key(), secret, clock::now());
     pipe.write_all(&hello, until)?;
     let mut chunk = [0; 4096];

@@ -22,7 +22,7 @@ use rustls::{
 
 /// What a TLS connection is for: its ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub enum Purpose {
     /// The control connection.
     Control,
     /// A connection of the TCP carrier (docs/protocol.md section 8).
@@ -38,7 +38,7 @@ impl Purpose {
     }
 
     /// What the handshake agreed on; `None` for a peer that named no protocol.
-    pub(crate) fn of(tls: &Connection) -> Option<Self> {
+    pub fn of(tls: &Connection) -> Option<Self> {
         let alpn = tls.alpn_protocol()?;
         [Self::Control, Self::Data].into_iter().find(|purpose| purpose.alpn() == alpn)
     }
@@ -51,14 +51,14 @@ pub struct ServerIdentity(CertificateDer<'static>);
 
 impl ServerIdentity {
     /// Of the server at the other end of `tls`, once its handshake is over.
-    pub(crate) fn of(tls: &Connection) -> Option<Self> {
+    pub fn of(tls: &Connection) -> Option<Self> {
         Some(Self(tls.peer_certificates()?.first()?.clone()))
     }
 }
 
 /// The client's end of a TLS connection with the server at `address`, which has to be `expected`
 /// if that is known already.
-pub(crate) fn client(
+pub fn client(
     address: IpAddr,
     purpose: Purpose,
     expected: Option<ServerIdentity>,
@@ -67,7 +67,7 @@ pub(crate) fn client(
 }
 
 /// The client's end of a connection that carries data, sealed by `cipher`.
-pub(crate) fn data_client(
+pub fn data_client(
     address: IpAddr,
     expected: &ServerIdentity,
     cipher: Cipher,
@@ -111,10 +111,14 @@ fn connection(
 
 /// The server's end of TLS connections, under one certificate made for it.
 #[derive(Debug)]
-pub(crate) struct ServerTls(Arc<ServerConfig>);
+pub struct ServerTls(Arc<ServerConfig>);
 
 impl ServerTls {
-    pub(crate) fn new() -> io::Result<Self> {
+    /// With a key and a certificate of this process alone.
+    ///
+    /// # Errors
+    /// The cryptographic library has none.
+    pub fn new() -> io::Result<Self> {
         let key = rcgen::KeyPair::generate().map_err(io::Error::other)?;
         let mut params = rcgen::CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
@@ -133,13 +137,17 @@ impl ServerTls {
         Ok(Self(Arc::new(config)))
     }
 
-    pub(crate) fn connection(&self) -> Result<Connection, Error> {
+    /// The state of one connection.
+    ///
+    /// # Errors
+    /// That of the library.
+    pub fn connection(&self) -> Result<Connection, Error> {
         Ok(ServerConnection::new(Arc::clone(&self.0))?.into())
     }
 }
 
 /// The session secret of an established connection.
-pub(crate) fn session_secret(tls: &Connection) -> Result<SessionSecret, Error> {
+pub fn session_secret(tls: &Connection) -> Result<SessionSecret, Error> {
     let secret = [0; 32];
     let exported = tls.export_keying_material(secret, SessionSecret::EXPORTER_LABEL, None)?;
     Ok(SessionSecret::new(exported))

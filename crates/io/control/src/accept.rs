@@ -12,14 +12,14 @@ use longhaul_session::{
     VerifiedClient,
 };
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::wait::Interest;
 use longhaul_wire::{CloseCode, DecodeError, JOIN_LEN, Join};
 use rustls::Connection;
 
 use super::live::Control;
-use super::pipe::{Pipe, PipeError, Until, is_transient};
 use super::tls::{self, Purpose, ServerTls};
-use crate::api::Stop;
+use super::tls_stream::{TlsStream, TlsStreamError, Until, is_transient};
 
 /// Lets in who holds a token. Shared by reference among threads.
 ///
@@ -92,15 +92,15 @@ impl Acceptor {
             let joining = PendingJoin { join, from, tls: None, stream };
             return Ok(Accepted::Data(Box::new(joining)));
         }
-        let tls = self.tls.connection().map_err(PipeError::from)?;
-        let mut pipe = Pipe::new(tls, stream)?;
+        let tls = self.tls.connection().map_err(TlsStreamError::from)?;
+        let mut pipe = TlsStream::new(tls, stream)?;
         pipe.handshake_telling(until, || reached(Stage::Greeted))?;
         reached(Stage::Secured);
         match Purpose::of(&pipe.tls) {
             Some(Purpose::Control) => self.shake_hands(pipe, from, until),
             Some(Purpose::Data) => {
                 let join = Join::parse(&read_join(|into| pipe.read(into, until))?)?;
-                let Pipe { tls, stream } = pipe;
+                let TlsStream { tls, stream } = pipe;
                 let joining = PendingJoin { join, from, tls: Some(tls), stream };
                 Ok(Accepted::Data(Box::new(joining)))
             }
@@ -113,17 +113,17 @@ impl Acceptor {
 
     fn shake_hands(
         &self,
-        mut pipe: Pipe,
+        mut pipe: TlsStream,
         from: SocketAddr,
         until: Until<'_>,
     ) -> Result<Accepted, AcceptError> {
-        let secret = tls::session_secret(&pipe.tls).map_err(PipeError::from)?;
+        let secret = tls::session_secret(&pipe.tls).map_err(TlsStreamError::from)?;
         let mut handshake = ServerHandshake::new(self.config.clone(), secret, clock::now());
         let mut chunk = [0; 4096];
         let error = loop {
             let len = match pipe.read(&mut chunk, until) {
                 Ok(len) => len,
-                Err(PipeError::TimedOut) => break HandshakeError::TimedOut,
+                Err(TlsStreamError::TimedOut) => break HandshakeError::TimedOut,
                 Err(error) => return Err(error.into()),
             };
             match handshake.handle(&chunk[..len], &self.keyring) {
@@ -166,7 +166,7 @@ pub enum Accepted {
 pub struct PendingClient {
     client: VerifiedClient,
     from: SocketAddr,
-    pipe: Pipe,
+    pipe: TlsStream,
 }
 
 impl PendingClient {
@@ -207,8 +207,10 @@ impl PendingClient {
 pub struct PendingJoin {
     join: Join,
     from: SocketAddr,
-    pub(crate) tls: Option<Connection>,
-    pub(crate) stream: TcpStream,
+    /// TLS above it, where the session protects data so.
+    pub tls: Option<Connection>,
+    /// The TCP connection.
+    pub stream: TcpStream,
 }
 
 impl PendingJoin {
@@ -263,14 +265,14 @@ impl AcceptError {
     }
 }
 
-impl From<PipeError> for AcceptError {
-    fn from(error: PipeError) -> Self {
+impl From<TlsStreamError> for AcceptError {
+    fn from(error: TlsStreamError) -> Self {
         match error {
-            PipeError::Io(error) => Self::Io(error),
-            PipeError::Tls(error) => Self::NotLonghaul(error.to_string()),
-            PipeError::Ended => Self::Ended,
-            PipeError::TimedOut => Self::TimedOut,
-            PipeError::Stopped => Self::Stopped,
+            TlsStreamError::Io(error) => Self::Io(error),
+            TlsStreamError::Tls(error) => Self::NotLonghaul(error.to_string()),
+            TlsStreamError::Ended => Self::Ended,
+            TlsStreamError::TimedOut => Self::TimedOut,
+            TlsStreamError::Stopped => Self::Stopped,
         }
     }
 }
@@ -282,12 +284,12 @@ impl From<DecodeError> for AcceptError {
 }
 
 /// Waits for the first byte and leaves it there.
-fn first_byte(stream: &TcpStream, until: Until<'_>) -> Result<u8, PipeError> {
+fn first_byte(stream: &TcpStream, until: Until<'_>) -> Result<u8, TlsStreamError> {
     let mut byte = [0];
     loop {
         until.wait(stream.as_fd(), Interest::Readable)?;
         match stream.peek(&mut byte) {
-            Ok(0) => return Err(PipeError::Ended),
+            Ok(0) => return Err(TlsStreamError::Ended),
             Ok(_) => return Ok(byte[0]),
             Err(error) if is_transient(&error) => {}
             Err(error) => return Err(error.into()),
@@ -299,11 +301,11 @@ fn read_bare(
     mut stream: &TcpStream,
     into: &mut [u8],
     until: Until<'_>,
-) -> Result<usize, PipeError> {
+) -> Result<usize, TlsStreamError> {
     loop {
         until.wait(stream.as_fd(), Interest::Readable)?;
         match stream.read(into) {
-            Ok(0) => return Err(PipeError::Ended),
+            Ok(0) => return Err(TlsStreamError::Ended),
             Ok(len) => return Ok(len),
             Err(error) if is_transient(&error) => {}
             Err(error) => return Err(error.into()),
@@ -313,8 +315,8 @@ fn read_bare(
 
 /// Reads a join and nothing behind it.
 fn read_join(
-    mut read: impl FnMut(&mut [u8]) -> Result<usize, PipeError>,
-) -> Result<[u8; JOIN_LEN], PipeError> {
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, TlsStreamError>,
+) -> Result<[u8; JOIN_LEN], TlsStreamError> {
     let mut join = [0; JOIN_LEN];
     let mut len = 0;
     while len < JOIN_LEN {
