@@ -48,7 +48,7 @@ impl PredictorConfig {
 }
 
 impl Default for PredictorConfig {
-    /// docs/host-awareness.md has the errors of other orders and windows.
+    /// docs/results/host-awareness.md has the errors of other orders and windows.
     fn default() -> Self {
         Self { order: 4, window: 256, horizon: 1, miss: 0.05 }
     }

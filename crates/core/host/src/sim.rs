@@ -69,7 +69,8 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// A receiver that only counts what it reads, in reads of 64 KiB: the probe of docs/host-awareness.md.
+    /// A receiver that only counts what it reads, in reads of 64 KiB: the probe of
+    /// docs/results/host-awareness.md.
     pub fn counting() -> Self {
         Self {
             read_ns_per_byte: 0.08,
