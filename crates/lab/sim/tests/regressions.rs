@@ -239,6 +239,10 @@ const SEEDS: &[(u64, &str)] = &[
         40007454,
         "two paths became too small, each end left out another one, and each waited for the other's",
     ),
+    (
+        41259825,
+        "each probe of the base size was lost beside a message that was too large as well, for ever",
+    ),
     (10167491, "a policer that `rbudp` had emptied took small packets only: taken for a small MTU"),
 ];
 

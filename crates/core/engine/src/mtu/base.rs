@@ -47,6 +47,8 @@ struct Doubt {
     quiet_since: Option<Instant>,
     /// A probe was lost.
     has_lost: bool,
+    /// One was lost beside smaller packets, which may have been too large as well.
+    fell_beside: bool,
     /// The probe of which nothing is known.
     under_way: Option<u64>,
     /// It was asked for a packet that shows what became of it.
@@ -76,7 +78,9 @@ impl Base {
 
     /// True where larger packets may not pass: smaller ones are the better choice.
     pub fn is_suspect(&self) -> bool {
-        let suspect = |doubt: &Doubt| doubt.asked || doubt.has_lost || doubt.refused.is_some();
+        let suspect = |doubt: &Doubt| {
+            doubt.asked || doubt.has_lost || doubt.fell_beside || doubt.refused.is_some()
+        };
         self.fits_not || self.doubt.as_ref().is_some_and(suspect)
     }
 
@@ -182,12 +186,15 @@ impl Base {
     }
 
     /// All losses of a report are known. A probe that was lost beside smaller packets was on a path that
-    /// was dark, or loses by chance: that is no reason to keep quiet.
+    /// was dark, or loses by chance: that is no reason to keep quiet. Or all were too large: messages are in
+    /// the smallest packets until one of the base size arrives, so that the next probe is lost alone.
     pub fn on_report_over(&mut self) {
         let Some(doubt) = &mut self.doubt else { return };
         let fell = core::mem::take(&mut doubt.fell);
         if fell && (doubt.is_quiet || doubt.smaller_lost == doubt.smaller_before) {
             self.fits_not |= doubt.lose();
+        } else {
+            doubt.fell_beside |= fell;
         }
     }
 
@@ -331,6 +338,7 @@ mod tests {
         base.on_smaller_lost();
         base.on_report_over();
         assert!(!base.is_quiet());
+        assert!(base.is_suspect(), "messages are small now");
         send(&mut base, now, 1);
         lost(&mut base, 1);
         assert!(base.is_quiet());
