@@ -10,6 +10,7 @@
  * takes options from its users. LONGHAUL_VIA_TOKEN_FILE names the file with the token. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "globus_xio_driver.h"
 #include "globus_xio_tcp_driver.h"
@@ -28,6 +29,12 @@ typedef struct {
 	char target[300];
 	globus_xio_iovec_t iovec;
 	char answer[ANSWER_MAX];
+	globus_xio_operation_t op;
+	/* Fires when the answer is given up, and shuts the socket down, which ends what is under way. */
+	globus_callback_handle_t timer;
+	globus_xio_system_socket_t socket;
+	globus_bool_t late;
+	/* The outcome. */
 	globus_object_t *error;
 } opening_t;
 
@@ -138,6 +145,43 @@ static void give_up(globus_xio_operation_t op, opening_t *opening, globus_result
 		closed(op, GLOBUS_SUCCESS, opening);
 }
 
+/* The timer does not run any more, and will not. */
+static void over(void *arg)
+{
+	opening_t *opening = arg;
+	globus_xio_operation_t op = opening->op;
+	globus_result_t result = GLOBUS_SUCCESS;
+
+	if (opening->late) {
+		/* Whatever came last: the socket was shut down. */
+		globus_object_free(opening->error);
+		longhaul_relay_dial_receive(opening->dial, opening->answer, 0);
+		result = failed(longhaul_relay_dial_errno(opening->dial),
+				longhaul_relay_dial_message(opening->dial));
+	} else if (opening->error) {
+		result = globus_error_put(opening->error);
+	}
+	if (result != GLOBUS_SUCCESS) {
+		give_up(op, opening, result);
+		return;
+	}
+	opening_free(opening);
+	globus_xio_driver_finished_open(NULL, op, GLOBUS_SUCCESS);
+}
+
+static void settle(opening_t *opening, globus_result_t result)
+{
+	opening->error = result == GLOBUS_SUCCESS ? NULL : globus_error_get(result);
+	globus_callback_unregister(opening->timer, over, opening, NULL);
+}
+
+static void expire(void *arg)
+{
+	opening_t *opening = arg;
+	opening->late = GLOBUS_TRUE;
+	shutdown(opening->socket, SHUT_RDWR);
+}
+
 static void answered(globus_xio_operation_t op, globus_result_t result, globus_size_t len, void *arg);
 
 /* Asks for exactly what is missing of the answer, so that nothing behind it is read. */
@@ -151,7 +195,7 @@ static void read_on(globus_xio_operation_t op, opening_t *opening)
 	result = globus_xio_driver_pass_read(op, &opening->iovec, 1, opening->iovec.iov_len, answered,
 					     opening);
 	if (result != GLOBUS_SUCCESS)
-		give_up(op, opening, result);
+		settle(opening, result);
 }
 
 static void answered(globus_xio_operation_t op, globus_result_t result, globus_size_t len, void *arg)
@@ -159,24 +203,23 @@ static void answered(globus_xio_operation_t op, globus_result_t result, globus_s
 	opening_t *opening = arg;
 
 	if (result != GLOBUS_SUCCESS) {
-		give_up(op, opening, result);
+		settle(opening, result);
 		return;
 	}
 	switch (longhaul_relay_dial_receive(opening->dial, opening->answer, len)) {
 	case LONGHAUL_RELAY_CONNECTED:
-		opening_free(opening);
-		globus_xio_driver_finished_open(NULL, op, GLOBUS_SUCCESS);
+		settle(opening, GLOBUS_SUCCESS);
 		return;
 	case LONGHAUL_RELAY_WANT_READ:
 		read_on(op, opening);
 		return;
 	case LONGHAUL_RELAY_AGAIN:
-		give_up(op, opening, failed(ECONNABORTED, "the gateway's clock differs by more than a "
-					    "minute; it is known now: connect again"));
+		settle(opening, failed(ECONNABORTED, "the gateway's clock differs by more than a "
+				       "minute; it is known now: connect again"));
 		return;
 	default:
-		give_up(op, opening, failed(longhaul_relay_dial_errno(opening->dial),
-					    longhaul_relay_dial_message(opening->dial)));
+		settle(opening, failed(longhaul_relay_dial_errno(opening->dial),
+				       longhaul_relay_dial_message(opening->dial)));
 	}
 }
 
@@ -184,7 +227,7 @@ static void sent(globus_xio_operation_t op, globus_result_t result, globus_size_
 {
 	(void)len;
 	if (result != GLOBUS_SUCCESS)
-		give_up(op, arg, result);
+		settle(arg, result);
 	else
 		read_on(op, arg);
 }
@@ -204,7 +247,9 @@ static char *split(char *place)
 static void connected(globus_xio_operation_t op, globus_result_t result, void *arg)
 {
 	opening_t *opening = arg;
+	globus_xio_driver_handle_t handle;
 	char *gateway = NULL, error[512];
+	globus_reltime_t left;
 	size_t len;
 
 	if (result != GLOBUS_SUCCESS) {
@@ -212,9 +257,12 @@ static void connected(globus_xio_operation_t op, globus_result_t result, void *a
 		globus_xio_driver_finished_open(NULL, op, result);
 		return;
 	}
-	result = globus_xio_driver_handle_cntl(globus_xio_operation_get_driver_handle(op),
-					       GLOBUS_XIO_QUERY, GLOBUS_XIO_GET_REMOTE_NUMERIC_CONTACT,
-					       &gateway);
+	handle = globus_xio_operation_get_driver_handle(op);
+	result = globus_xio_driver_handle_cntl(handle, GLOBUS_XIO_QUERY, GLOBUS_XIO_TCP_GET_HANDLE,
+					       &opening->socket);
+	if (result == GLOBUS_SUCCESS)
+		result = globus_xio_driver_handle_cntl(handle, GLOBUS_XIO_QUERY,
+						       GLOBUS_XIO_GET_REMOTE_NUMERIC_CONTACT, &gateway);
 	if (result != GLOBUS_SUCCESS) {
 		give_up(op, opening, result);
 		return;
@@ -226,11 +274,18 @@ static void connected(globus_xio_operation_t op, globus_result_t result, void *a
 		give_up(op, opening, failed(EINVAL, error));
 		return;
 	}
+	opening->op = op;
+	GlobusTimeReltimeSet(left, longhaul_relay_dial_left(opening->dial) / 1000 + 1, 0);
+	result = globus_callback_register_oneshot(&opening->timer, &left, expire, opening);
+	if (result != GLOBUS_SUCCESS) {
+		give_up(op, opening, result);
+		return;
+	}
 	opening->iovec.iov_base = (void *)longhaul_relay_dial_header(opening->dial, &len);
 	opening->iovec.iov_len = len;
 	result = globus_xio_driver_pass_write(op, &opening->iovec, 1, len, sent, opening);
 	if (result != GLOBUS_SUCCESS)
-		give_up(op, opening, result);
+		settle(opening, result);
 }
 
 static void passed(globus_xio_operation_t op, globus_result_t result, void *arg)

@@ -365,9 +365,11 @@ fn a_gateway_that_accepts_and_never_answers_is_given_up_in_a_time_that_is_docume
         let refused = begin(test, &options, &words);
         let directly = begin(test, &direct, &words);
         let library = library(test);
-        let mut command = Command::new(&library);
-        let library = command.args([&via, "token", &at.to_string(), "blocking"]);
-        let library = Program::spawn(test, library);
+        let at = at.to_string();
+        let libraries = ["blocking", "ready", "parts"].map(|how| {
+            let words = [&via, "token", &at, how];
+            Program::spawn(test, Command::new(&library).args(words))
+        });
         let silence = format!("gateway {via} gave no answer in 30 s");
         let ended = refused.end();
         assert_eq!(ended.stdout, "connect: ETIMEDOUT\n", "{ended:?}");
@@ -375,8 +377,10 @@ fn a_gateway_that_accepts_and_never_answers_is_given_up_in_a_time_that_is_docume
         let ended = directly.end();
         assert_eq!((ended.status, &*ended.stdout), (Some(0), "done\n"), "{ended:?}");
         assert!(ended.stderr.contains(&format!("{silence}; connecting directly")), "{ended:?}");
-        let ended = library.end();
-        assert_eq!(ended.stdout, format!("Connection timed out: {silence}\n"), "{ended:?}");
+        for library in libraries {
+            let ended = library.end();
+            assert_eq!(ended.stdout, format!("Connection timed out: {silence}\n"), "{ended:?}");
+        }
     });
 }
 

@@ -85,6 +85,22 @@ fn a_remote_user_chooses_among_the_gateways_that_the_administrator_allows() {
     });
 }
 
+#[needs(gridftp, globus_xio)]
+#[test]
+fn a_gateway_that_accepts_and_never_answers_is_given_up_with_the_words_of_all_clients() {
+    limited(|test| {
+        fs::write(test.here("file"), "x").unwrap();
+        let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+        let via = silent.local_addr().unwrap().to_string();
+        let (_server, at) = server(test, "tcp,longhaul", &via, "");
+        let (reply, came) = fetch(at, "tcp,longhaul", &test.here("file").display().to_string());
+        assert!(reply.contains(&format!("gateway {via} gave no answer in 30 s")), "{reply}");
+        assert!(came.is_empty());
+        // The driver has closed the connection.
+        assert!(silent.accept().unwrap().0.read_to_end(&mut Vec::new()).is_ok());
+    });
+}
+
 #[needs(namespaces, gridftp, globus_xio)]
 #[test]
 fn the_lab_runs_gridftp_through_gateways() {

@@ -61,8 +61,12 @@ void longhaul_relay_dial_free(longhaul_relay_dial *dial);
  * answer is read. */
 int longhaul_relay_dial_advance(longhaul_relay_dial *dial, int fd);
 
-/* The same for who reads and writes otherwise. The header is to be sent once; then at most `wanted`
- * bytes are to be read and given to `receive`, until it returns something else than WANT_READ. */
+/* Milliseconds until the answer is given up, 30 s after the beginning. Call `advance` then, or
+ * `receive` with no bytes: it returns FAILED, unless the answer has come. */
+int longhaul_relay_dial_left(const longhaul_relay_dial *dial);
+
+/* The same as `advance` for who reads and writes otherwise. The header is to be sent once; then at most
+ * `wanted` bytes are to be read and given to `receive`, until it returns something else than WANT_READ. */
 const void *longhaul_relay_dial_header(const longhaul_relay_dial *dial, size_t *len);
 size_t longhaul_relay_dial_wanted(const longhaul_relay_dial *dial);
 int longhaul_relay_dial_receive(longhaul_relay_dial *dial, const void *bytes, size_t len);

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_relay::ANSWER_TIMEOUT_SECS;
 use longhaul_relay_client::{Failure, Gateways};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -26,14 +25,14 @@ pub(crate) fn connect(
         let dial = Dial::new(gateways.clone(), target, gateway);
         let mut dial = dial.map_err(|words| failure(libc::EINVAL, words))?;
         stream.set_nonblocking(true).map_err(|error| of(&error))?;
-        let answer_by = Instant::now() + Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        // At the end of the dial's own time it says so itself.
+        let answer_by = dial.until();
         let wait = |for_| {
-            if wait(&stream, for_, until.map_or(answer_by, |until| until.min(answer_by)))? {
-                return Ok(());
-            }
-            match until {
-                Some(until) if until < answer_by => Err(timed_out()),
-                _ => Err(Failure::silent(gateways.first())),
+            let came = wait(&stream, for_, until.map_or(answer_by, |until| until.min(answer_by)))?;
+            if came || until.is_none_or(|until| answer_by <= until) {
+                Ok(())
+            } else {
+                Err(timed_out())
             }
         };
         loop {

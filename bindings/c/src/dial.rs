@@ -2,6 +2,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::time::Instant;
 
 use longhaul_relay_client::{Attempt, Failure, Gateways, Step};
 use rustix::net::{RecvFlags, SendFlags};
@@ -36,6 +37,11 @@ impl Dial {
             |buffer| Ok(rustix::net::recv(fd, buffer, flags.1)?.0),
         );
         self.outcome(step)
+    }
+
+    /// When the answer is given up.
+    pub const fn until(&self) -> Instant {
+        self.attempt.until()
     }
 
     fn outcome(&mut self, step: Step) -> c_int {
@@ -118,6 +124,15 @@ unsafe extern "C" fn longhaul_relay_dial_header(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn longhaul_relay_dial_left(dial: *const Dial) -> c_int {
+    // SAFETY: as the header demands.
+    let until = unsafe { (*dial).until() };
+    let left = until.saturating_duration_since(Instant::now());
+    // Rounded up: who has slept so long finds the time over.
+    c_int::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX)
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn longhaul_relay_dial_wanted(dial: *const Dial) -> usize {
     // SAFETY: as the header demands.
     unsafe { (*dial).attempt.wanted() }
@@ -129,8 +144,13 @@ unsafe extern "C" fn longhaul_relay_dial_receive(
     bytes: *const c_void,
     len: usize,
 ) -> c_int {
+    let bytes = match len {
+        0 => &[][..],
+        // SAFETY: as the header demands.
+        _ => unsafe { std::slice::from_raw_parts(bytes.cast(), len) },
+    };
     // SAFETY: as the header demands.
-    let (dial, bytes) = unsafe { (&mut *dial, std::slice::from_raw_parts(bytes.cast(), len)) };
+    let dial = unsafe { &mut *dial };
     let unsent = dial.attempt.unsent().len();
     dial.attempt.sent(unsent);
     let step = dial.attempt.receive(bytes);

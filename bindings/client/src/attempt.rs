@@ -1,7 +1,8 @@
 use std::io;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
-use longhaul_relay::{Clock, Dialled, Dialler, MAX_MESSAGE, Place, Status};
+use longhaul_relay::{ANSWER_TIMEOUT_SECS, Clock, Dialled, Dialler, MAX_MESSAGE, Place, Status};
 
 use crate::failure::Failure;
 
@@ -9,13 +10,16 @@ use crate::failure::Failure;
 ///
 /// Order of calls: [`Self::unsent`] is sent, then what comes goes to [`Self::receive`], never more
 /// than [`Self::wanted`] bytes at a time, so that payload stays with the caller;
-/// [`Self::advance`] does both.
+/// [`Self::advance`] does both. At [`Self::until`] they are called once more, with nothing where nothing
+/// came: the answer is given up then.
 #[derive(Debug)]
 pub struct Attempt {
     dialler: Dialler,
     header: Vec<u8>,
     sent: usize,
     target: Place,
+    gateway: Place,
+    until: Instant,
 }
 
 /// Progress of an [`Attempt`].
@@ -33,8 +37,22 @@ pub enum Step {
 }
 
 impl Attempt {
-    pub(crate) const fn new(dialler: Dialler, header: Vec<u8>, target: Place) -> Self {
-        Self { dialler, header, sent: 0, target }
+    pub(crate) fn new(dialler: Dialler, header: Vec<u8>, target: Place, gateway: Place) -> Self {
+        let until = Instant::now() + Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        Self { dialler, header, sent: 0, target, gateway, until }
+    }
+
+    /// When the answer is given up: [`ANSWER_TIMEOUT_SECS`] after the beginning.
+    pub const fn until(&self) -> Instant {
+        self.until
+    }
+
+    /// The answer is not there whole.
+    fn waiting(&self) -> Step {
+        match Instant::now() < self.until {
+            true => Step::Waiting,
+            false => Step::Failed(Failure::silent(&self.gateway)),
+        }
     }
 
     /// The rest of the header.
@@ -55,7 +73,7 @@ impl Attempt {
     /// Takes bytes of the answer.
     pub fn receive(&mut self, bytes: &[u8]) -> Step {
         match self.dialler.receive(bytes) {
-            Ok(Dialled::Incomplete) => Step::Waiting,
+            Ok(Dialled::Incomplete) => self.waiting(),
             Ok(Dialled::Connected { peer, .. }) => Step::Connected(peer),
             Ok(Dialled::Refused(answer)) => {
                 let failure = Failure::refused(&answer, &self.target);
@@ -82,7 +100,7 @@ impl Attempt {
             match send(self.unsent()) {
                 Ok(len) => self.sent(len),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Waiting,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.waiting(),
                 // An answer may have come before the connection broke.
                 Err(_) => self.sent = self.header.len(),
             }
@@ -94,7 +112,7 @@ impl Attempt {
                 Ok(0) => Step::Failed(Failure::lost(libc::ECONNRESET, "it ended the connection")),
                 Ok(len) => self.receive(&buffer[..len]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Step::Waiting,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.waiting(),
                 Err(error) => {
                     let errno = error.raw_os_error().unwrap_or(libc::ECONNRESET);
                     let words = error.to_string();
@@ -187,6 +205,21 @@ mod tests {
         let Step::Failed(failure) = step else { panic!("{step:?}") };
         assert_eq!((failure.errno, failure.by_target), (libc::ECONNREFUSED, true));
         assert!(failure.words.contains("could not reach server:80: connection refused"));
+    }
+
+    #[test]
+    fn a_gateway_that_sends_half_an_answer_is_given_up_when_its_time_is_over() {
+        let would_block = || io::Error::from(io::ErrorKind::WouldBlock);
+        let mut attempt = attempt();
+        let half = &answer(&attempt, Status::CONNECTED)[..20];
+        assert_eq!(attempt.receive(half), Step::Waiting);
+        attempt.until = Instant::now();
+        let failure = Failure::silent(&"192.0.2.1:7421".parse().unwrap());
+        assert_eq!(failure.words, "gateway 192.0.2.1:7421 gave no answer in 30 s");
+        let failed = Step::Failed(failure);
+        assert_eq!(attempt.advance(|_| Err(would_block()), |_| panic!()), failed);
+        assert_eq!(attempt.advance(|bytes| Ok(bytes.len()), |_| Err(would_block())), failed);
+        assert_eq!(attempt.receive(&[]), failed);
     }
 
     #[test]

@@ -53,7 +53,7 @@ impl Failure {
     }
 
     /// The first gateway took the header and gave no answer in [`ANSWER_TIMEOUT_SECS`].
-    pub fn silent(gateway: &Place) -> Self {
+    pub(crate) fn silent(gateway: &Place) -> Self {
         Self {
             errno: libc::ETIMEDOUT,
             words: format!("gateway {gateway} gave no answer in {ANSWER_TIMEOUT_SECS} s"),

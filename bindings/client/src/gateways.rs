@@ -88,7 +88,7 @@ impl Gateways {
         let (first, rest) = (&self.first, &self.rest[..]);
         let (dialler, header) =
             Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)?;
-        Ok(Attempt::new(dialler, header, target))
+        Ok(Attempt::new(dialler, header, target, first.place.clone()))
     }
 
     /// Takes over the clock of the first gateway, which it has proven to be its own. It is believed

@@ -154,14 +154,6 @@ pub(crate) fn again(
     Ok(attempt)
 }
 
-/// The failure of a first gateway that gives no answer; sessions that may do without are not led to
-/// it for a while.
-pub(crate) fn silent() -> Option<Failure> {
-    let gateways = loaded()?.gateways()?;
-    note_silence();
-    Some(Failure::silent(gateways.first()))
-}
-
 /// Connects past gateways of which one cannot be reached, where that is allowed.
 pub(crate) fn directly(
     fd: c_int,
@@ -218,7 +210,8 @@ enum Unreached {
 /// When the first gateway did not answer last.
 static SILENT: Mutex<Option<Instant>> = Mutex::new(None);
 
-fn note_silence() {
+/// The first gateway does not answer: sessions that may do without are not led to it for a while.
+pub(crate) fn note_silence() {
     let mut last = SILENT.lock().unwrap_or_else(PoisonError::into_inner);
     *last = Some(Instant::now());
 }

@@ -5,9 +5,8 @@ use std::ffi::c_int;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use longhaul_relay::ANSWER_TIMEOUT_SECS;
 use longhaul_relay_client::{Attempt, Failure, Step};
 
 use crate::connect;
@@ -35,16 +34,13 @@ struct SetUp {
     attempt: Attempt,
     /// By the gateway's clock, which is believed once.
     is_second: bool,
-    /// The answer is given up then.
-    until: Instant,
     /// Payload that the program has sent meanwhile.
     early: Early,
 }
 
 impl SetUp {
-    fn new(attempt: Attempt) -> Self {
-        let until = Instant::now() + Duration::from_secs(ANSWER_TIMEOUT_SECS);
-        Self { attempt, is_second: false, until, early: Early::new() }
+    const fn new(attempt: Attempt) -> Self {
+        Self { attempt, is_second: false, early: Early::new() }
     }
 }
 
@@ -181,11 +177,7 @@ impl Session {
                 |buffer| sys::receive(fd, buffer, libc::MSG_DONTWAIT),
             );
             let next = match step {
-                Step::Waiting if Instant::now() < set_up.until => return Progress::Waiting,
-                Step::Waiting => match connect::silent() {
-                    Some(failure) => self.without_gateway(fd, set_up, &failure),
-                    None => State::Failed(libc::ETIMEDOUT),
-                },
+                Step::Waiting => return Progress::Waiting,
                 Step::Connected(_) => {
                     // Without room for it only other processes do not learn of it.
                     let _ = Mark { answered: true, ..self.mark }.write(fd);
@@ -205,6 +197,9 @@ impl Session {
                 }
                 Step::WrongClock(_, failure) => self.fail(fd, &failure),
                 Step::Failed(failure) if failure.no_gateway => {
+                    if set_up.attempt.until() <= Instant::now() {
+                        connect::note_silence();
+                    }
                     self.without_gateway(fd, set_up, &failure)
                 }
                 Step::Failed(failure) => self.fail(fd, &failure),
@@ -248,7 +243,7 @@ impl Session {
             return Err(libc::EAGAIN);
         }
         let until = match &*self.lock() {
-            State::Waiting(set_up) => set_up.until,
+            State::Waiting(set_up) => set_up.attempt.until(),
             _ => return Ok(()),
         };
         let own = sys::time_limit(fd, limit).map(|limit| Instant::now() + limit);

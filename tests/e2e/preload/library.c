@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 			fcntl(fd, F_SETFL, O_NONBLOCK);
 			while ((how = longhaul_relay_dial_advance(dial, fd)) > 0) {
 				struct pollfd wait = { fd, how == LONGHAUL_RELAY_WANT_READ ? POLLIN : POLLOUT, 0 };
-				poll(&wait, 1, -1);
+				poll(&wait, 1, longhaul_relay_dial_left(dial));
 			}
 			fcntl(fd, F_SETFL, 0);
 		} else {
@@ -68,9 +68,13 @@ int main(int argc, char **argv)
 			if (write(fd, header, size) != (ssize_t)size)
 				return 2;
 			do {
-				ssize_t got = read(fd, buffer, longhaul_relay_dial_wanted(dial));
-				if (got <= 0)
-					return 2;
+				struct pollfd wait = { fd, POLLIN, 0 };
+				ssize_t got = 0;
+				if (poll(&wait, 1, longhaul_relay_dial_left(dial)) > 0) {
+					got = read(fd, buffer, longhaul_relay_dial_wanted(dial));
+					if (got <= 0)
+						return 2;
+				}
 				how = longhaul_relay_dial_receive(dial, buffer, got);
 			} while (how == LONGHAUL_RELAY_WANT_READ);
 		}
