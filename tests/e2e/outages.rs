@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -169,6 +170,53 @@ fn both_ends_of_a_session_learn_of_a_host_that_vanished_whether_bytes_wait_or_no
         for (_, target) in &mut sessions {
             target.write_all(b"y").unwrap();
             assert_eq!(target.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_target_learns_of_a_client_whose_host_vanished_whether_bytes_wait_or_not_and_nothing_stays() {
+    limited(|test| {
+        let hosts = NetnsPair::new(1500).unwrap();
+        let (address, come) = target(&hosts, Side::A);
+        let forward = format!("198.51.100.1:7000={address}");
+        let (gateway, at) =
+            gateway(&hosts, test, &["--allow", "198.51.100.1", "--forward", &forward]);
+        let descriptors = format!("/proc/{}/fd", gateway.id());
+        // Pipes are pooled.
+        let is_socket = |link: &PathBuf| link.display().to_string().starts_with("socket:");
+        let sockets = || {
+            let links = fs::read_dir(&descriptors).unwrap().map(|entry| entry.unwrap().path());
+            links.filter_map(|path| fs::read_link(path).ok()).filter(is_socket).count()
+        };
+        let before = sockets();
+        let mut sessions = Vec::new();
+        for _ in 0..3 {
+            let mut stream = connect(&hosts, Side::B, at[0]);
+            stream.read_exact(&mut [0]).unwrap();
+            sessions.push((stream, come.recv_timeout(PATIENCE).unwrap()));
+        }
+        // Nothing under way; bytes on the way to the client; its own direction at an end.
+        sessions[2].0.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(sessions[2].1.read(&mut [0]).unwrap(), 0);
+        // Nobody has the address any more: no FIN, no reset.
+        ip(&hosts, Side::B, "addr del 198.51.100.2/24 dev DEVICE");
+        sessions[1].1.write_all(b"that nobody reads").unwrap();
+        for (_, target) in &mut sessions[..2] {
+            assert_eq!(target.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+        }
+        until("all in the log", || {
+            let ended = gateway.stderr_so_far().matches(&format!("{address}: the client")).count();
+            (ended == 3).then_some(())
+        });
+        assert!(sessions[2].1.write_all(b"y").is_err());
+        until("their sockets to be closed", || (sockets() == before).then_some(()));
+        // Once there is a path again, the other host learns of it at its first word.
+        ip(&hosts, Side::B, "addr add 198.51.100.2/24 dev DEVICE");
+        for (stream, _) in &mut sessions[..2] {
+            stream.write_all(b"y").unwrap();
+            assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         }
     });
 }
