@@ -1,6 +1,6 @@
 /* libglobus_xio_longhaul_driver.so: connections of Globus XIO through Longhaul's gateways.
  *
- * A transform above `tcp`, as in `-dcstack tcp,longhaul`: what it opens is a TCP connection to the first
+ * A transform above `tcp`, as in `-dcstack tcp,longhaul,gsi`: what it opens is a TCP connection to the first
  * gateway, on which header and answer go first; from then on it steps aside. So all options of
  * `tcp` hold for the segment to that gateway, and security drivers above see the far end. What is
  * accepted passes through untouched.

@@ -13,6 +13,7 @@ mod descriptors;
 mod fallback;
 mod forgeries;
 mod gateway;
+mod gsi;
 mod history;
 mod hosts;
 mod lab;

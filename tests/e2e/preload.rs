@@ -120,6 +120,11 @@ impl<'t> Route<'t> {
         format!("near@{},{}", self.at[0], self.at[1])
     }
 
+    /// Where the first one listens.
+    pub fn near(&self) -> SocketAddr {
+        self.at[0]
+    }
+
     fn run(&self, words: &[&str]) -> Ended {
         let via = self.via();
         let options = ["--via", &via, "--via-token-file", "token", "--to", "127.0.0.0/8"];
@@ -522,7 +527,7 @@ pub fn gridftp_server<'t>(test: &'t Test, command: &mut Command) -> (Program<'t>
     (server, at)
 }
 
-fn await_listening(at: SocketAddr) {
+pub fn await_listening(at: SocketAddr) {
     crate::test::until("a server to listen", || match TcpStream::connect(at) {
         Err(error) if error.kind() == ErrorKind::ConnectionRefused => None,
         _ => Some(()),

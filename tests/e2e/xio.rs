@@ -16,7 +16,7 @@ use crate::program::Program;
 use crate::test::{Test, limited};
 
 /// The folder of the driver.
-fn driver() -> PathBuf {
+pub fn driver() -> PathBuf {
     static BUILT: OnceLock<()> = OnceLock::new();
     BUILT.get_or_init(|| {
         let mut build = Command::new(sources().join("bindings/xio/build.sh"));

@@ -53,6 +53,8 @@ const ALL: &[(&str, Probe)] = &[
     ("gridftp_udt", gridftp_udt),
     // A driver for it is compiled with this.
     ("globus_xio", || header("/usr/include/globus/globus_xio_driver.h")),
+    // Certificates are made with it.
+    ("openssl", || programs(&["openssl"])),
     ("udt", udt),
     ("xrootd", || programs(&["xrdcp", "xrootd"])),
     ("uftp", || programs(&["uftp", "uftpd"])),
