@@ -4,11 +4,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use crate::memory_to_memory::{MemoryOptions, receive, send};
+use longhaul_carriers::buffer::Pool;
 use longhaul_rate_control::Profile;
 use longhaul_sys::netns::Side;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_transfer::buffer::Pool;
-use longhaul_transfer::memory::{MemoryOptions, receive, send};
 use longhaul_wire::{Cipher, Protect};
 
 use crate::link::Link;

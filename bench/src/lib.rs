@@ -21,6 +21,7 @@ mod compute;
 mod copies;
 mod engine;
 mod link;
+pub mod memory_to_memory;
 mod peers;
 mod pump;
 mod raw;

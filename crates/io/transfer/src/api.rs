@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_carriers::losses::LossLog;
 use longhaul_control::Via;
 use longhaul_history::History;
 use longhaul_objects::limits::FAILURES_MAX;
@@ -15,7 +16,6 @@ use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
 use crate::circuit::{CircuitOptions, CircuitReport};
 use crate::links::{LinkChoice, LinkUse};
-use crate::losses::LossLog;
 use crate::recollection::HistoryReport;
 
 /// Port of a server unless told, for TCP and UDP.

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
+use longhaul_carriers::connection::Lanes;
+use longhaul_carriers::host_monitor::host_totals;
 use longhaul_connection::End;
 use longhaul_control::Control;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
 
-use crate::connection::Lanes;
 use crate::lease::Lease;
-use crate::monitor::host_totals;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared};
 

@@ -12,12 +12,11 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 
+use longhaul_carriers::udp::lines::{Account, FIRST, sum};
 use longhaul_rate_control::Vector;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, PathId, Rate};
-
-use crate::lines::{Account, FIRST, sum};
 
 pub(crate) use follow::{Errand, Follower};
 

@@ -22,18 +22,18 @@ use crate::budget::{Budget, check_addresses};
 use crate::circuit::{CircuitOptions, Errand};
 use crate::descriptors;
 use crate::links::{self, LinkChoice, LinkError};
-use crate::losses::LossLog;
-use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::Shared;
-use crate::tcp::{JoinError, Opened};
+use longhaul_carriers::host_monitor::Priority;
+use longhaul_carriers::losses::LossLog;
+use longhaul_carriers::tcp::{JoinError, Opened};
 use longhaul_control::{ConnectError, Dialed, Remote, Via, dial};
 use longhaul_files::DestinationError;
 use longhaul_sys::stop::Stop;
 use rival::Rival;
 use running::Running;
 
-pub(crate) use link::{Idle, on_link_of, path, profile, socket_notices, tcp_options};
+pub(crate) use link::{Idle, profile, tcp_options};
 
 /// What a client does over its connection.
 pub(crate) trait Task {

@@ -9,6 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
+use longhaul_carriers::host_monitor::Priority;
+use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_control::ConnectError;
 use longhaul_files::{
@@ -25,13 +27,11 @@ use crate::api::{CopyOptions, CopyReport, Location, Snapshot};
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
-use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::remarks;
 use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
-use crate::tcp::JoinError;
 
 /// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
 #[derive(Debug, thiserror::Error)]

@@ -7,36 +7,23 @@
 mod api;
 mod attend;
 mod budget;
-pub mod buffer;
-pub mod carrier;
 mod circuit;
 mod client;
-mod connection;
 mod copy;
-mod crew;
-mod damaged;
 mod descriptors;
 mod guests;
 mod ids;
-mod lane;
 mod lease;
-mod lines;
 mod links;
-mod losses;
-mod mailboxes;
-pub mod memory;
-mod monitor;
 mod pipe;
 mod probe;
 mod progress;
-mod protection;
 mod recollection;
 mod remarks;
 mod server;
 mod shared;
 mod sink;
 mod source;
-pub mod tcp;
 
 /// What each end calls itself.
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
@@ -52,9 +39,9 @@ pub use circuit::{
 };
 pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
+pub use longhaul_carriers::losses::{LossLog, ToldLoss};
 pub use longhaul_control::Via;
 pub use longhaul_sys::stop::Stop;
-pub use losses::{LossLog, ToldLoss};
 pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_valid};
 pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;

@@ -5,11 +5,10 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
+use longhaul_carriers::udp::lines::{Account, Ends, FIRST, Lines, sum};
 use longhaul_connection::Offer;
 use longhaul_engine::Path;
 use longhaul_units::PathId;
-
-use crate::lines::{Account, Ends, FIRST, Lines, sum};
 
 /// A link that data goes over, as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

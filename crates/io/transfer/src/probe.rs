@@ -5,6 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+use longhaul_carriers::buffer::Buffer;
+use longhaul_carriers::carrier::UpperLayer;
+use longhaul_carriers::connection::mailboxes;
+use longhaul_carriers::host_monitor::with_priority;
 use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
 use longhaul_control::{ConnectError, Dialed, Remote, dial};
 use longhaul_engine::Closed;
@@ -18,11 +22,7 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
 use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
 
-use crate::buffer::Buffer;
-use crate::carrier::UpperLayer;
 use crate::client::{Failure, Idle, profile};
-use crate::connection::mailboxes;
-use crate::monitor::with_priority;
 
 /// Which server to look at.
 #[derive(Clone, Debug)]

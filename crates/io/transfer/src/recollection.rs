@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
+use longhaul_carriers::connection::{Lanes, Totals};
+use longhaul_carriers::udp::lines::FIRST;
 use longhaul_engine::Path;
 use longhaul_history::{History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time};
 use longhaul_rate_control::{Observation, PathMemory};
@@ -9,9 +11,6 @@ use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{MemoryUse, Rate};
 use longhaul_wire::SourceReport;
-
-use crate::connection::{Lanes, Totals};
-use crate::lines::FIRST;
 
 /// What became of the memory of a path, at the side that sends.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,6 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
+use longhaul_carriers::buffer::{Buffer, Pool};
+use longhaul_carriers::connection::HostView;
+use longhaul_carriers::crew::Crew;
+use longhaul_carriers::mailboxes::{GateSeen, Mailboxes};
 use longhaul_connection::{
     Gate, IncomingPipe, Part, SharedHalf, Standing, Stored, Transfer, Watch, Wish, Work, buffers,
 };
@@ -20,11 +24,7 @@ use longhaul_wire::{CloseCode, HostAccount, Refused, SourceReport};
 
 use crate::api::Failures;
 use crate::budget::{Budget, SINK_SPARE};
-use crate::buffer::{Buffer, Pool};
-use crate::connection::HostView;
-use crate::crew::Crew;
 use crate::lease::Lease;
-use crate::mailboxes::{GateSeen, Mailboxes};
 
 /// The shared half, of buffers of this crate.
 pub(crate) type Half = SharedHalf<Arc<Buffer>, Buffer>;

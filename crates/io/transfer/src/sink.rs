@@ -4,14 +4,14 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_carriers::buffer::Buffer;
+use longhaul_carriers::host_monitor::writers_in_short_turns;
 use longhaul_connection::{ArrivedGroup, IncomingCopy, WholeGroup};
 use longhaul_files::{StorageError, Target};
 use longhaul_objects::{Action, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::Duration;
 
-use crate::buffer::Buffer;
-use crate::monitor::writers_in_short_turns;
 use crate::shared::{Half, Shared};
 use crate::source::WORKERS;
 

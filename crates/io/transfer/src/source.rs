@@ -4,6 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
+use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::OutgoingCopy;
 use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
 use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
@@ -11,7 +12,6 @@ use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
 use longhaul_wire::Entry;
 
-use crate::buffer::Buffer;
 use crate::shared::Shared;
 
 /// Drives the [`OutgoingCopy`] of a connection over a file tree.

@@ -3,6 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use longhaul_carriers::protection::object_tag_len;
+use longhaul_carriers::udp::lane::LaneSocket;
+use longhaul_carriers::udp::lines::{Ends, FIRST, Lines};
 use longhaul_connection::{Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
@@ -16,9 +19,6 @@ use super::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, NoCircuit,
     Shared,
 };
-use crate::lane::LaneSocket;
-use crate::lines::{Ends, FIRST, Lines};
-use crate::protection::object_tag_len;
 use crate::shared::Shared as Connection;
 use crate::source::SourceDriver;
 

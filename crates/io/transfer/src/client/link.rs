@@ -1,27 +1,27 @@
 //! The lanes of a client, or its TCP connections.
 
-use std::net::{IpAddr, SocketAddr, SocketAddrV6};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longhaul_carriers::carrier::{Mailbox, UpperLayer};
+use longhaul_carriers::connection::{
+    Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes,
+};
+use longhaul_carriers::host_monitor::{Priority, part_of};
+use longhaul_carriers::losses::LossLog;
+use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
+use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
+use longhaul_carriers::udp::lines::{Ends, Owner};
+use longhaul_carriers::udp::{path, socket_notices};
 use longhaul_control::{Dialed, ServerIdentity, Via};
-use longhaul_engine::Path;
-use longhaul_rate_control::{ChosenProfile, Governor, Profile};
+use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
-use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-use longhaul_sys::udp::UdpSocket;
-use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Rate};
+use longhaul_units::{Duration, Instant, LaneId, Rate};
 
 use super::Failure;
-use crate::carrier::{Mailbox, UpperLayer};
 use crate::circuit::{CircuitOptions, Errand, Follower};
-use crate::connection::{Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes};
-use crate::lane::{LaneSocket, SocketSize};
-use crate::lines::{Ends, Owner};
-use crate::losses::LossLog;
-use crate::monitor::{Priority, part_of};
 use crate::shared::Shared;
-use crate::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 
 /// What a client's lanes are made of.
 pub(super) struct Link<'a> {
@@ -169,17 +169,6 @@ pub(super) fn udp_address(server: SocketAddr, session: &Session) -> SocketAddr {
     address
 }
 
-/// Any port at `local`, on the link that leads to `remote` where that is link-local: by itself such
-/// an address names no place.
-pub(crate) fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
-    match (local, remote) {
-        (IpAddr::V6(ip), SocketAddr::V6(remote)) => {
-            SocketAddrV6::new(ip, 0, 0, remote.scope_id()).into()
-        }
-        _ => SocketAddr::new(local, 0),
-    }
-}
-
 /// Where lanes begin; what the user should know of the first socket goes to `notices`.
 fn sockets(ends: Ends, count: u16, notices: &mut Vec<String>) -> Result<Vec<LaneEnd>, Failure> {
     let remote = ends.remote;
@@ -223,34 +212,6 @@ pub(crate) fn profile(
 ) -> Result<ChosenProfile, Failure> {
     Profile::wished(Some(name), rate, parameters.iter().map(String::as_str))
         .map_err(|error| Failure::Usage(error.to_string()))
-}
-
-/// Rate control for a connection of this host.
-pub(crate) fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
-    let now = clock::now();
-    let controller = chosen.controller(now, 1500, None);
-    let mut governor = Governor::new(now, chosen.profile.heeds_receiver);
-    // What a controller sends at by the user's wish is a limit, too: several paths share it.
-    if let Some(rate) = chosen.rate.filter(|_| !chosen.is_reserved()) {
-        governor.set(Bottleneck::UserLimit, rate);
-    }
-    Path::new(now, controller, governor, rtt, now.as_nanos()).playing(chosen.profile)
-}
-
-/// What the user should know of a socket.
-pub(crate) fn socket_notices(socket: &UdpSocket) -> Vec<String> {
-    let mut notices = Vec::new();
-    let buffer = socket.receive_buffer();
-    if let Some(sysctl) = buffer.sysctl_to_raise() {
-        notices.push(format!(
-            "the socket buffer is {} bytes instead of {}: raise sysctl {sysctl} to {}",
-            buffer.obtained,
-            buffer.asked,
-            buffer.asked * 2
-        ));
-    }
-    notices.extend(socket.capabilities().missing().map(str::to_string));
-    notices
 }
 
 /// How long the connections of the TCP carrier may take.

@@ -3,12 +3,11 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use longhaul_carriers::tcp::{JoinError, Opened, TcpCarrierOptions, open_all};
 use longhaul_connection::{Race, RaceStep, TcpProgress};
 use longhaul_control::Dialed;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-
-use crate::tcp::{JoinError, Opened, TcpCarrierOptions, open_all};
 
 /// Opens the connections beside lanes that do not answer.
 pub(super) struct Rival {

@@ -4,6 +4,10 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longhaul_carriers::connection::{Lanes, mailboxes};
+use longhaul_carriers::mailboxes::Mailboxes;
+use longhaul_carriers::udp::lane::Refusal;
+use longhaul_carriers::udp::path;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_control::Dialed;
 use longhaul_engine::{Closed, Role};
@@ -15,14 +19,11 @@ use longhaul_wire::CloseCode;
 
 use super::link::{Link, udp_address};
 use super::rival::Rival;
-use super::{Begun, Client, Failure, Finished, Task, TooNarrow, path};
+use super::{Begun, Client, Failure, Finished, Task, TooNarrow};
 use crate::api::{Hosts, LinkReport, Snapshot};
 use crate::attend::{Attendant, INTERVAL};
 use crate::circuit::{Circuit, Followed};
-use crate::connection::{Lanes, mailboxes};
-use crate::lane::Refusal;
 use crate::links::Links;
-use crate::mailboxes::Mailboxes;
 use crate::progress::Progress;
 use crate::recollection::{HistoryReport, Recollection};
 use crate::shared::Shared;

@@ -3,6 +3,8 @@
 
 use std::time::Duration as Wait;
 
+use longhaul_carriers::carrier::UpperLayer;
+use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::Wish;
 use longhaul_session::Token;
 use longhaul_units::Bytes;
@@ -10,8 +12,6 @@ use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
 
 use super::*;
 use crate::api::CarrierChoice;
-use crate::carrier::UpperLayer;
-use crate::mailboxes::Mailboxes;
 
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_carriers::tcp::JoinError;
 use longhaul_control::{ConnectError, Via};
 use longhaul_history::History;
 use longhaul_session::Token;
@@ -16,7 +17,6 @@ use crate::api::{CarrierChoice, LinkReport};
 use crate::circuit::CircuitOptions;
 use crate::client::{Failure, TooNarrow};
 use crate::links::LinkChoice;
-use crate::tcp::JoinError;
 
 /// One end of a pipe.
 #[derive(Debug)]

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use longhaul_carriers::host_monitor::Priority;
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
@@ -18,7 +19,6 @@ use crate::api::Snapshot;
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, profile};
-use crate::monitor::Priority;
 use crate::progress::Progress;
 use crate::shared::{Memory, Shared};
 

@@ -6,13 +6,13 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingPipe, OutgoingPipe, PipeStep};
 use longhaul_objects::{PipeError, hash};
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Duration;
 
-use crate::buffer::Buffer;
 use crate::shared::{Half, Shared, ThreadError};
 
 const PATIENCE: Duration = Duration::from_millis(100);

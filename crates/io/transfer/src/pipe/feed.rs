@@ -5,13 +5,13 @@ use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::sync::{Arc, OnceLock};
 
+use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{OutgoingPipe, PipeFull};
 use longhaul_objects::hash;
 use longhaul_sys::clock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Duration;
 
-use crate::buffer::Buffer;
 use crate::shared::{Shared, ThreadError};
 
 /// A piece that is not full goes when nothing more has come for so long.

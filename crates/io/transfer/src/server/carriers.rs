@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 
+use longhaul_carriers::carrier::{Mailbox, UpperLayer};
+use longhaul_carriers::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes};
+use longhaul_carriers::host_monitor::{Priority, part_of};
+use longhaul_carriers::tcp::{Expected, JoinError, TcpLanes};
+use longhaul_carriers::udp::lane::LaneSocket;
+use longhaul_carriers::udp::lines::{Opening, Owner};
 use longhaul_control::pending::ExpectedConnections;
 use longhaul_control::{Control, ControlEnd};
 use longhaul_session::Session;
@@ -11,14 +17,9 @@ use longhaul_wire::{CloseCode, MONITOR_LANE};
 use super::Server;
 use super::client::{Peer, text};
 use super::datagrams::KnownLanes;
-use crate::carrier::{Mailbox, UpperLayer};
-use crate::client::{path, tcp_options};
-use crate::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes};
-use crate::lane::LaneSocket;
-use crate::lines::{Opening, Owner};
-use crate::monitor::{Priority, part_of};
+use crate::client::tcp_options;
 use crate::shared::Shared;
-use crate::tcp::{Expected, JoinError, TcpLanes};
+use longhaul_carriers::udp::path;
 
 /// TCP connections that come, or may come in the place of UDP lanes.
 pub(super) struct Joining<'s> {

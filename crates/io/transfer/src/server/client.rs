@@ -6,6 +6,9 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use longhaul_carriers::carrier::Mailbox;
+use longhaul_carriers::connection::{Lanes, mailboxes};
+use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::{End, OutgoingPipe, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
 use longhaul_engine::Role;
@@ -21,12 +24,9 @@ use super::carriers::Joining;
 use super::share::{Granted, Share};
 use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
-use crate::carrier::Mailbox;
-use crate::connection::{Lanes, mailboxes};
 use crate::copy::UNCHECKED;
 use crate::guests::Guest;
 use crate::lease::Lease;
-use crate::mailboxes::Mailboxes;
 use crate::pipe::Seat;
 use crate::recollection::Recollection;
 use crate::shared::{Milestones, Shared, refuse};
@@ -382,8 +382,8 @@ const JOINING: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client::path;
     use crate::server::carriers::INITIAL_RTT;
+    use longhaul_carriers::udp::path;
     use longhaul_units::Rate;
     use longhaul_wire::{Bottleneck, Cipher};
 

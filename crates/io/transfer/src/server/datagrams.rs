@@ -5,6 +5,7 @@ use std::io::IoSliceMut;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
+use longhaul_carriers::carrier::{Mailbox, Stray};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::Wait;
@@ -13,7 +14,6 @@ use longhaul_wire::Header;
 
 use super::Server;
 use crate::attend::INTERVAL;
-use crate::carrier::{Mailbox, Stray};
 
 /// Lanes by connection and number.
 #[derive(Default)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use longhaul_carriers::carrier::join_all;
 use longhaul_connection::PipeFull;
 use longhaul_control::ControlEnd;
 use longhaul_engine::Closed;
@@ -16,7 +17,6 @@ use longhaul_units::Duration;
 use longhaul_wire::CloseCode;
 
 use super::{Half, Shared};
-use crate::carrier::join_all;
 
 /// Why a thread of a transfer cannot go on, and so this host cannot.
 #[derive(Debug, thiserror::Error)]

@@ -1,10 +1,10 @@
+use longhaul_carriers::carrier::UpperLayer;
 use longhaul_connection::{Begun, GivenUp, GroupPart, Unplaceable};
 use longhaul_units::ObjectId;
 use longhaul_wire::{Message, MessageReader, PipeRequest, PipeRole};
 
 use super::*;
 use crate::budget::MEMORY_LEAST;
-use crate::carrier::UpperLayer;
 
 /// A server whose client sends into a pipe that nobody receives from yet.
 fn piped() -> Arc<Shared> {

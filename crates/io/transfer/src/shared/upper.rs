@@ -1,5 +1,7 @@
 //! The shared half as the lanes of a connection see it.
 
+use longhaul_carriers::buffer::Buffer;
+use longhaul_carriers::carrier::UpperLayer;
 use longhaul_connection::{
     Begun, GivenUp, GroupPart, News, Standing, Stored, Unplaceable, Violation, WholeGroup, Wish,
 };
@@ -9,8 +11,6 @@ use longhaul_sys::sync::lock;
 use longhaul_units::Extent;
 
 use super::Shared;
-use crate::buffer::Buffer;
-use crate::carrier::UpperLayer;
 
 impl UpperLayer for Shared {
     fn on_validated(&self) {

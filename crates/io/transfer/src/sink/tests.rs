@@ -1,3 +1,5 @@
+use longhaul_carriers::carrier::{Mailbox, UpperLayer};
+use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::{Begun, GroupPart, Repair, Unplaceable, Wish};
 use longhaul_files::{Destination, SinkOptions, SinkTree};
 use longhaul_objects::testing::file;
@@ -9,9 +11,7 @@ use longhaul_wire::{
 
 use super::*;
 use crate::budget::Budget;
-use crate::carrier::{Mailbox, UpperLayer};
 use crate::copy::receive;
-use crate::mailboxes::Mailboxes;
 
 /// A client that gets a copy into a new directory, its driver, and the box of its only lane.
 fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>) {

@@ -1,0 +1,405 @@
+//! What a carrier (UDP lanes, TCP connections) and a transfer ask of each other.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use longhaul_connection::{
+    Begun, GivenUp, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Stored,
+    Unplaceable, Violation, WholeGroup,
+};
+use longhaul_engine::{Closed, Path};
+use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
+use longhaul_sys::wait::Waker;
+use longhaul_units::{Duration, Ecn, Extent, Instant, PathId, shown};
+use longhaul_wire::CloseCode;
+
+use crate::buffer::Buffer;
+
+/// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
+/// Who has no messages of its own, or sends nothing, leaves out what that needs.
+pub trait UpperLayer: Send + Sync {
+    /// The first lane may carry data.
+    fn on_validated(&self);
+    /// Bytes of stream 0, in order.
+    ///
+    /// # Errors
+    /// The peer broke the protocol; the carrier closes the connection.
+    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation>;
+    /// Whether bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
+    /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
+    fn wants_stream(&self) -> bool {
+        true
+    }
+    /// The peer finished stream 0.
+    ///
+    /// # Errors
+    /// As [`UpperLayer::on_stream_bytes`].
+    fn on_stream_end(&self) -> Result<(), Violation> {
+        Ok(())
+    }
+    /// Appends the next message for stream 0 to `out`; `false` when there is none now.
+    fn next_message(&self, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+    /// Whether this side finished stream 0 behind the last message.
+    fn is_finished(&self) -> bool {
+        false
+    }
+    /// The peer promised room for so many object bytes in all.
+    fn on_credit(&self, _credit: u64) {}
+    /// A group that was offered is at the peer.
+    fn on_delivered(&self, extent: Extent);
+    /// Of a group that was withdrawn nothing was sent.
+    fn on_withdrawn(&self, _: Extent) {}
+    /// A lane closed.
+    fn on_closed(&self, closed: &Closed);
+    /// What this side says that holds until it says otherwise.
+    fn standing(&self) -> Standing;
+    /// What waits for storage, if anything is stored. Waits for no lock.
+    fn stored(&self) -> Option<Stored> {
+        None
+    }
+    /// Memory for the group of `part`, of which the first authentic bytes have come.
+    ///
+    /// # Errors
+    /// There is none now, or the peer may not send the group.
+    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
+    /// A group arrived whole.
+    fn on_group(&self, whole: WholeGroup<Buffer>);
+    /// A lane gave up what it had of a group that came on another one, or that nobody needs.
+    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
+        drop(given_up);
+    }
+}
+
+/// Passes on what `half` has received of messages; whether there was anything. `count` comes before each:
+/// a message that ends the transfer must not overtake what the lane has counted.
+///
+/// # Errors
+/// The peer broke the protocol.
+pub fn read_messages<L: MessageLane>(
+    half: &mut L,
+    upper: &dyn UpperLayer,
+    count: impl Fn(&L),
+) -> Result<bool, Violation> {
+    let mut any = false;
+    let mut bytes = [0; 16 << 10];
+    while upper.wants_stream()
+        && let len @ 1.. = half.read_messages(&mut bytes)
+    {
+        any = true;
+        count(half);
+        upper.on_stream_bytes(&bytes[..len])?;
+    }
+    if half.poll_messages_end() {
+        count(half);
+        upper.on_stream_end()?;
+    }
+    Ok(any)
+}
+
+/// What ends the connection to a peer that broke the protocol.
+pub fn close_for(violation: &Violation) -> Order<Arc<Buffer>> {
+    // There may be words of the peer's in it.
+    Order::Close(CloseCode::PROTOCOL_VIOLATION, shown(&violation.to_string()))
+}
+
+/// Gives `half` what there is to say; whether any went on its way. `message` is room for one.
+pub fn write_messages(
+    half: &mut impl MessageLane,
+    upper: &dyn UpperLayer,
+    message: &mut Vec<u8>,
+) -> bool {
+    let mut any = half.write_messages();
+    while half.wants_messages() && upper.next_message(message) {
+        any |= half.push_messages(message);
+        message.clear();
+    }
+    if upper.is_finished() {
+        any |= half.finish_messages();
+    }
+    any
+}
+
+/// Tells `upper` what a lane has to say; whether there was anything.
+pub fn pass_news(
+    upper: &dyn UpperLayer,
+    mut poll_news: impl FnMut() -> Option<News<Buffer>>,
+) -> bool {
+    let mut any = false;
+    while let Some(news) = poll_news() {
+        any = true;
+        match news {
+            News::Validated => upper.on_validated(),
+            News::Delivered(extent) => upper.on_delivered(extent),
+            News::Arrived(whole) => upper.on_group(whole),
+            News::Withdrawn(extent) => upper.on_withdrawn(extent),
+            News::GivenUp(given_up) => upper.on_given_up(given_up),
+            News::Closed(closed) => upper.on_closed(&closed),
+            // A lane that can move, or keeps a log, has taken it.
+            News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
+        }
+    }
+    any
+}
+
+impl Groups<Buffer> for &dyn UpperLayer {
+    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        self.begin_group(part)
+    }
+}
+
+/// What a transfer tells a thread of the carrier.
+#[derive(Debug)]
+pub enum Command {
+    /// What the lane is to do.
+    Order(Order<Arc<Buffer>>),
+    /// Go on over another path of the connection.
+    Move(Box<Way>),
+}
+
+/// A datagram that did not come to its lane's own socket.
+#[derive(Debug)]
+pub struct Stray {
+    /// Who sent it.
+    pub from: std::net::SocketAddr,
+    /// The address of this host that it was sent to, where known.
+    pub to: Option<std::net::IpAddr>,
+    /// When it came.
+    pub at: Instant,
+    /// The ECN codepoint that it carried.
+    pub ecn: Ecn,
+    /// What it holds.
+    pub bytes: Vec<u8>,
+}
+
+/// A path that a lane goes on over.
+#[derive(Debug)]
+pub struct Way {
+    /// Its number.
+    pub number: PathId,
+    /// Its rate control.
+    pub path: Arc<Mutex<Path>>,
+    /// The peer's address there.
+    pub remote: std::net::SocketAddr,
+    /// The socket to use from now on; without it the lane's own.
+    pub socket: Option<longhaul_sys::udp::UdpSocket>,
+}
+
+/// Datagrams that wait for their lane, bounded in number and bytes: those of strangers are not told from
+/// the others before the lane opens them.
+#[derive(Debug, Default)]
+pub struct Strays {
+    queue: VecDeque<Stray>,
+    bytes: usize,
+}
+
+impl Strays {
+    /// Takes one in, unless so many wait that it is better lost.
+    fn push(&mut self, stray: Stray) {
+        let bytes = self.bytes + stray.bytes.len();
+        if self.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
+            self.bytes = bytes;
+            self.queue.push_back(stray);
+        }
+    }
+
+    /// The oldest, if it came until then.
+    pub fn pop_until(&mut self, until: Instant) -> Option<Stray> {
+        let stray = self.queue.pop_front_if(|stray| stray.at <= until)?;
+        self.bytes -= stray.bytes.len();
+        Some(stray)
+    }
+}
+
+/// The transfer's end of a carrier thread's inbox.
+#[derive(Debug)]
+pub struct Mailbox {
+    commands: Mutex<VecDeque<Command>>,
+    strays: Mutex<Strays>,
+    /// What is taken in between receiving and placing, and whether there is any.
+    repairs: Mutex<Vec<Repair>>,
+    has_repairs: AtomicBool,
+    waker: Waker,
+    /// The thread has to look at the upper layer once more before it sleeps.
+    look: AtomicBool,
+    /// The thread sleeps, or is about to: it has to be woken.
+    sleeping: AtomicBool,
+    /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
+    backlog: AtomicU64,
+    hunger: Mutex<Hunger>,
+}
+
+impl Mailbox {
+    /// An empty box.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            commands: Mutex::default(),
+            strays: Mutex::default(),
+            repairs: Mutex::default(),
+            has_repairs: AtomicBool::new(false),
+            waker: Waker::new()?,
+            look: AtomicBool::new(false),
+            sleeping: AtomicBool::new(false),
+            backlog: AtomicU64::new(0),
+            hunger: Mutex::new(Hunger::new(clock::now())),
+        })
+    }
+
+    /// Puts a command into the box.
+    pub fn post(&self, command: Command) {
+        if let Command::Order(Order::Offer { extent, .. }) = &command
+            && self.backlog.fetch_add(extent.len, Ordering::Relaxed) == 0
+        {
+            self.set_hungry(false);
+        }
+        lock(&self.commands).push_back(command);
+        self.wake();
+    }
+
+    /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
+    pub fn post_datagram(&self, stray: Stray) {
+        lock(&self.strays).push(stray);
+        self.wake();
+    }
+
+    /// Passes on what is to be known of groups. That one is to be received anew is posted before the
+    /// source is asked for it.
+    pub fn post_repair(&self, repair: Repair) {
+        lock(&self.repairs).push(repair);
+        self.has_repairs.store(true, Ordering::SeqCst);
+        self.wake();
+    }
+
+    /// Gives `handle` the repairs, as they were posted. Called between receiving and
+    /// placing: what answers a repair cannot have come before the repair was posted here.
+    pub fn take_repairs(&self, handle: impl FnMut(Repair)) {
+        if self.has_repairs.swap(false, Ordering::SeqCst) {
+            std::mem::take(&mut *lock(&self.repairs)).into_iter().for_each(handle);
+        }
+    }
+
+    /// Makes the thread look at the upper layer.
+    pub fn wake(&self) {
+        self.look.store(true, Ordering::SeqCst);
+        if self.sleeping.swap(false, Ordering::SeqCst) {
+            self.waker.wake();
+        }
+    }
+
+    /// Object bytes that wait to be sent there.
+    pub fn backlog(&self) -> u64 {
+        self.backlog.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the lane has taken and not sent.
+    pub fn set_backlog(&self, bytes: u64) {
+        let before = self.backlog.swap(bytes, Ordering::Relaxed);
+        if (before == 0) != (bytes == 0) {
+            self.set_hungry(bytes == 0);
+        }
+    }
+
+    fn set_hungry(&self, hungry: bool) {
+        lock(&self.hunger).set(clock::now(), hungry);
+    }
+
+    /// How long there has been nothing to send, in all.
+    pub fn hungry(&self) -> Duration {
+        lock(&self.hunger).lasted(clock::now())
+    }
+
+    /// What wakes the thread of the lane.
+    pub fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    /// Takes everything out; `true` if there was anything. Called before the thread looks at the
+    /// upper.
+    pub fn drain(&self, into: &mut VecDeque<Command>) -> bool {
+        self.look.store(false, Ordering::SeqCst);
+        into.append(&mut lock(&self.commands));
+        !into.is_empty()
+    }
+
+    /// Takes the datagrams that wait, behind [`Mailbox::drain`]; whether there are any.
+    pub fn drain_strays(&self, into: &mut Strays) -> bool {
+        let mut strays = lock(&self.strays);
+        let any = !strays.queue.is_empty();
+        strays.bytes = 0;
+        strays.queue.drain(..).for_each(|stray| into.push(stray));
+        any
+    }
+
+    /// Announces sleep: what is posted from here on wakes. `false` if something came since
+    /// [`Mailbox::drain`]: no time to sleep.
+    pub fn announce_sleep(&self) -> bool {
+        self.sleeping.store(true, Ordering::SeqCst);
+        !self.look.load(Ordering::SeqCst)
+    }
+
+    /// The thread looks again.
+    pub fn end_sleep(&self) {
+        self.sleeping.store(false, Ordering::SeqCst);
+        self.waker.clear();
+    }
+}
+
+/// Says goodbye on all threads of a carrier.
+pub fn close_all<'m>(
+    mailboxes: impl IntoIterator<Item = &'m Arc<Mailbox>>,
+    code: CloseCode,
+    reason: &str,
+) {
+    for mailbox in mailboxes {
+        mailbox.post(Command::Order(Order::Close(code, reason.into())));
+    }
+}
+
+/// Waits for threads to end.
+pub fn join_all(threads: &mut Vec<JoinHandle<()>>) {
+    for thread in threads.drain(..) {
+        // A panic there has been reported by the thread itself.
+        let _ = thread.join();
+    }
+}
+
+/// Datagrams that may wait in a mailbox, and as many again at the lane.
+const DATAGRAMS_MAX: usize = 4096;
+/// Bytes of datagrams that may wait there: of strangers' they may have 64 KB each.
+const DATAGRAM_BYTES_MAX: usize = 8 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
+        let waiting = |len: usize| {
+            let mailbox = Mailbox::new().unwrap();
+            let stray = || {
+                let (from, at) = ("192.0.2.1:1".parse().unwrap(), Instant::ZERO);
+                Stray { from, to: None, at, ecn: Ecn::NotEct, bytes: vec![0; len] }
+            };
+            (0..2 * DATAGRAMS_MAX).for_each(|_| mailbox.post_datagram(stray()));
+            let mut strays = Strays::default();
+            assert!(mailbox.drain_strays(&mut strays));
+            mailbox.post_datagram(stray());
+            let waited = strays.queue.len();
+            mailbox.drain_strays(&mut strays);
+            assert_eq!(
+                strays.queue.len(),
+                waited,
+                "a lane that does not come to them keeps no more"
+            );
+            while strays.pop_until(Instant::ZERO).is_some() {}
+            assert_eq!(strays.bytes, 0);
+            waited
+        };
+        assert_eq!(waiting(40), DATAGRAMS_MAX);
+        assert_eq!(waiting(1 << 16), DATAGRAM_BYTES_MAX >> 16);
+    }
+}

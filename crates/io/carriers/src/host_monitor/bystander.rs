@@ -1,0 +1,45 @@
+//! What is above the lane of the monitor: nothing but the end of the connection.
+
+use std::sync::Arc;
+
+use longhaul_connection::{
+    Begun, GroupPart, Misspoken, Standing, Unplaceable, Violation, WholeGroup,
+};
+use longhaul_engine::Closed;
+use longhaul_units::Extent;
+use longhaul_wire::CloseCode;
+
+use crate::buffer::Buffer;
+use crate::carrier::UpperLayer;
+
+/// Carries no data and no messages, and waits for no lock while the connection lives.
+pub struct Bystander(pub Arc<dyn UpperLayer>);
+
+impl UpperLayer for Bystander {
+    fn on_validated(&self) {}
+
+    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
+        Err(Misspoken::OutOfTurn.into())
+    }
+
+    fn on_delivered(&self, _: Extent) {}
+
+    fn on_closed(&self, closed: &Closed) {
+        // Silence on this lane means nothing: the peer need not have it.
+        if closed.code != CloseCode::TIMEOUT {
+            self.0.on_closed(closed);
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
+
+    fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        Err(Unplaceable::Unasked)
+    }
+
+    fn on_group(&self, whole: WholeGroup<Buffer>) {
+        drop(whole);
+    }
+}

@@ -1,0 +1,190 @@
+//! The second carrier: streams and objects over TCP connections (docs/protocol.md section 8).
+//!
+//! [`join()`] opens a client's connections, [`Joins`] collects them at the server, [`TcpLanes`] runs
+//! them. Each has one thread, which sends and receives without blocking: data goes one way at a
+//! time, so a second thread would have nothing to do. It takes groups from its mailbox and gives
+//! received ones to the upper layer, as a UDP lane does.
+
+mod connection;
+mod join;
+mod link;
+mod seal;
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use longhaul_connection::{Spent, Times};
+use longhaul_control::Via;
+use longhaul_sys::sync::lock;
+use longhaul_sys::tcp::TcpInfo;
+use longhaul_units::Rate;
+use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
+
+use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
+use crate::crew::Crew;
+
+pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
+pub use join::{Opened, join_opened, open_all};
+
+/// How TCP is to carry.
+#[derive(Clone, Debug)]
+pub struct TcpCarrierOptions {
+    /// The kernel's congestion control by name; its default otherwise.
+    pub congestion_control: Option<String>,
+    /// Most that all connections together may send, at the IP layer.
+    pub rate: Option<Rate>,
+    /// Time for all connections to be made.
+    pub join_timeout: Duration,
+    /// Gateways on the path.
+    pub via: Option<Via>,
+    /// Most bytes of an IP packet, in both directions, where the path takes no larger ones.
+    pub packet_max: Option<u64>,
+    /// Data that stays unacknowledged for so long ends the connection.
+    pub idle_timeout: Duration,
+}
+
+/// The running TCP connections of a connection.
+#[derive(Debug)]
+pub struct TcpLanes {
+    mailboxes: Vec<Arc<Mailbox>>,
+    views: Vec<Arc<Mutex<TcpView>>>,
+    threads: Vec<JoinHandle<()>>,
+    crew: Arc<Crew>,
+}
+
+/// What is known of a TCP connection, or of several together.
+#[derive(Clone, Debug, Default)]
+pub struct TcpView {
+    /// What the kernel knows. Of several connections: sums, the least RTT of late, the mean of
+    /// the smoothed ones.
+    pub info: TcpInfo,
+    /// The congestion control that drives it.
+    pub congestion_control: String,
+    /// CPU time of its thread.
+    pub cpu: Duration,
+    /// Time that the rate asked for held it back.
+    pub paced: Duration,
+    /// Object bytes that are at the peer's kernel, as far as this one knows, and those that were
+    /// received in whole records and placed.
+    pub moved: u64,
+    /// What the peer says holds it up in receiving.
+    pub peer: ReceiverBounds,
+}
+
+impl TcpView {
+    /// Time by what held the connections back, as kernel and pacing tell.
+    pub fn times(&self) -> Times {
+        let info = &self.info;
+        let limits = info.limited_by_receiver + info.limited_by_send_buffer + self.paced;
+        let mut times = Times::default();
+        times.add(Bottleneck::UserLimit, self.paced);
+        times.add(Bottleneck::ReceiverBuffer, info.limited_by_receiver);
+        times.add(Bottleneck::SenderBuffer, info.limited_by_send_buffer);
+        times.add(Bottleneck::Network, info.busy.saturating_sub(limits));
+        times
+    }
+}
+
+impl TcpLanes {
+    /// Starts a thread for each of `connections`, which takes from the mailbox of its place.
+    ///
+    /// # Errors
+    /// A socket does not take an option, or this host has no thread left.
+    pub fn start(
+        connections: Vec<DataConnection>,
+        options: &TcpCarrierOptions,
+        upper: &Arc<dyn UpperLayer>,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> io::Result<Self> {
+        let count = connections.len().max(1) as u64;
+        let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
+        let crew = Arc::default();
+        let mut lanes = Self { mailboxes, views: Vec::new(), threads: Vec::new(), crew };
+        for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
+            let view = Arc::new(Mutex::new(TcpView::default()));
+            let name = format!("tcp{}", connection.lane.0);
+            let worker = connection::Worker::new(
+                connection,
+                rate,
+                options.idle_timeout,
+                upper.clone(),
+                mailbox.clone(),
+                view.clone(),
+            )?;
+            let crew = lanes.crew.clone();
+            let thread = std::thread::Builder::new().name(name).spawn(move || {
+                let _joined = crew.join();
+                worker.run();
+            })?;
+            lanes.views.push(view);
+            lanes.threads.push(thread);
+        }
+        Ok(lanes)
+    }
+
+    /// Says goodbye on all connections. What was not sent stays unsent.
+    pub fn close(&self, code: CloseCode, reason: &str) {
+        close_all(&self.mailboxes, code, reason);
+    }
+
+    /// Waits for the threads; they end within a second once closed.
+    pub fn join(&mut self) {
+        join_all(&mut self.threads);
+    }
+
+    /// What the threads have spent.
+    pub fn spent(&self) -> Spent {
+        self.crew.spent()
+    }
+
+    /// All connections together.
+    pub fn view(&self) -> TcpView {
+        let mut all = TcpView::default();
+        for view in &self.views {
+            let view = lock(view).clone();
+            let (sum, one) = (&mut all.info, &view.info);
+            sum.rtt += one.rtt / self.views.len() as u32;
+            sum.rtt_variation = sum.rtt_variation.max(one.rtt_variation);
+            if one.rtt_min > Duration::ZERO
+                && (sum.rtt_min == Duration::ZERO || one.rtt_min < sum.rtt_min)
+            {
+                sum.rtt_min = one.rtt_min;
+            }
+            sum.segment = sum.segment.max(one.segment);
+            sum.congestion_window += one.congestion_window;
+            sum.unacknowledged += one.unacknowledged;
+            sum.segments_resent += one.segments_resent;
+            sum.segments_sent += one.segments_sent;
+            sum.bytes_resent += one.bytes_resent;
+            sum.bytes_acknowledged += one.bytes_acknowledged;
+            sum.bytes_received += one.bytes_received;
+            sum.bytes_unsent += one.bytes_unsent;
+            sum.delivery_rate = Rate::from_bps(
+                sum.delivery_rate.as_bps().saturating_add(one.delivery_rate.as_bps()),
+            );
+            sum.busy += one.busy;
+            sum.limited_by_receiver += one.limited_by_receiver;
+            sum.limited_by_send_buffer += one.limited_by_send_buffer;
+            all.cpu += view.cpu;
+            all.paced += view.paced;
+            all.moved += view.moved;
+            if view.peer != ReceiverBounds::NONE {
+                all.peer = view.peer;
+            }
+            all.congestion_control = view.congestion_control;
+        }
+        all
+    }
+}
+
+impl Drop for TcpLanes {
+    fn drop(&mut self) {
+        self.close(CloseCode::INTERNAL, "the program dropped the connection");
+        self.join();
+    }
+}
+
+#[cfg(test)]
+mod tests;

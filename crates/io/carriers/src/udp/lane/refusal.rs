@@ -1,0 +1,101 @@
+//! That this host's kernel takes no packets of a lane.
+
+use std::io;
+use std::net::SocketAddr;
+
+use longhaul_engine::Role;
+use longhaul_sys::udp::SendError;
+use longhaul_units::{Duration, Instant};
+use rustix::io::Errno;
+
+/// The kernel has taken none since then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    since: Instant,
+    to: SocketAddr,
+    /// Why it took none the last time.
+    errno: i32,
+}
+
+impl Refusal {
+    /// Takes in how a batch to `to` went.
+    pub fn note(
+        refusal: &mut Option<Self>,
+        now: Instant,
+        to: SocketAddr,
+        error: Option<&SendError>,
+    ) {
+        let errno = error.map(|error| match error {
+            SendError::TooLarge => Errno::MSGSIZE.raw_os_error(),
+            SendError::NoBuffers => Errno::NOBUFS.raw_os_error(),
+            SendError::Io(error) => error.raw_os_error().unwrap_or_default(),
+            _ => Errno::INVAL.raw_os_error(),
+        });
+        let since = refusal.map_or(now, |refusal| refusal.since);
+        *refusal = errno.map(|errno| Self { since, to, errno });
+    }
+
+    /// True where it has lasted, and is none that comes and goes with an interface, an address or a queue.
+    pub fn is_lasting(&self, now: Instant) -> bool {
+        let passes = PASSING.iter().any(|errno| errno.raw_os_error() == self.errno);
+        !passes && now - self.since >= PATIENCE
+    }
+
+    /// The reason for people, at either end.
+    pub fn in_words(&self, role: Role) -> String {
+        let host = match role {
+            Role::Client => "client",
+            Role::Server => "server",
+        };
+        let error = io::Error::from_raw_os_error(self.errno);
+        format!("the kernel of the {host}'s host refuses UDP packets to {}: {error}", self.to)
+    }
+
+    /// The same of a copy that ends, with what helps.
+    pub fn with_advice(&self, role: Role) -> String {
+        format!("{}; --carrier tcp does without them", self.in_words(role))
+    }
+}
+
+/// Time that a firewall, say, may take to be loaded.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Errors of a host whose network changes, or is short of memory.
+const PASSING: [Errno; 9] = [
+    Errno::NETUNREACH,
+    Errno::NETDOWN,
+    Errno::HOSTUNREACH,
+    Errno::HOSTDOWN,
+    Errno::NOBUFS,
+    Errno::NOMEM,
+    Errno::INVAL,
+    Errno::ADDRNOTAVAIL,
+    Errno::AGAIN,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn a_refusal_lasts_from_the_first_batch_until_one_is_taken() {
+        let to = "192.0.2.7:7100".parse().unwrap();
+        let error = |errno: Errno| SendError::Io(errno.into());
+        let mut refusal = None;
+        for second in 1..=6 {
+            Refusal::note(&mut refusal, at(second), to, Some(&error(Errno::PERM)));
+            assert_eq!(refusal.unwrap().is_lasting(at(second)), second == 6);
+        }
+        let words = refusal.unwrap().in_words(Role::Server);
+        assert!(words.contains("server's host") && words.contains("os error 1"), "{words}");
+        assert!(words.contains("192.0.2.7:7100"), "{words}");
+        // An interface may come back.
+        Refusal::note(&mut refusal, at(7), to, Some(&error(Errno::NETUNREACH)));
+        assert!(!refusal.unwrap().is_lasting(at(60)));
+        Refusal::note(&mut refusal, at(8), to, None);
+        assert_eq!(refusal, None);
+    }
+}
