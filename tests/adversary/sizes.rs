@@ -54,6 +54,11 @@ fn a_server_that_says_again_and_again_that_nothing_fits_ends_the_copy_by_name() 
                     peer.take_up(tcp);
                     lie(&mut peer);
                 }
+                if carrier != "udp" {
+                    // Once more, with small segments.
+                    peer = host.accept().unwrap();
+                    lie(&mut peer);
+                }
                 (peer.falls_silent(true), host.is_left_alone(Duration::from_secs(1)))
             });
             let ended = end(copying);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,8 +11,9 @@ use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use longhaul_transfer::{
     CarrierChoice, CopyError, CopyOptions, Kept, ProbeOptions, ServeOptions, Stop, probe,
 };
+use serde_json::Value;
 
-use crate::program::Program;
+use crate::program::{PROGRAM, Program};
 use crate::relay::{Relay, Tap, Way};
 use crate::server::{Copying, PATIENCE, Server, pull, push, run, serve_options, slowly};
 use crate::test::{Test, limited, token, until};
@@ -232,6 +233,145 @@ fn a_device_that_refuses_what_its_far_end_does_not_take_is_found_out() {
         tcp_stands_in(test, &hosts, server.address, &["1228", PASSED, "--carrier tcp"]);
     });
 }
+
+/// TCP to a server beyond a router that drops packets above `most` bytes and says nothing: a push, then a
+/// pull, with these `words`.
+fn through_a_black_hole(test: &Test, most: &str, network: &[&str], words: &str) {
+    fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+    let serve = format!(
+        "exec {PROGRAM} serve --root there --allow-read --allow-write --listen [::]:7420 \
+         --token-file token"
+    );
+    let cp = format!("{PROGRAM} cp --json --token-file token {words}");
+    let command = format!("{cp} here/f lh://peer:7420/ && {cp} lh://peer:7420/f here/back");
+    let path = ["lab", "path", "--rtt", "10ms", "--black-hole", "--path-mtu", most, "--json"];
+    let words = [&path[..], network, &["--peer", &serve, "--", "sh", "-c", &command]].concat();
+    let ended = Program::start(test, &words).end();
+    ended.assert_succeeded();
+    assert_eq!(ended.stderr.matches("\"carrier\":\"tcp\"").count(), 2, "{ended:?}");
+    let said =
+        ended.stderr.lines().filter(|line| line.starts_with("note: ") && line.contains("576"));
+    assert_eq!(said.count(), 2, "{ended:?}");
+    assert_same(&test.here("f"), &test.there("f"));
+    assert_same(&test.here("f"), &test.here("back"));
+}
+
+#[needs(namespaces)]
+#[test]
+fn tcp_sends_smaller_packets_where_large_ones_vanish() {
+    limited(|test| through_a_black_hole(test, "1150", &[], "--carrier tcp"));
+}
+
+#[needs(namespaces)]
+#[test]
+fn tcp_connects_where_hardly_anything_passes() {
+    limited(|test| through_a_black_hole(test, "600", &[], "--carrier tcp --protect clear"));
+}
+
+#[needs(namespaces)]
+#[test]
+fn tcp_in_the_place_of_udp_sends_smaller_packets_where_large_ones_vanish() {
+    limited(|test| through_a_black_hole(test, "1150", &["--swallow-udp"], ""));
+}
+
+#[needs(namespaces)]
+#[test]
+fn large_packets_that_vanish_in_mid_copy_end_it_by_name_and_tcp_goes_on_from_there() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
+        let mut command = Command::new("unshare");
+        command.args(["-n", "sh", "-e", "-c", BEHIND_A_ROUTER, PROGRAM]);
+        let ended = Program::spawn(test, &mut command).end();
+        ended.assert_succeeded();
+        for name in ["push", "pull"] {
+            let read =
+                |part: &str| fs::read_to_string(test.path(&format!("{name}.{part}"))).unwrap();
+            let said = read("failed");
+            let words =
+                ["packets of 1500 bytes do not come through by TCP", "tcp_mtu_probing", "kept"];
+            assert!(words.iter().all(|part| said.contains(part)), "{said}");
+            let report: Value = serde_json::from_str(&read("json")).unwrap();
+            assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
+            assert_eq!(report["verified"], true, "{report}");
+        }
+        assert_same(&test.here("f"), &test.there("f"));
+        assert_same(&test.here("f"), &test.here("back"));
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_pipe_whose_large_packets_vanish_ends_by_name_at_both_ends() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
+        let pipe = format!("{PROGRAM} pipe --carrier tcp --token-file token lh://peer:7420/p");
+        let receiver = format!(
+            "{PROGRAM} serve --root there --listen [::]:7420 --token-file token 2> log & \
+             until grep -q listening log; do sleep 0.1; done; \
+             {pipe} --receive > out 2> received; echo $? > status"
+        );
+        let sender = format!(
+            "until grep -q 'receives from' log; do sleep 0.1; done; \
+             {pipe} < here/f && exit 9; until [ -s status ]; do sleep 0.1; done"
+        );
+        let path = ["lab", "path", "--rtt", "10ms", "--black-hole", "--path-mtu", "1150"];
+        let words = [&path[..], &["--peer", &receiver, "--", "sh", "-c", &sender]].concat();
+        let ended = Program::start(test, &words).end();
+        ended.assert_succeeded();
+        let reason = "packets of 1500 bytes do not come through by TCP";
+        assert!(ended.stderr.contains(&format!("the pipe broke: {reason}")), "{ended:?}");
+        let received = fs::read_to_string(test.path("received")).unwrap();
+        assert!(received.contains(&format!("the sender vanished: {reason}")), "{received}");
+        assert_eq!(fs::read_to_string(test.path("status")).unwrap(), "1\n");
+        assert!(fs::read(test.path("out")).unwrap().is_empty());
+    });
+}
+
+/// A copy each way to a server behind a router, whose receiver takes smaller packets from some time on; `$0`
+/// is the program. No device may put together what the path takes piece by piece.
+const BEHIND_A_ROUTER: &str = r#"
+ip link set lo up
+unshare -n sleep 300 & router=$!
+unshare -n sleep 300 & host=$!
+trap 'kill $router $host $server' EXIT
+for one in $router $host; do
+    until [ "$(readlink /proc/$one/ns/net)" != "$(readlink /proc/self/ns/net)" ]; do sleep 0.05; done
+done
+between="nsenter -t $router -n"
+there="nsenter -t $host -n"
+ip link add here type veth peer name r0 netns $router
+$between ip link add r1 type veth peer name there netns $host
+ip addr add 10.77.0.1/24 dev here
+$between ip addr add 10.77.0.2/24 dev r0
+$between ip addr add 10.77.1.2/24 dev r1
+$there ip addr add 10.77.1.1/24 dev there
+ip link set here up gso_max_segs 1
+$between ip link set r0 up
+$between ip link set r1 up
+$there ip link set there up gso_max_segs 1
+ip route add default via 10.77.0.2
+$there ip route add default via 10.77.1.2
+$between sysctl -qw net.ipv4.ip_forward=1
+$there "$0" serve --listen 0.0.0.0:7420 --root there --token-file token 2> log & server=$!
+until grep -q listening log; do sleep 0.1; done
+copy() { "$0" cp --json --carrier tcp --token-file token "$@"; }
+# Bytes that a device of the client has received and sent.
+count() { awk '$1 == "here:" { print $2 + $10 }' /proc/net/dev; }
+# NAME NARROW WIDE SOURCE DESTINATION
+shrinking() {
+    from=$(count)
+    copy --rate 10Mbps $4 $5 2> $1.failed > $1.ended & copying=$!
+    until [ $(count) -gt $((from + 3000000)) ]; do kill -0 $copying; sleep 0.05; done
+    $2
+    if wait $copying; then exit 1; fi
+    copy $4 $5 > $1.json
+    $3
+}
+server_takes() { $there ip link set there mtu $1; }
+client_takes() { ip link set here mtu $1; }
+shrinking push "server_takes 1150" "server_takes 1500" here/f lh://10.77.1.1/f
+shrinking pull "client_takes 1150" "client_takes 1500" lh://10.77.1.1/f here/back
+"#;
 
 fn server_behind(test: &Test, hosts: &NetnsPair) -> Server {
     let options = ServeOptions {

@@ -24,7 +24,7 @@ use crate::crew::Crew;
 use crate::host_monitor::{Bystander, HostMonitor, Priority, Sentinel};
 use crate::losses::LossLog;
 use crate::protection::{Protection, object_tag_len};
-use crate::tcp::TcpLanes;
+use crate::tcp::{Sending, TcpLanes};
 use crate::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
 use crate::udp::lines::{Account, FIRST, Lines, Owner};
 
@@ -75,6 +75,16 @@ impl Lanes {
             Self::Udp(lanes) => lanes.moved() > 0,
             Self::Tcp(lanes) => lanes.view().moved > 0,
         }
+    }
+
+    /// How the kernel fares with what TCP sends, and the bytes of a full packet.
+    pub fn sending(&self) -> Option<(Sending, u32)> {
+        let Self::Tcp(lanes) = self else { return None };
+        let view = lanes.view();
+        let info = &view.info;
+        let acknowledged = info.bytes_acknowledged;
+        let sending = Sending { acknowledged, timeouts: info.timeouts, segment: info.segment };
+        Some((sending, view.packet))
     }
 
     /// That this host's kernel takes no packets of a lane.

@@ -5,6 +5,7 @@
 //! time, so a second thread would have nothing to do. It takes groups from its mailbox and gives
 //! received ones to the upper layer, as a UDP lane does.
 
+mod black_hole;
 mod connection;
 mod join;
 mod link;
@@ -25,6 +26,7 @@ use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::crew::Crew;
 
+pub use black_hole::{BlackHole, Sending, Step};
 pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
 pub use join::{Opened, join_opened, open_all};
 
@@ -60,6 +62,8 @@ pub struct TcpView {
     /// What the kernel knows. Of several connections: sums, the least RTT of late, the mean of
     /// the smoothed ones.
     pub info: TcpInfo,
+    /// Bytes of the IP packet of a full segment. Of several connections the most.
+    pub packet: u32,
     /// The congestion control that drives it.
     pub congestion_control: String,
     /// CPU time of its thread.
@@ -153,6 +157,7 @@ impl TcpLanes {
                 sum.rtt_min = one.rtt_min;
             }
             sum.segment = sum.segment.max(one.segment);
+            sum.timeouts = sum.timeouts.max(one.timeouts);
             sum.congestion_window += one.congestion_window;
             sum.unacknowledged += one.unacknowledged;
             sum.segments_resent += one.segments_resent;
@@ -167,6 +172,7 @@ impl TcpLanes {
             sum.busy += one.busy;
             sum.limited_by_receiver += one.limited_by_receiver;
             sum.limited_by_send_buffer += one.limited_by_send_buffer;
+            all.packet = all.packet.max(view.packet);
             all.cpu += view.cpu;
             all.paced += view.paced;
             all.moved += view.moved;

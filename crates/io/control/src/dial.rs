@@ -11,11 +11,13 @@ use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
 };
 use longhaul_sys::stop::Stop;
+use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
 use longhaul_sys::{clock, tcp};
 use longhaul_wire::{CloseCode, DecodeError};
+use socket2::Socket;
 
 use super::live::Control;
-use super::resolve::{Connected, connect, resolve};
+use super::resolve::{Connected, connect_with, resolve};
 use super::tls::{self, Purpose, ServerIdentity};
 use super::tls_stream::{TlsStream, TlsStreamError, Until};
 use super::via::Via;
@@ -51,7 +53,12 @@ pub struct Remote<'a> {
 impl Remote<'_> {
     fn connect(&self, timeout: Duration, stop: &Stop) -> Result<Connected, ConnectError> {
         let Some(via) = self.via else {
-            return connect(&resolve(self.host, self.port, stop)?, timeout, stop);
+            // What it carries is small, and is to pass wherever anything passes.
+            let mut small = TcpOptions::default();
+            small.segment_max = Some(SEGMENT_LEAST);
+            let prepare = |socket: &Socket| small.apply(socket);
+            let addresses = resolve(self.host, self.port, stop)?;
+            return connect_with(&addresses, timeout, stop, &prepare);
         };
         let host = Host::parse(self.host).ok_or_else(|| ConnectError::Unresolvable {
             host: self.host.to_owned(),

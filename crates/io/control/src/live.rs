@@ -2,7 +2,7 @@
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -52,6 +52,8 @@ impl Control {
         let shared = Arc::new(Shared {
             waker: Waker::new()?,
             heard: AtomicU64::new(clock::now().as_nanos()),
+            asks: AtomicBool::default(),
+            answered: AtomicU64::default(),
             state: Mutex::default(),
         });
         let mut watch = Watch {
@@ -95,6 +97,17 @@ impl Control {
         self.shared.waker.wake();
     }
 
+    /// Asks the peer at once whether it lives, by a small packet.
+    pub fn ask(&self) {
+        self.shared.asks.store(true, Ordering::Relaxed);
+        self.shared.waker.wake();
+    }
+
+    /// When the last question was asked that the peer has answered.
+    pub fn answered(&self) -> Instant {
+        Instant::from_nanos(self.shared.answered.load(Ordering::Relaxed))
+    }
+
     /// An authentic packet of this connection has come by the carrier: the peer lives even if the
     /// control connection is silent. Cheap; once a second is enough.
     pub fn heard(&self, now: Instant) {
@@ -117,6 +130,10 @@ struct Shared {
     waker: Waker,
     /// When the peer was last heard, by any way; nanoseconds of the clock.
     heard: AtomicU64,
+    /// A PING is wanted now.
+    asks: AtomicBool,
+    /// When the last PING was sent that was answered, likewise.
+    answered: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -204,7 +221,7 @@ impl Watch {
                 self.wait(Interest::Writable, idle_at)?;
                 continue;
             }
-            if now >= self.ping_at {
+            if now >= self.ping_at || self.shared.asks.swap(false, Ordering::Relaxed) {
                 self.say(ControlMessage::Ping(now.as_nanos().to_be_bytes()))?;
                 self.ping_at = now + self.ping_after;
                 continue;
@@ -284,7 +301,11 @@ impl Watch {
         self.ping_at = now + self.ping_after;
         match message {
             ControlMessage::Ping(bytes) => self.say(ControlMessage::Pong(bytes))?,
-            ControlMessage::Pong(_) => {}
+            ControlMessage::Pong(bytes) => {
+                // A peer may make it up.
+                let sent = u64::from_be_bytes(bytes).min(now.as_nanos());
+                self.shared.answered.fetch_max(sent, Ordering::Relaxed);
+            }
             ControlMessage::Close { code, reason } => {
                 let reason = shown(reason);
                 return Ok(Some(ControlEnd::Closed { code, reason, by_peer: true }));

@@ -172,6 +172,10 @@ pub struct TcpInfo {
     pub segment: u32,
     /// Congestion window in segments.
     pub congestion_window: u32,
+    /// How often a timeout had the oldest segment sent again since anything was acknowledged.
+    pub timeouts: u32,
+    /// Each segment has a timestamp in its header (RFC 7323).
+    pub timestamps: bool,
     /// Segments sent that are not acknowledged.
     pub unacknowledged: u32,
     /// Segments sent again.
@@ -249,6 +253,8 @@ fn parse(bytes: &[u8; INFO_LEN]) -> TcpInfo {
     TcpInfo {
         state: TcpState(bytes[0]),
         since_acknowledgement: Duration::from_millis(u32_at(56).into()),
+        timeouts: bytes[2].into(),
+        timestamps: bytes[5] & TIMESTAMPS != 0,
         segment: u32_at(16),
         unacknowledged: u32_at(24),
         rtt: micros(u32_at(68).into()),
@@ -271,6 +277,11 @@ fn parse(bytes: &[u8; INFO_LEN]) -> TcpInfo {
         bytes_resent: u64_at(208),
     }
 }
+
+/// Payload bytes of a segment that every host takes (RFC 9293, section 3.7.1).
+pub const SEGMENT_LEAST: u32 = 536;
+/// `TCPI_OPT_TIMESTAMPS` of `tcpi_options`.
+const TIMESTAMPS: u8 = 1;
 
 /// `tcpi_min_rtt` before the first sample.
 const NO_SAMPLE: u32 = u32::MAX;
@@ -359,7 +370,7 @@ mod tests {
         assert_eq!((info.bytes_acknowledged, info.bytes_received), (10_001, 4), "SYN counts");
         assert!(info.segment > 500 && info.congestion_window > 0 && info.segments_sent > 1);
         assert!(info.rtt > Duration::ZERO && info.rtt_min < Duration::from_secs(10));
-        assert_eq!((info.segments_resent, info.bytes_resent), (0, 0));
+        assert_eq!((info.segments_resent, info.bytes_resent, info.timeouts), (0, 0, 0));
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(crate) enum Failure {
     Stopped,
 }
 
-/// The path takes no packets as large as UDP needs them.
+/// The path takes no packets as large as UDP needs them, or as TCP sends them.
 #[derive(Debug)]
 pub(crate) struct TooNarrow {
     pub server: SocketAddr,
@@ -107,6 +107,8 @@ pub(crate) struct TooNarrow {
     pub passed: Option<u64>,
     /// Data had moved before.
     pub moved: bool,
+    /// It is TCP that sends larger ones.
+    pub by_tcp: bool,
 }
 
 impl Failure {
@@ -114,7 +116,7 @@ impl Failure {
     fn leaves_tcp(&self) -> bool {
         match self {
             Self::UdpBlocked { .. } | Self::NoUdp(_) => true,
-            Self::TooNarrow(narrow) => !narrow.moved,
+            Self::TooNarrow(narrow) => !narrow.moved && !narrow.by_tcp,
             _ => false,
         }
     }
@@ -155,8 +157,8 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Does the task that `make` makes for a server and connection; where UDP does not pass and the user
-    /// leaves the choice to us, makes it once more, over TCP.
+    /// Does the task that `make` makes for a server and connection; where packets do not pass makes it
+    /// once more, over TCP if the user leaves the choice to us, and by TCP with smaller ones.
     pub fn run<T: Task>(
         &self,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
@@ -191,8 +193,35 @@ impl Client<'_> {
             && self.circuit.is_none()
             && self.links.is_empty();
         let first = if free { Carrier::Either } else { first };
+        let failure = match self.carry(first, &make, progress, stop) {
+            // The segments of others are those that a gateway sends.
+            Err(failure) if self.via.is_none() => failure,
+            result => return result,
+        };
+        let reason = match &failure {
+            Failure::TooNarrow(narrow) if narrow.by_tcp && !narrow.moved => narrow.reason.clone(),
+            // The first packet of a server's TLS is as large as they come.
+            Failure::Join(error @ JoinError::Silent { .. }) => error.to_string(),
+            _ => return Err(failure),
+        };
+        let notices = vec![format!("{reason}; no packet is larger than {PACKET_LEAST} bytes now")];
+        // Another connection, as that one is over at the server.
+        let dialed = self.dial(Carrier::Tcp, stop)?;
+        let packet_max = Some(PACKET_LEAST);
+        let begun = Begun { dialed: &dialed, over_tcp: true, opened: None, packet_max };
+        self.attempt(begun, None, notices, make, progress, stop)
+    }
+
+    /// The same by one connection.
+    fn carry<T: Task>(
+        &self,
+        first: Carrier,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let (free, over_tcp) = (first == Carrier::Either, first == Carrier::Tcp);
         let dialed = self.dial(first, stop)?;
-        let over_tcp = first == Carrier::Tcp;
         let begun = Begun { dialed: &dialed, over_tcp, opened: None, packet_max: None };
         let mut rival = free.then(|| self.rival(&dialed));
         let failure = match self.attempt(begun, rival.as_mut(), Vec::new(), &make, progress, stop) {

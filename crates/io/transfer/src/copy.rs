@@ -157,6 +157,9 @@ impl CopyError {
             Failure::Destination(error) => Self::Destination(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
+            Failure::TooNarrow(TooNarrow { server, reason, by_tcp: true, .. }) => {
+                Self::Lost { server, reason, kept }
+            }
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::TooNarrow { server, reason, kept }
             }

@@ -15,7 +15,7 @@ use longhaul_units::{Instant, Rate};
 use longhaul_wire::CloseCode;
 
 use super::TcpView;
-use super::join::DataConnection;
+use super::join::{DataConnection, HEADERS};
 use super::link::{Got, Link};
 use super::seal::Seals;
 use crate::buffer::Buffer;
@@ -34,6 +34,8 @@ pub struct Worker {
     /// Object bytes given to the socket that it has delivered.
     delivered: u64,
     congestion_control: String,
+    /// Bytes of the headers of IP and TCP, without options.
+    headers: u32,
     view_due: Instant,
 }
 
@@ -59,6 +61,8 @@ impl Worker {
     ) -> io::Result<Self> {
         let DataConnection { lane, link, seals } = connection;
         let congestion_control = tcp::congestion_control(&link.stream)?;
+        let is_ipv4 = link.stream.local_addr()?.ip().to_canonical().is_ipv4();
+        let headers = if is_ipv4 { HEADERS_IPV4 } else { HEADERS };
         let now = clock::now();
         Ok(Self {
             half: RecordHalf::new(now, lane, rate, seals),
@@ -71,6 +75,7 @@ impl Worker {
             idle_timeout,
             delivered: 0,
             congestion_control,
+            headers,
             view_due: now,
         })
     }
@@ -247,8 +252,10 @@ impl Worker {
             let delivered = self.half.sent_in_all().saturating_sub(under_way);
             // What is said beside them is under way at times, too.
             self.delivered = self.delivered.max(delivered);
+            let options = if info.timestamps { TIMESTAMPS } else { 0 };
             *lock(&self.shared) = TcpView {
                 info,
+                packet: info.segment + options + self.headers,
                 congestion_control,
                 cpu: clock::thread_cpu_time(),
                 moved: self.delivered + self.half.placed(),
@@ -269,6 +276,10 @@ fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
     Closed { code: CloseCode::TIMEOUT, reason, by_peer: false }
 }
 
+/// Headers of IPv4 and TCP, in bytes, without options.
+const HEADERS_IPV4: u32 = 40;
+/// What timestamps take of a segment's header (RFC 7323, appendix A).
+const TIMESTAMPS: u32 = 12;
 /// Writes, and reads, before the other direction has its turn.
 const WRITES: usize = 16;
 const READS: usize = 64;

@@ -9,7 +9,7 @@ use std::thread;
 
 use longhaul_session::Session;
 use longhaul_sys::clock;
-use longhaul_sys::tcp::TcpOptions;
+use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
 use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
 use socket2::Socket;
@@ -136,6 +136,7 @@ fn failed(server: SocketAddr, error: TlsStreamError) -> JoinError {
     match error {
         TlsStreamError::Stopped => JoinError::Stopped,
         TlsStreamError::Io(error) => JoinError::Io(error),
+        TlsStreamError::TimedOut => JoinError::Silent { server },
         error => JoinError::Tls { server, reason: error.to_string() },
     }
 }
@@ -154,6 +155,14 @@ pub enum JoinError {
         server: SocketAddr,
         /// How it failed.
         reason: String,
+    },
+    /// The server is there, and what it says does not come through.
+    #[error(
+        "a data connection to {server} gets no answer, as where a router drops large packets and says nothing"
+    )]
+    Silent {
+        /// Where it leads.
+        server: SocketAddr,
     },
     /// The congestion control is not known here, or not for everybody.
     #[error("cannot use the congestion control {name}: {source}")]
@@ -375,9 +384,7 @@ fn refuse(join: PendingJoin) {
 }
 
 /// Headers of IPv6 and TCP, in bytes, without options.
-const HEADERS: u32 = 60;
-/// What every host takes (RFC 9293, section 3.7.1).
-const SEGMENT_LEAST: u32 = 536;
+pub(super) const HEADERS: u32 = 60;
 /// Bytes in a socket that TCP has not sent yet: little enough that a slow connection is not given
 /// what a fast one could send, enough for the time that a thread needs to come back.
 const UNSENT_MAX: u32 = 1 << 20;

@@ -156,12 +156,12 @@ impl<'c, T: Task> Running<'c, T> {
                 self.notices.push(notice);
             }
             match end {
-                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. }))
-                    if matches!(self.lanes, Lanes::Udp(_)) =>
-                {
+                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
+                    let by_tcp = matches!(self.lanes, Lanes::Tcp(_));
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
-                    break Err(Failure::TooNarrow(TooNarrow { server, reason, passed, moved }));
+                    let narrow = TooNarrow { server, reason, passed, moved, by_tcp };
+                    break Err(Failure::TooNarrow(narrow));
                 }
                 Some(End::Closed(closed))
                     if matches!(self.lanes, Lanes::Udp(_))
@@ -217,6 +217,10 @@ impl<'c, T: Task> Running<'c, T> {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
             Err(Failure::Local(reason)) => (CloseCode::STORAGE, self.task.told_to_peer(reason)),
+            // It does not come back.
+            Err(Failure::TooNarrow(narrow)) if narrow.by_tcp && narrow.moved => {
+                (CloseCode::TIMEOUT, narrow.reason.clone())
+            }
             Err(Failure::TooNarrow(narrow)) => (CloseCode::PATH_MTU, narrow.reason.clone()),
             Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
                 (CloseCode::TIMEOUT, reason.clone())

@@ -172,6 +172,9 @@ impl PipeError {
             Failure::Join(error) => Self::Join(error),
             Failure::Refused { server, reason } => Self::Refused { server, reason },
             Failure::UdpBlocked { server } => Self::UdpBlocked { server },
+            Failure::TooNarrow(TooNarrow { reason, by_tcp: true, .. }) => {
+                Self::Broken { reason, so_far }
+            }
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::TooNarrow { server, reason, so_far }
             }

@@ -149,9 +149,16 @@ impl Server<'_> {
             |left: &(CloseCode, String)| left.0 == CloseCode::PATH_MTU && joining.is_some();
         let leaves = outcome.as_ref().is_err_and(leaves);
         // A pipe through which something may have gone to its other end cannot begin again.
-        let goes_on = leaves && granted.seat.get().is_none_or(Seat::vacate);
+        // Behind TCP packets that do not pass another connection may follow, with smaller ones.
+        let follows = |lanes: &Lanes| matches!(lanes, Lanes::Tcp(_)) && !lanes.have_moved();
+        let narrow = |left: &(CloseCode, String)| left.0 == CloseCode::PATH_MTU;
+        let returns = outcome.as_ref().is_err_and(narrow) && lanes.as_ref().is_some_and(follows);
+        let vacated = (leaves || returns) && granted.seat.get().is_none_or(Seat::vacate);
+        let goes_on = leaves && vacated;
         if leaves && !goes_on {
             outcome = Err((CloseCode::PATH_MTU, PIPE_HAS_BEGUN.into()));
+        } else if returns && !vacated {
+            outcome = outcome.map_err(|(_, reason)| (CloseCode::TIMEOUT, reason));
         }
         let (code, reason) = match &outcome {
             Ok(_) => (CloseCode::DONE, ""),
@@ -163,7 +170,7 @@ impl Server<'_> {
             control.close(code, reason);
         }
         lanes.into_iter().for_each(|mut lanes| lanes.join());
-        if let Some(seat) = granted.seat.get().filter(|_| !goes_on) {
+        if let Some(seat) = granted.seat.get().filter(|_| !vacated) {
             seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         let begun = shared.lock().transfer().is_some();
