@@ -133,8 +133,7 @@ fn dial(fd: c_int, target: SocketAddr, loaded: &Loaded) -> Outcome {
 }
 
 /// Begins a set-up on the same socket, by the clock that the gateway has proven, and sends what the
-/// program had sent. Without a failure of its own where that was too much, or the gateway cannot be
-/// reached any more.
+/// program had sent. Without a failure of its own where the gateway cannot be reached any more.
 pub(crate) fn again(
     fd: c_int,
     target: SocketAddr,
@@ -143,15 +142,16 @@ pub(crate) fn again(
 ) -> Result<Attempt, Option<Failure>> {
     let loaded = loaded().ok_or(None)?;
     let gateways = loaded.gateways().ok_or(None)?;
-    early.bytes().ok_or(None)?;
     // Another session may have been first: its clock is used then, never a second one.
     gateways.believe(clock);
     sys::disconnect(fd);
     let gateway = reach(fd, loaded, gateways).map_err(|_| None)?;
     let attempt = begin(fd, target, gateway, gateways).map_err(Some)?;
-    // Where the connection broke already, the answer says why.
-    let _ = send_early(fd, early);
-    Ok(attempt)
+    match send_early(fd, early, attempt.until()) {
+        Err(libc::ETIMEDOUT) => Err(Some(Failure::lost(libc::ETIMEDOUT, "it takes no payload"))),
+        // Where the connection broke already, the answer says why.
+        _ => Ok(attempt),
+    }
 }
 
 /// Connects past gateways of which one cannot be reached, where that is allowed.
@@ -162,23 +162,23 @@ pub(crate) fn directly(
     early: &Early,
 ) -> Option<Result<(), c_int>> {
     loaded().filter(|loaded| loaded.settings.direct)?;
-    early.bytes()?;
     sys::write_words(&format!("{}; connecting directly", failure.words));
     sys::disconnect(fd);
     let connected = Raw::new(target, domain(fd))?.connect(fd);
+    let until = Instant::now() + SILENCE_KEPT;
     Some(match connected {
-        0 => send_early(fd, early),
+        0 => send_early(fd, early, until),
         _ if sys::errno() == libc::EINPROGRESS && early.is_empty() => Ok(()),
         _ if sys::errno() == libc::EINPROGRESS => {
-            await_connection(fd).and_then(|()| send_early(fd, early))
+            await_connection(fd).and_then(|()| send_early(fd, early, until))
         }
         _ => Err(sys::errno()),
     })
 }
 
 /// Sends what the program had sent on a connection that is no more.
-fn send_early(fd: c_int, early: &Early) -> Result<(), c_int> {
-    send(fd, early.bytes().unwrap_or_default())?;
+fn send_early(fd: c_int, early: &Early, until: Instant) -> Result<(), c_int> {
+    send(fd, early.bytes(), until)?;
     if early.ended {
         sys::shut_down(fd);
     }
@@ -288,7 +288,7 @@ fn begin(
         .map_err(|error| Failure::lost(libc::ENETUNREACH, error))?;
     let header = attempt.unsent();
     let len = header.len();
-    send(fd, header).map_err(|errno| match errno {
+    send(fd, header, Instant::now() + PATIENCE).map_err(|errno| match errno {
         libc::ETIMEDOUT => Failure::lost(errno, "it takes no header"),
         errno => Failure::lost(errno, io::Error::from_raw_os_error(errno)),
     })?;
@@ -296,14 +296,16 @@ fn begin(
     Ok(attempt)
 }
 
-/// Sends all of `bytes`, which a new connection takes at once or soon.
-fn send(fd: c_int, mut bytes: &[u8]) -> Result<(), c_int> {
+/// Sends all of `bytes`. A new connection takes a header at once, and payload at the latest when the
+/// session stands.
+fn send(fd: c_int, mut bytes: &[u8], until: Instant) -> Result<(), c_int> {
     while !bytes.is_empty() {
         match sys::send(fd, bytes) {
             Ok(len) => bytes = &bytes[len..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                if !sys::wait_for(fd, libc::POLLOUT, PATIENCE) {
+                let left = until.saturating_duration_since(Instant::now());
+                if !sys::wait_for(fd, libc::POLLOUT, left) {
                     return Err(libc::ETIMEDOUT);
                 }
             }

@@ -4,52 +4,56 @@ use libc::{c_void, iovec, mmsghdr, msghdr};
 
 /// The payload of a session so far.
 pub(crate) struct Early {
-    /// `None`: more than is kept.
-    bytes: Option<Vec<u8>>,
+    bytes: Vec<u8>,
     /// Behind it the program ended what it sends.
     pub ended: bool,
 }
 
 impl Early {
     pub const fn new() -> Self {
-        Self { bytes: Some(Vec::new()), ended: false }
+        Self { bytes: Vec::new(), ended: false }
     }
 
-    /// The program sent these bytes; `None` where they cannot be kept.
-    pub fn add(&mut self, more: Option<Vec<u8>>) {
-        let bytes = self.bytes.take().zip(more);
-        self.bytes = bytes
-            .filter(|(bytes, more)| bytes.len() + more.len() <= MAX)
-            .map(|(bytes, more)| [bytes, more].concat());
+    /// No more is to be sent before the answer.
+    pub const fn is_full(&self) -> bool {
+        self.bytes.len() >= ENOUGH
     }
 
-    /// All that was sent, if it was kept.
-    pub fn bytes(&self) -> Option<&[u8]> {
-        self.bytes.as_deref()
+    /// The program sent these bytes.
+    pub fn add(&mut self, more: Vec<u8>) {
+        match self.bytes.is_empty() {
+            true => self.bytes = more,
+            false => self.bytes.extend(more),
+        }
+    }
+
+    /// All that was sent.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// Nothing was sent, and nothing ended.
-    pub fn is_empty(&self) -> bool {
-        !self.ended && self.bytes().is_some_and(<[u8]>::is_empty)
+    pub const fn is_empty(&self) -> bool {
+        !self.ended && self.bytes.is_empty()
     }
 }
 
-/// The first `len` bytes behind `from`, if they are few enough to be kept.
+/// The first `len` bytes behind `from`.
 ///
 /// # Safety
 /// There are as many.
-pub(crate) unsafe fn flat(from: *const c_void, len: isize) -> Option<Vec<u8>> {
-    let part = iovec { iov_base: from.cast_mut(), iov_len: usize::try_from(len).ok()? };
+pub(crate) unsafe fn flat(from: *const c_void, len: isize) -> Vec<u8> {
+    let part = iovec { iov_base: from.cast_mut(), iov_len: usize::try_from(len).unwrap_or(0) };
     // SAFETY: as promised by the caller.
     unsafe { gathered(&raw const part, 1, len) }
 }
 
-/// The first `len` bytes of `count` parts, if they are few enough to be kept.
+/// The first `len` bytes of `count` parts.
 ///
 /// # Safety
 /// The parts are there, and have as many bytes.
-pub(crate) unsafe fn gathered(parts: *const iovec, count: usize, len: isize) -> Option<Vec<u8>> {
-    let len = usize::try_from(len).ok().filter(|len| *len <= MAX)?;
+pub(crate) unsafe fn gathered(parts: *const iovec, count: usize, len: isize) -> Vec<u8> {
+    let len = usize::try_from(len).unwrap_or(0);
     let mut bytes = Vec::with_capacity(len);
     for number in 0..count {
         // SAFETY: as promised by the caller.
@@ -61,14 +65,14 @@ pub(crate) unsafe fn gathered(parts: *const iovec, count: usize, len: isize) -> 
             bytes.extend_from_slice(more);
         }
     }
-    Some(bytes)
+    bytes
 }
 
 /// The first `len` bytes of a message.
 ///
 /// # Safety
 /// The message is there, and has as many bytes.
-pub(crate) unsafe fn message(from: *const msghdr, len: isize) -> Option<Vec<u8>> {
+pub(crate) unsafe fn message(from: *const msghdr, len: isize) -> Vec<u8> {
     // SAFETY: as promised by the caller.
     unsafe { gathered((*from).msg_iov, (*from).msg_iovlen, len) }
 }
@@ -77,28 +81,28 @@ pub(crate) unsafe fn message(from: *const msghdr, len: isize) -> Option<Vec<u8>>
 ///
 /// # Safety
 /// There are as many.
-pub(crate) unsafe fn messages(from: *const mmsghdr, count: isize) -> Option<Vec<u8>> {
+pub(crate) unsafe fn messages(from: *const mmsghdr, count: isize) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for number in 0..usize::try_from(count).ok()? {
+    for number in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: as promised by the caller.
         let more = unsafe {
             let at = from.add(number);
-            message(&raw const (*at).msg_hdr, isize::try_from((*at).msg_len).ok()?)
+            message(&raw const (*at).msg_hdr, (*at).msg_len as isize)
         };
-        bytes.extend(more?);
+        bytes.extend(more);
     }
-    Some(bytes)
+    bytes
 }
 
-/// Most bytes that are kept: what the buffers of a new connection take while nobody reads.
-const MAX: usize = 64 << 10;
+/// Behind so many bytes the answer is waited for. One call more may add what the socket's buffers take.
+const ENOUGH: usize = 64 << 10;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_is_kept_in_order_as_long_as_it_is_little() {
+    fn what_was_sent_is_kept_in_order_and_at_64_kib_it_is_enough() {
         let mut early = Early::new();
         assert!(early.is_empty());
         let text = *b"one two";
@@ -108,12 +112,11 @@ mod tests {
         early.add(unsafe { gathered(parts.as_ptr(), 2, 5) });
         // SAFETY: so is the text.
         early.add(unsafe { flat(text[5..].as_ptr().cast(), 2) });
-        assert_eq!(early.bytes(), Some(&text[..]));
-        early.add(Some(vec![0; MAX - text.len()]));
-        assert_eq!(early.bytes().map(<[u8]>::len), Some(MAX));
-        early.add(Some(vec![0]));
-        assert_eq!(early.bytes(), None);
-        early.add(Some(vec![]));
-        assert!(early.bytes().is_none() && !early.is_empty());
+        assert_eq!(early.bytes(), text);
+        early.add(vec![0; ENOUGH - text.len() - 1]);
+        assert!(!early.is_full() && !early.is_empty());
+        early.add(vec![0; 1000]);
+        assert!(early.is_full());
+        assert_eq!((&early.bytes()[..7], early.bytes().len()), (&text[..], ENOUGH + 999));
     }
 }

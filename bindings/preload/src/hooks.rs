@@ -33,11 +33,11 @@ macro_rules! reads {
 }
 
 /// Functions that write to `fd`: a refusal that has come is reported by them. Behind `if` stands what
-/// is asked not to wait, behind it the bytes of a result.
+/// is asked not to wait, behind it the bytes of a result, where they can be kept.
 macro_rules! writes {
     ($(
         fn $name:ident($fd:ident: c_int $(, $arg:ident: $type:ty)*) -> $result:ty,
-        if $dont:expr, |$sent:pat_param| $kept:expr;
+        if $dont:expr, $kept:expr;
     )*) => {$(
         #[cfg_attr(not(test), unsafe(no_mangle))]
         unsafe extern "C-unwind" fn $name($fd: c_int $(, $arg: $type)*) -> $result {
@@ -46,7 +46,7 @@ macro_rules! writes {
             // SAFETY: what the program promises goes on unchanged, and has the bytes of the result.
             unsafe {
                 let call = || function($fd $(, $arg)*) as isize;
-                pending::write($fd, $dont, |$sent| $kept, call) as $result
+                pending::write($fd, $dont, $kept, call) as $result
             }
         }
     )*};
@@ -76,18 +76,21 @@ reads! {
 
 writes! {
     fn write(fd: c_int, from: *const c_void, len: size_t) -> ssize_t,
-        if false, |sent| early::flat(from, sent);
+        if false, Some(|sent| early::flat(from, sent));
     fn writev(fd: c_int, from: *const iovec, count: c_int) -> ssize_t,
-        if false, |sent| early::gathered(from, count as usize, sent);
+        if false, Some(|sent| early::gathered(from, count as usize, sent));
     fn send(fd: c_int, from: *const c_void, len: size_t, flags: c_int) -> ssize_t,
-        if dont_wait(flags), |sent| is_plain(flags).then(|| early::flat(from, sent))?;
+        if dont_wait(flags), is_plain(flags).then_some(|sent| early::flat(from, sent));
     fn sendmmsg(fd: c_int, from: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int,
-        if dont_wait(flags), |sent| is_plain(flags).then(|| early::messages(from, sent))?;
+        if dont_wait(flags), is_plain(flags).then_some(|sent| early::messages(from, sent));
     fn sendfile(fd: c_int, from: c_int, offset: *mut off_t, len: size_t) -> ssize_t,
-        if false, |_| None;
+        if false, NOT_KEPT;
     fn sendfile64(fd: c_int, from: c_int, offset: *mut off64_t, len: size_t) -> ssize_t,
-        if false, |_| None;
+        if false, NOT_KEPT;
 }
+
+/// What was sent cannot be read back.
+const NOT_KEPT: Option<fn(isize) -> Vec<u8>> = None;
 
 fn dont_wait(flags: c_int) -> bool {
     flags & libc::MSG_DONTWAIT != 0
@@ -131,8 +134,8 @@ unsafe extern "C-unwind" fn sendto(
             }
             (flags, to, to_len) = (flags & !libc::MSG_FASTOPEN, std::ptr::null(), 0);
         }
-        let sent = |sent| is_plain(flags).then(|| early::flat(from, sent))?;
-        pending::write(fd, dont_wait(flags), sent, || sendto(fd, from, len, flags, to, to_len))
+        let kept = is_plain(flags).then_some(|sent| early::flat(from, sent));
+        pending::write(fd, dont_wait(flags), kept, || sendto(fd, from, len, flags, to, to_len))
     }
 }
 
@@ -156,8 +159,8 @@ unsafe extern "C-unwind" fn sendmsg(fd: c_int, from: *const msghdr, flags: c_int
             message.msg_namelen = 0;
             (from, flags) = (&raw const message, flags & !libc::MSG_FASTOPEN);
         }
-        let sent = |sent| is_plain(flags).then(|| early::message(from, sent))?;
-        pending::write(fd, dont_wait(flags), sent, || sendmsg(fd, from, flags))
+        let kept = is_plain(flags).then_some(|sent| early::message(from, sent));
+        pending::write(fd, dont_wait(flags), kept, || sendmsg(fd, from, flags))
     }
 }
 
@@ -196,7 +199,7 @@ unsafe extern "C-unwind" fn splice(
     let splice = next!(splice as Function);
     // SAFETY: what the program promises goes on unchanged.
     let call = || unsafe { splice(from, from_at, to, to_at, len, flags) };
-    pending::write(to, !waits, |_| None, call)
+    pending::write(to, !waits, NOT_KEPT, call)
 }
 
 #[cfg_attr(not(test), unsafe(no_mangle))]

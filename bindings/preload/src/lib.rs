@@ -10,8 +10,9 @@
 //! - What reads takes the answer off the stream first: exactly its bytes, so that payload behind it
 //!   stays in the kernel. What writes, `getsockopt(SO_ERROR)` and `getpeername` look for it without
 //!   waiting. The first of them that finds a refusal reports the far end's errno.
-//! - What is written before the answer is kept, up to 64 KiB (not that of `sendfile` and `splice`), and an end by
-//!   `shutdown` with it: where the gateway proves another clock, the set-up begins again and it is sent again.
+//! - What is written before the answer is kept, and an end by `shutdown` with it: where the gateway proves another
+//!   clock, the set-up begins again and it is sent again. Behind 64 KiB, and before what cannot be kept (`sendfile`,
+//!   `splice`, urgent data), even a non-blocking write waits for the answer.
 //! - `fcntl` and `ioctl` that make a descriptor block wait for the answer: else a program that was
 //!   woken by the answer would wait for payload that may never come.
 //! - `getpeername` returns the destination, as without gateways.

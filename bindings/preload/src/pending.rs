@@ -113,15 +113,15 @@ pub(crate) fn before_read(fd: c_int, wait: bool) -> Result<(), c_int> {
 }
 
 /// Writes by `call`, after a look for a refusal. `sent` gives the bytes of a result, for as long as
-/// they may have to be sent again.
+/// they may have to be sent again; without it the answer is waited for, and once enough was sent.
 pub(crate) fn write(
     fd: c_int,
     dont_wait: bool,
-    sent: impl Fn(isize) -> Option<Vec<u8>>,
+    sent: Option<impl Fn(isize) -> Vec<u8>>,
     call: impl Fn() -> isize,
 ) -> isize {
     let Some(session) = find(fd) else { return call() };
-    match session.write(fd, dont_wait, &sent, &call) {
+    match session.write(fd, dont_wait, sent, &call) {
         Ok(result) => result,
         Err(errno) => {
             sys::set_errno(errno);
@@ -242,31 +242,74 @@ impl Session {
         if sys::is_nonblocking(fd) {
             return Err(libc::EAGAIN);
         }
-        let until = match &*self.lock() {
-            State::Waiting(set_up) => set_up.attempt.until(),
-            _ => return Ok(()),
-        };
+        let Some(until) = self.until() else { return Ok(()) };
         let own = sys::time_limit(fd, limit).map(|limit| Instant::now() + limit);
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
-        let came = sys::sleep(fd, own.map_or(until, |own| own.min(until)), own.is_none());
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        let end = own.map_or(until, |own| own.min(until));
+        let came = self.asleep(|| sys::sleep(fd, end, own.is_none()));
         match own {
             Some(own) if !came? && own < until => Err(libc::EAGAIN),
             _ => came.map(|_| ()),
         }
     }
 
+    /// Waits for the answer though the descriptor does not: a program that found it writable would look
+    /// again at once, or never.
+    fn await_answer(&self, fd: c_int) -> Result<(), c_int> {
+        loop {
+            match self.advance(fd) {
+                Progress::Stands => return Ok(()),
+                Progress::Failed(errno) => {
+                    self.report(fd);
+                    return Err(errno);
+                }
+                Progress::Waiting => {
+                    let Some(until) = self.until() else { continue };
+                    self.asleep(|| {
+                        sys::wait_for(
+                            fd,
+                            libc::POLLIN,
+                            until.saturating_duration_since(Instant::now()),
+                        )
+                    });
+                }
+            }
+        }
+    }
+
+    /// When the answer is given up, as long as it is waited for.
+    fn until(&self) -> Option<Instant> {
+        match &*self.lock() {
+            State::Waiting(set_up) => Some(set_up.attempt.until()),
+            _ => None,
+        }
+    }
+
+    /// Others leave the answer to this thread meanwhile.
+    fn asleep<T>(&self, sleep: impl FnOnce() -> T) -> T {
+        self.sleepers.fetch_add(1, Ordering::Relaxed);
+        let slept = sleep();
+        self.sleepers.fetch_sub(1, Ordering::Relaxed);
+        slept
+    }
+
     fn write(
         &self,
         fd: c_int,
         dont_wait: bool,
-        sent: &impl Fn(isize) -> Option<Vec<u8>>,
+        sent: Option<impl Fn(isize) -> Vec<u8>>,
         call: &impl Fn() -> isize,
     ) -> Result<isize, c_int> {
         if !dont_wait && !sys::is_nonblocking(fd) {
             // The call may last, and must not keep others from the answer meanwhile.
             self.settle(fd, true, libc::SO_SNDTIMEO)?;
             return Ok(call());
+        }
+        let Some(sent) = sent else {
+            self.await_answer(fd)?;
+            return Ok(call());
+        };
+        if matches!(&*self.lock(), State::Waiting(set_up) if set_up.early.is_full()) {
+            self.await_answer(fd)?;
         }
         let mut state = self.lock();
         let mut progress = self.look_in(&mut state, fd);

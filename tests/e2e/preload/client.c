@@ -16,6 +16,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -193,6 +194,38 @@ static void edges(int speaks, size_t len)
 	}
 }
 
+/* Speaks first, by sendfile, and reads it back. */
+static void send_file(size_t len)
+{
+	int fd = stream(SOCK_NONBLOCK), from = fileno(tmpfile());
+	struct pollfd wait = { fd, POLLOUT, 0 };
+	off_t at = 0;
+	ssize_t n;
+	size_t got = 0;
+	char buffer[4096];
+	for (size_t i = 0; i < len; i++)
+		pwrite(from, (char[]){ i % 251 }, 1, i);
+	if (attempt(fd) == 0 || errno != EINPROGRESS)
+		fail("connect");
+	while ((size_t)at < len && poll(&wait, 1, -1) == 1)
+		if (sendfile(fd, from, &at, len - at) < 0 && errno != EAGAIN)
+			fail("sendfile");
+	shutdown(fd, SHUT_WR);
+	wait.events = POLLIN;
+	while (poll(&wait, 1, -1) == 1 && (n = read(fd, buffer, sizeof buffer)) > 0)
+		for (ssize_t i = 0; i < n; i++, got++)
+			if (buffer[i] != (char)(got % 251)) {
+				printf("byte %zu is another\n", got);
+				exit(1);
+			}
+	if (n < 0)
+		fail("read");
+	if (got != len) {
+		printf("%zu bytes came\n", got);
+		exit(1);
+	}
+}
+
 /* As many clients have it: a time limit for the connection, then blocking calls, for which `poll` has
  * to say the truth. */
 static void blocking_again(int by_ioctl)
@@ -311,6 +344,8 @@ int main(int argc, char **argv)
 		return 0;
 	} else if (!strcmp(mode, "speaks")) {
 		edges(1, atoi(word));
+	} else if (!strcmp(mode, "sends-file")) {
+		send_file(atoi(word));
 	} else if (!strcmp(mode, "listens")) {
 		edges(0, atoi(word));
 	} else if (!strcmp(mode, "blocking-again")) {
