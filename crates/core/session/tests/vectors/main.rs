@@ -1,4 +1,4 @@
-//! Makes docs/protocol-vectors.md and compares it with the page that is committed.
+//! Makes protocol-vectors.md, beside this file, and compares it with the page that is committed.
 //!
 //! `LONGHAUL_UPDATE_VECTORS=1 cargo test -p longhaul-session vectors` writes it anew. A change of
 //! the page is a change of the protocol.
@@ -16,7 +16,7 @@ use page::Page;
 const INTRODUCTION: &str = "\
 # Test vectors of the Longhaul protocol, version 1
 
-Inputs and the bytes that follow from them, for [`protocol.md`](protocol.md), whose sections the
+Inputs and the bytes that follow from them, for [`protocol.md`](../../../../../docs/protocol.md), whose sections the
 headings name. Bytes are hexadecimal, 32 to the line. The page is made by a test of
 `longhaul-session` (`cargo test -p longhaul-session vectors`), which fails when the code makes other
 bytes.
@@ -39,7 +39,7 @@ fn vectors_page_is_current() {
     messages::write(&mut page, &session);
     let made = page.finish();
 
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/protocol-vectors.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/vectors/protocol-vectors.md");
     if std::env::var_os("LONGHAUL_UPDATE_VECTORS").is_some() {
         std::fs::write(path, &made).unwrap();
     }

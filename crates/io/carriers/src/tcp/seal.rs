@@ -185,7 +185,7 @@ mod tests {
         let object = [&head[..], &tag, b"twenty bytes of data"].concat();
         seal.seal_frames(&mut records[1], 4).unwrap();
         let [first, third] = records;
-        let page = include_str!("../../../../../docs/protocol-vectors.md");
+        let page = include_str!("../../../../core/session/tests/vectors/protocol-vectors.md");
         let page: String = page.split_whitespace().collect();
         for (i, record) in [first, object, third].into_iter().enumerate() {
             let hex: String = record.iter().map(|byte| format!("{byte:02x}")).collect();
