@@ -1,9 +1,9 @@
-//! What each profile costs a packet, above `unlimited`: the same traffic told to every controller.
+//! Cost of each profile a packet, above `unlimited`: every controller gets the same feedback.
 //!
 //! `cargo run --release -p longhaul-rate-control --example cost`, on an idle machine. The traffic is that
 //! of 1 Gb/s at 20 ms: batches of 44 packets, a report each 2.5 ms, one packet in a thousand lost, a
-//! queue that comes and goes. What all profiles have beside them (estimates, governor, pacer) is told,
-//! too, and so is part of `unlimited`.
+//! queue that comes and goes. The example also runs the parts that all profiles share (estimates, governor,
+//! pacer), so they are part of `unlimited`.
 
 use std::hint::black_box;
 
@@ -83,20 +83,20 @@ fn nanoseconds(profile: &'static Profile) -> f64 {
             }),
             ..Feedback::default()
         };
-        let told = estimates.on_feedback(now, &rtt, &feedback);
+        let classified = estimates.on_feedback(now, &rtt, &feedback);
         let mut cx = Context { now, rtt: &rtt, estimates: &mut estimates, rng: &mut rng };
-        controller.on_feedback(&mut cx, &told);
-        if let Some(span) = segment.as_mut().and_then(|meter| meter.on_feedback(now, &told)) {
+        controller.on_feedback(&mut cx, &classified);
+        if let Some(span) = segment.as_mut().and_then(|meter| meter.on_feedback(now, &classified)) {
             controller.on_segment(&mut cx, &span);
         }
-        if let Some(span) = chunk.as_mut().and_then(|meter| meter.on_feedback(now, &told)) {
+        if let Some(span) = chunk.as_mut().and_then(|meter| meter.on_feedback(now, &classified)) {
             controller.on_chunk(&mut cx, &span);
         }
         if controller.next_timeout().is_some_and(|at| at <= now) {
             controller.on_timeout(&mut cx);
         }
-        let told = (&told, &ReceiverState::default());
-        governor.on_feedback(now, &rtt, &estimates, told, controller.pacing().rate);
+        let reported = (&classified, &ReceiverState::default());
+        governor.on_feedback(now, &rtt, &estimates, reported, controller.pacing().rate);
         governor.set_controller_bound(controller.metrics().bound);
         let (pacing, bound) = governor.allow(controller.pacing());
         governor.account(now, bound);

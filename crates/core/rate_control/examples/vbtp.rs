@@ -72,7 +72,7 @@ fn retransmission_buffer() {
     }
 }
 
-/// Who says when bytes may leave.
+/// Mechanism that decides when bytes may leave.
 #[derive(Clone, Copy)]
 enum Control {
     /// The receiver stops the sender while its buffer is filled so far that what is under way might
@@ -92,7 +92,7 @@ struct Outcome {
     goodput_mbps: f64,
 }
 
-/// What the receiver says: it is known half a round trip later.
+/// Report of the receiver, known half a round trip later.
 #[derive(Clone, Copy, Default)]
 struct News {
     taken_out: u64,
@@ -115,9 +115,9 @@ fn transfer(
     let mut back: VecDeque<News> = vec![News::default(); way].into();
     let high = buffer - rate.bytes_in(rtt).min(buffer / 2);
     let mut receiver = Receiver::new(ability);
-    let (mut sent, mut filled, mut said) = (0, 0, News::default());
+    let (mut sent, mut filled, mut latest) = (0, 0, News::default());
     for step in 1.. {
-        back.push_back(said);
+        back.push_back(latest);
         let news = back.pop_front().unwrap_or_default();
         let allowed = match control {
             Control::OnOff if news.stop => 0,
@@ -129,14 +129,14 @@ fn transfer(
         there.push_back(out);
         let arriving = there.pop_front().unwrap_or_default();
         let room = arriving.min(buffer - filled);
-        said.lost += arriving - room;
+        latest.lost += arriving - room;
         filled += room;
         let taken = receiver.takes().min(filled);
         filled -= taken;
-        said.taken_out += taken;
-        said.stop = if said.stop { filled > high / 2 } else { filled > high };
+        latest.taken_out += taken;
+        latest.stop = if latest.stop { filled > high / 2 } else { filled > high };
         if sent == bytes + news.lost {
-            let lost = said.lost as f64 / sent as f64;
+            let lost = latest.lost as f64 / sent as f64;
             let seconds = step as f64 * STEP.as_secs_f64();
             return Outcome {
                 idle: 1.0 - sent as f64 / (step * most) as f64,

@@ -1,10 +1,10 @@
-//! Bytes that may leave back to back, for whoever sets a rate.
+//! Bytes that may leave back to back, for everything that sets a rate.
 
 use longhaul_units::{Duration, Rate};
 
-/// What may leave back to back at `rate`, of packets of `packet` bytes, so that half of it, a batch,
-/// is worth a wake-up: what the rate makes in half a millisecond. At low rates that is a packet or
-/// less; so it is what the rate makes in two, as long as that is no more than the ten packets that
+/// Returns the bytes that may leave back to back at `rate`, with packets of `packet` bytes, so that half
+/// of them, a batch, is worth a wake-up: what the rate makes in half a millisecond. At low rates that is a
+/// packet or less; so it is what the rate makes in two, as long as that is no more than the ten packets that
 /// hosts send at once without having asked anybody (RFC 6928), or in four, as long as that is no more
 /// than four; and two packets at least.
 pub(crate) fn useful_burst(rate: Rate, packet: u64) -> u64 {

@@ -16,11 +16,11 @@ pub trait Controller: Debug + Send {
     /// Name of the algorithm, for logs.
     fn name(&self) -> &'static str;
 
-    /// What earlier transfers have learnt of the path; told before the first data, if at all. Who does
-    /// not build on it ignores it.
+    /// Takes the history of the path, before the first data, if at all. A controller that does not build
+    /// on it ignores it.
     fn recall(&mut self, _memory: &PathMemory) {}
 
-    /// What became of what it was told by [`Controller::recall`], if it builds on it.
+    /// Returns how the controller used the path history, if it did.
     fn memory_use(&self) -> Option<MemoryUse> {
         None
     }
@@ -36,8 +36,8 @@ pub trait Controller: Debug + Send {
     /// A feedback frame brought news.
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback);
 
-    /// What packets ask for marks by, under a profile that heeds them: ECT(0), or ECT(1) by who
-    /// answers them as RFC 9331 has it.
+    /// Codepoint by which packets ask for marks, under a profile that heeds them: ECT(0), or ECT(1) if
+    /// the controller answers marks as RFC 9331 has it.
     fn codepoint(&self) -> Ecn {
         Ecn::Ect0
     }
@@ -47,13 +47,13 @@ pub trait Controller: Debug + Send {
         SpanSizes::default()
     }
 
-    /// A segment is over; told behind the feedback that ended it.
+    /// A segment is over; called behind the feedback that ended it.
     fn on_segment(&mut self, _cx: &mut Context<'_>, _segment: &Span) {}
 
-    /// A chunk is over; told behind the segment that ended with it.
+    /// A chunk is over; called behind the segment that ended with it.
     fn on_chunk(&mut self, _cx: &mut Context<'_>, _chunk: &Span) {}
 
-    /// Nothing was heard for a probe timeout while `in_flight` bytes were out
+    /// No feedback came for a probe timeout while `in_flight` bytes were out
     /// (docs/protocol.md 5.4.1).
     fn on_probe_timeout(&mut self, _cx: &mut Context<'_>, _in_flight: u64) {}
 
@@ -65,16 +65,16 @@ pub trait Controller: Debug + Send {
     /// The time of [`Controller::next_timeout`] has come.
     fn on_timeout(&mut self, _cx: &mut Context<'_>) {}
 
-    /// What may be sent now.
+    /// Rate, burst and window that apply now.
     fn pacing(&self) -> Pacing;
 
-    /// What the controller believes, for logs and plots.
+    /// State of the controller, for logs and plots.
     fn metrics(&self) -> Metrics;
 }
 
 /// Makes a controller; every controller has one, with defaults.
 pub trait ControllerConfig: Debug {
-    /// What may be chosen about it.
+    /// Parameters of the controller.
     fn parameters(&self) -> &'static [Parameter] {
         &[]
     }
@@ -84,7 +84,7 @@ pub trait ControllerConfig: Debug {
         &[]
     }
 
-    /// Whether its rate is a reservation, which belongs to one path.
+    /// Returns whether its rate is a reservation, which belongs to one path.
     fn is_reserved(&self) -> bool {
         false
     }
@@ -94,7 +94,7 @@ pub trait ControllerConfig: Debug {
     fn build(&self, start: &Start) -> Box<dyn Controller>;
 }
 
-/// What is known when a controller starts.
+/// Inputs of a controller's start.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Start {
     /// The present time.
@@ -103,29 +103,29 @@ pub struct Start {
     pub packet: u64,
     /// The rate that the user chose, if any.
     pub rate: Option<Rate>,
-    /// What is known of the path, where another controller was there before.
+    /// State of the path, where another controller was there before.
     pub known: Option<Known>,
-    /// What was chosen of [`ControllerConfig::parameters`], and the defaults of the others.
+    /// Values of [`ControllerConfig::parameters`]: chosen ones, and the defaults of the others.
     pub parameters: Parameters,
 }
 
-/// What a controller that takes over in mid-transfer is told. What is in flight stays so, and the
+/// State that a controller gets which takes over in mid-transfer. Bytes in flight stay so, and the
 /// path's [`Estimates`] and [`RttEstimator`] go on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// What was sent at last, by all bounds.
+    /// Rate that was sent at last, by all bounds.
     pub rate: Rate,
     /// Smoothed round trip.
     pub round_trip: Duration,
 }
 
-/// What every call gets from its surroundings.
+/// Surroundings that every call gets.
 pub struct Context<'a> {
     /// The present time.
     pub now: Instant,
     /// Round trips of the path; updated before the call.
     pub rtt: &'a RttEstimator,
-    /// What is known of the path: [`Estimates::on_feedback`] comes before that of the controller.
+    /// Model of the path: [`Estimates::on_feedback`] comes before that of the controller.
     pub estimates: &'a mut Estimates,
     /// Randomness, so that flows do not move in step.
     pub rng: &'a mut dyn Rng,
@@ -144,7 +144,7 @@ pub struct Sent {
     pub control: bool,
 }
 
-/// What one feedback frame said that was not known before.
+/// News of one feedback frame: what was not known before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Feedback {
     /// Bytes newly known to have arrived.
@@ -169,7 +169,7 @@ pub struct Feedback {
     pub one_way_delta: Option<i64>,
     /// A new sample of the rate at which the receiver received.
     pub delivery: Option<Delivery>,
-    /// What the receiver says that it can process ([`ReceiverState::capacity`]), for controllers that go by
+    /// Rate that the receiver says it can process ([`ReceiverState::capacity`]), for controllers that go by
     /// that; others leave it to the governor.
     pub capacity: Option<Rate>,
 }
@@ -188,14 +188,14 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    /// Whether the bytes took at least a third longer to arrive than to leave: then the path set
+    /// Returns whether the bytes took at least a third longer to arrive than to leave: then the path set
     /// their rate, not the sender.
     pub fn is_spread(&self) -> bool {
         self.sent_over * 4 <= self.interval * 3
     }
 }
 
-/// What the receiver says of itself.
+/// Abilities that the receiver reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiverState {
     /// Size of the socket buffer, as the kernel granted it.
@@ -206,7 +206,7 @@ pub struct ReceiverState {
     pub limit: Option<HostLimit>,
 }
 
-/// What a receiving host takes of a whole connection, for a while.
+/// Limit of a receiving host on a whole connection, for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostLimit {
     /// At the IP layer.
@@ -217,7 +217,7 @@ pub struct HostLimit {
     pub until: Instant,
 }
 
-/// What may be sent.
+/// Permission to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pacing {
     /// Bits per second.
@@ -228,12 +228,12 @@ pub struct Pacing {
     pub window: Option<u64>,
 }
 
-/// What a controller believes.
+/// State of a controller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Metrics {
     /// The state that the algorithm is in.
     pub state: &'static str,
-    /// What its own rate stands for: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
+    /// Bound that its own rate stands for: [`Bottleneck::StartUp`], [`Bottleneck::Network`],
     /// [`Bottleneck::UserLimit`] or [`Bottleneck::Reservation`].
     pub bound: Bottleneck,
 }

@@ -20,7 +20,7 @@ pub struct DeliveryMeter {
     late: bool,
 }
 
-/// What one FEEDBACK frame says of delivery.
+/// Counts of delivery in one FEEDBACK frame.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DeliveryReport {
     /// Bytes received so far.
@@ -54,7 +54,7 @@ impl DeliveryMeter {
         self.late |= report.late;
         let elapsed = report.received.wrapping_sub(last.received);
         if elapsed > u32::MAX / 2 {
-            // More bytes but an earlier clock: silent for over half an hour. Start anew.
+            // More bytes but an earlier clock: silent for over half an hour. Start again.
             *self = Self::from(report);
             return None;
         }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silence_of_an_hour_starts_anew() {
+    fn a_silence_of_an_hour_starts_again() {
         let mut meter = DeliveryMeter::new();
         meter.on_feedback(report(0, 0, false));
         assert_eq!(meter.on_feedback(report(20_000, 3_600_000_000, false)), None);

@@ -25,7 +25,7 @@ struct Divided {
 }
 
 impl Division {
-    /// Divides `limit` anew, if it is time: `delivered` has the bytes that each path has delivered so
+    /// Divides `limit` again, if it is time: `delivered` has the bytes that each path has delivered so
     /// far, `round_trip` is the longest among them. Gives the shares in parts per million, in the order
     /// of the paths. Where their number changes they begin with equal shares.
     pub fn update(

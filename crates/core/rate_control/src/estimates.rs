@@ -1,4 +1,4 @@
-//! What the path looks like from its feedback: for every controller, and for the account of losses.
+//! Model of the path from its feedback: for every controller, and for the account of losses.
 
 mod causes;
 mod chance;
@@ -22,7 +22,7 @@ pub(crate) use rates::Slice;
 /// Estimates of rate, queue and chance loss of one path, the rounds in which they are judged, and
 /// the account of its losses.
 ///
-/// Kept beside the controller, whichever it is: whoever drives one gives each feedback to
+/// Kept beside the controller, whichever it is: a controller's driver gives each feedback to
 /// [`Estimates::on_feedback`] first, and what that returns to the controller.
 #[derive(Clone, Debug)]
 pub struct Estimates {
@@ -49,7 +49,7 @@ pub struct Estimates {
     packet: u64,
     /// Length of a round, if it is to be another than a round trip.
     pub(crate) interval: Option<Duration>,
-    /// What the last feedback completed.
+    /// Slice and round that the last feedback completed.
     pub(crate) completed: Completed,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Completed {
     pub(crate) round: Option<Round>,
 }
 
-/// What happened in one round, which lasts a round trip, but at least [`MIN_ROUND`].
+/// Events of one round, which lasts a round trip, but at least [`MIN_ROUND`].
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Round {
     pub(crate) acked_packets: u64,
@@ -111,8 +111,8 @@ impl Estimates {
         self.packet = packet;
     }
 
-    /// Takes in feedback. Gives what the controller is told: it, cut to what can be, with a cause for
-    /// each loss. Those that [`Estimates::cause`] was not asked about are judged by the queue now.
+    /// Takes in feedback. Returns the feedback for the controller, cut to what can be, with a cause for each
+    /// loss. Those that [`Estimates::cause`] was not asked about are classified by the queue now.
     pub fn on_feedback(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl Estimates {
         (self.round, self.last_round, self.round_start) = (Round::default(), Round::default(), now);
     }
 
-    /// Whether there was no queue to speak of in a round: then nothing of ours can have overflowed
+    /// Returns whether there was no queue to speak of in a round: then nothing of ours can have overflowed
     /// one.
     fn is_quiet(&self, round: &Round) -> bool {
         round.queue_min.is_some() && round.queue_max < self.queue_target(self.recent()) * 2
@@ -213,14 +213,14 @@ impl Estimates {
         Duration::from_nanos(self.queue_peak.get().unwrap_or(0))
     }
 
-    /// Whether a queue of that delay can have overflowed: none does while it is shorter than it was of late,
-    /// unless all of them are too short to be told from the pauses of hosts.
+    /// Returns whether a queue of that delay can have overflowed: none does while it is shorter than it was of
+    /// late, unless all of them are too short to be distinguished from the pauses of hosts.
     pub(crate) fn is_long(&self, queue: Duration) -> bool {
         let longest = self.queue_peak();
         longest < self.least_visible() || queue * 4 >= longest * 3
     }
 
-    /// Whether this feedback tells of marks, or of at least `least` losses more than chance
+    /// Returns whether this feedback reports marks, or of at least `least` losses more than chance
     /// explains, of which no more than `most_chance` parts per million are put down to it.
     pub(crate) fn excess_loss(&self, feedback: &Feedback, least: u64, most_chance: u32) -> bool {
         if feedback.marked_packets > 0 {
@@ -267,7 +267,7 @@ impl Estimates {
         self.account.losses()
     }
 
-    /// Books losses whose cause is known, or that nothing will be known of: no controller hears of
+    /// Books losses whose cause is known, or that nothing will be known of: no controller gets
     /// them.
     pub fn book(&mut self, lost: &Losses) {
         self.account.book(lost);

@@ -56,8 +56,8 @@ impl Governor {
         self.limits[bound as usize] = None;
     }
 
-    /// This path may use so much of the connection's limits, in parts per million; all of them unless
-    /// told.
+    /// Lets this path use so much of the connection's limits, in parts per million; all of them by
+    /// default.
     pub fn set_share(&mut self, ppm: u32) {
         self.share = ppm.clamp(1, WHOLE);
     }
@@ -69,8 +69,8 @@ impl Governor {
 
     /// The least limit of the whole connection, where there is one.
     pub fn connection_limit(&self) -> Option<Rate> {
-        let told = self.receiver.as_ref().and_then(ReceiverBound::told);
-        self.set_limit().into_iter().chain(told).min()
+        let announced = self.receiver.as_ref().and_then(ReceiverBound::announced);
+        self.set_limit().into_iter().chain(announced).min()
     }
 
     /// A batch left; `in_flight` bytes are on their way.
@@ -123,7 +123,7 @@ impl Governor {
         self.controller = bound;
     }
 
-    /// What may be sent, and which bound says so. At equal rates another bound wins over the
+    /// Returns what may be sent, and which bound says so. At equal rates another bound wins over the
     /// controller. No more may leave back to back than is of use at any limit's own rate, half a
     /// millisecond of it or some packets, even where the controller's rate is lower: its burst is made
     /// for a path that can carry more. A controller that goes at exactly the limit's rate has made its
@@ -183,7 +183,7 @@ impl Governor {
         later.max_by_key(|(_, spent)| *spent).map_or(Bottleneck::Unknown, |(bound, _)| bound)
     }
 
-    /// How long `bound` was active, up to the last [`Governor::account`].
+    /// Returns the time that `bound` was active, up to the last [`Governor::account`].
     pub fn time_limited_by(&self, bound: Bottleneck) -> Duration {
         self.spent[bound as usize]
     }
@@ -306,13 +306,13 @@ mod tests {
             let mut estimates = Estimates::new(at(0), 1500);
             for tick in 1..=8 {
                 governor.on_sent(4 << 20);
-                let told = estimates.on_feedback(at(tick * 5), &rtt, &feedback(lost));
+                let classified = estimates.on_feedback(at(tick * 5), &rtt, &feedback(lost));
                 let socket_buffer = Some(Bytes::from_mib(1));
                 let (cause, until) = (Bottleneck::ReceiverCpu, at(1_000));
                 let limit = takes.map(|rate| HostLimit { rate, cause, until });
                 let receiver = ReceiverState { socket_buffer, limit, ..Default::default() };
-                let told = (&told, &receiver);
-                governor.on_feedback(at(tick * 5), &rtt, &estimates, told, CONTROLLER.rate);
+                let reported = (&classified, &receiver);
+                governor.on_feedback(at(tick * 5), &rtt, &estimates, reported, CONTROLLER.rate);
             }
             let started = governor.allow(CONTROLLER);
             governor.set_controller_bound(Bottleneck::Network);
@@ -326,8 +326,8 @@ mod tests {
         // Two round trips of what arrives, and three eighths of the buffer.
         let window = Some(2 * 1_250_000 + (3 << 17));
         assert_eq!(allowed(true, 0, None), (CONTROLLER.rate, window, Bottleneck::ReceiverBuffer));
-        let told = Rate::from_mbps(700);
-        assert_eq!(allowed(true, 0, Some(told)), (told, window, Bottleneck::ReceiverCpu));
+        let announced = Rate::from_mbps(700);
+        assert_eq!(allowed(true, 0, Some(announced)), (announced, window, Bottleneck::ReceiverCpu));
         let (managed, window_then, bound) = allowed(true, 5, None);
         assert_eq!(bound, Bottleneck::ReceiverCpu);
         assert!(managed >= rate.scale(9, 10) && managed < rate, "{managed}");

@@ -39,6 +39,6 @@ mod tests {
         assert_eq!(account.losses(), Losses { congestion: 23, sender: 64, ..Losses::default() });
         account.take_back(1_000);
         let sender = Losses { sender: 64, ..Losses::default() };
-        assert_eq!(account.losses(), sender, "told of more than was lost");
+        assert_eq!(account.losses(), sender, "the report names more than was lost");
     }
 }

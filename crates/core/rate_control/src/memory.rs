@@ -2,10 +2,10 @@ use longhaul_units::{Bytes, Duration, Instant};
 
 use crate::Repair;
 
-/// How much memory one end of a transfer may use for what is under way.
+/// Memory that one end of a transfer may use for what is under way.
 ///
-/// What one round trip carries has to be kept until it is known to have arrived, or to have room
-/// where it arrives; another is for what is lost, and the reports of it. So the budget is two
+/// The bytes of one round trip have to be kept until they are known to have arrived, or to have room
+/// where they arrive; another is for what is lost, and the reports of it. So the budget is two
 /// products of rate and round trip beside a base, and grows as the path shows its product, as a TCP
 /// receiver tunes its buffer (Fisk and Feng, "Dynamic right-sizing in TCP", 2001). It never
 /// shrinks: what was promised to the peer stays promised.

@@ -12,13 +12,13 @@ use crate::Unplayable;
 /// One figure of a profile that its source leaves open, or that somebody may want to try otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameter {
-    /// What `--param` and HELLO call it.
+    /// Name for `--param` and in HELLO.
     pub name: &'static str,
-    /// What it does, in one line for people.
+    /// Effect, in one line for people.
     pub about: &'static str,
-    /// What its figure counts.
+    /// Unit of its figure.
     pub unit: Unit,
-    /// The figure unless told.
+    /// The default figure.
     pub default: u64,
     /// The least figure that is played,
     pub least: u64,
@@ -46,7 +46,7 @@ impl Parameter {
     }
 }
 
-/// What the figure of a [`Parameter`] counts, and how people write it.
+/// Unit of a [`Parameter`]'s figure, and how people write it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Parts per million, written as `0.5%` or as the factor `0.005`.
@@ -105,7 +105,7 @@ impl Unit {
         }
     }
 
-    /// What may be said between `least` and `most`, for people.
+    /// Range of values between `least` and `most`, for people.
     pub fn range(self, least: u64, most: u64) -> String {
         match self {
             Self::Choice(words) => words.join(" or "),
@@ -165,7 +165,7 @@ impl Parameters {
         Ok(name)
     }
 
-    /// What is wrong where the first of two names has a greater figure than the second.
+    /// Explains what is wrong where the first of two names has a greater figure than the second.
     pub(crate) fn at_odds(&self, ordered: &[(&str, &str)]) -> Option<String> {
         let (low, high) = ordered.iter().find(|(low, high)| self.get(low) > self.get(high))?;
         let shown = |name: &str| {
@@ -268,7 +268,7 @@ mod tests {
     };
 
     #[test]
-    fn figures_are_read_in_their_units_and_told_again_exactly() {
+    fn figures_are_read_in_their_units_and_written_again_exactly() {
         let mut chosen = Parameters::of(&KNOWN);
         assert_eq!(chosen.for_peer(), None, "all are defaults");
         for text in
@@ -282,8 +282,8 @@ mod tests {
         assert_eq!((chosen.get("chunk"), chosen.get("segment")), (8 << 20, 10_000));
         assert_eq!(chosen.get("marks"), 1);
         let mut peer = Parameters::of(&KNOWN);
-        let told = chosen.for_peer().unwrap();
-        for text in told.split(' ') {
+        let written = chosen.for_peer().unwrap();
+        for text in written.split(' ') {
             peer.set("p", text).unwrap();
         }
         assert_eq!(peer, chosen);
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn an_error_comes_with_what_would_be_right() {
         let mut chosen = Parameters::of(&KNOWN);
         let mut wrong = |text: &str| chosen.set("p", text).unwrap_err().to_string();
         assert_eq!(wrong("stop=3"), "profile p has no parameter stop; nearest: step");

@@ -1,13 +1,13 @@
-//! What earlier transfers have learnt of a path, and what may be made of it.
+//! History of a path from earlier transfers, and conclusions from it.
 
 use longhaul_units::{Duration, Rate};
 
-/// What one transfer saw of a path, for those that come after it.
+/// Observations of one transfer on a path, for those that come after it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Observation {
-    /// What the path delivered: the best of its last rounds in which there was enough to send.
+    /// Rate that the path delivered: the best of its last rounds in which there was enough to send.
     pub rate: Rate,
-    /// The path was what bounded the rate for the longest time; else it may carry more.
+    /// The path bounded the rate for the longest time; else it may carry more.
     pub by_path: bool,
     /// The least round trip.
     pub round_trip: Duration,
@@ -20,7 +20,7 @@ pub struct Observation {
 /// An [`Observation`], and how far back it lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Remembered {
-    /// What was seen.
+    /// The observation.
     pub seen: Observation,
     /// Time since it was made.
     pub age: Duration,
@@ -30,7 +30,7 @@ pub struct Remembered {
     pub profile: Option<&'static str>,
 }
 
-/// What is remembered of a path.
+/// History of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PathMemory {
     /// Least and largest rate that it carried lately, at this time of day where that is known: the safe
@@ -50,7 +50,7 @@ pub struct PathMemory {
 }
 
 impl Observation {
-    /// Whether both may be of one route: their round trips differ by less than a factor of two.
+    /// Returns whether both may be of one route: their round trips differ by less than a factor of two.
     fn is_alike(&self, other: &Self) -> bool {
         let (one, other) = (self.round_trip, other.round_trip);
         one < other.saturating_mul(2) && other < one.saturating_mul(2)
@@ -58,7 +58,7 @@ impl Observation {
 }
 
 impl PathMemory {
-    /// What `remembered` says, the newest first; nothing if nothing of it is young enough.
+    /// Sums up `remembered`, the newest first; nothing if nothing of it is young enough.
     pub fn of(remembered: &[Remembered]) -> Option<Self> {
         let young = remembered.iter().filter(|one| one.age < FORGOTTEN).take(NEWEST);
         let newest = young.clone().next()?;
@@ -85,7 +85,7 @@ impl PathMemory {
         Rate::from_bps(self.band.0.as_bps().checked_shr(weeks).unwrap_or(0))
     }
 
-    /// Whether a path of this round trip may be the one that is remembered (RFC 9959, Reconnaissance
+    /// Returns whether a path of this round trip may be the one that is remembered (RFC 9959, Reconnaissance
     /// Phase): over half and at most ten times that one's.
     pub fn fits(&self, round_trip: Duration) -> bool {
         round_trip > self.round_trip / 2 && round_trip <= self.round_trip.saturating_mul(10)
@@ -110,7 +110,7 @@ fn best_profile<'a>(seen: impl Iterator<Item = &'a Remembered> + Clone) -> Optio
     })
 }
 
-/// What is older says nothing.
+/// Age from which an observation does not count.
 pub const FORGOTTEN: Duration = Duration::from_secs(30 * DAY);
 /// Networks change slowly; half of the known rate is not trusted twice as long.
 const HALVED: Duration = Duration::from_secs(7 * DAY);

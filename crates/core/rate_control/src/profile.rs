@@ -18,31 +18,31 @@ use crate::{
 /// there is no connection.
 #[derive(Debug)]
 pub struct Profile {
-    /// What `--profile` takes, and HELLO carries.
+    /// Name for `--profile` and in HELLO.
     pub name: &'static str,
     /// One line for people.
     pub description: &'static str,
-    /// How losses are repaired.
+    /// Kind of repair of losses.
     pub repair: Repair,
     /// When a receiver reports.
     pub feedback: FeedbackSchedule,
-    /// What sets the rate.
+    /// Controller that sets the rate.
     pub controller: &'static (dyn ControllerConfig + Sync),
-    /// Whether what the receiving host takes bounds the rate, too. Where the paper sends at one rate,
-    /// whatever happens, it does not.
+    /// True if the receiving host's abilities bound the rate, too. Where the paper sends at one rate,
+    /// whatever happens, they do not.
     pub heeds_receiver: bool,
-    /// What the receiver does beside receiving; known to both ends by the profile's name.
+    /// Part of the receiver beside receiving; known to both ends by the profile's name.
     pub receiver_part: ReceiverPart,
-    /// Whether its controller slows down for marks of congestion (ECN). Only then packets are sent
+    /// True if its controller slows down for marks of congestion (ECN). Only then packets are sent
     /// ECN-capable (docs/protocol.md 5.4.2): who asks for marks has to heed them (RFC 3168).
     pub heeds_marks: bool,
-    /// How the network is asked to treat its packets.
+    /// Treatment that its packets ask of the network.
     pub dscp: Dscp,
-    /// Whether the user has to choose a rate.
+    /// True if the user has to choose a rate.
     pub needs_rate: bool,
 }
 
-/// What a receiver does beside receiving (docs/host-awareness.md).
+/// Part of a receiver beside receiving (docs/host-awareness.md).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReceiverPart {
     /// Nothing: the paper's receiver reports what came.
@@ -56,7 +56,7 @@ pub enum ReceiverPart {
     Paptc,
 }
 
-/// How losses are repaired.
+/// Kind of repair of losses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
     /// Lost bytes go out again as soon as their loss is known.
@@ -68,7 +68,7 @@ pub enum Repair {
     Chunks(ChunkSizes),
 }
 
-/// How fresh bytes are divided for repair, on each lane for itself.
+/// Division of fresh bytes for repair, on each lane for itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChunkSizes {
     /// Packets of a segment, at least one.
@@ -84,7 +84,7 @@ impl ChunkSizes {
     pub const FOBS: Self = Self { segment: 10_000, chunk: 68_028, overlap: 2 };
 }
 
-/// How often a receiver reports while packets arrive (docs/protocol.md 5.4).
+/// Frequency of a receiver's reports while packets arrive (docs/protocol.md 5.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FeedbackSchedule {
     /// So many times a round trip,
@@ -125,8 +125,8 @@ impl FeedbackSchedule {
 }
 
 impl Profile {
-    /// Below this user's rate nothing would seem to move, and whoever asks for it has forgotten the unit:
-    /// a packet of 1000 bytes a second.
+    /// Least rate that a user may choose: a packet of 1000 bytes a second. Below it nothing would seem to move,
+    /// and the user has forgotten the unit.
     pub const RATE_LEAST: Rate = Rate::from_kbps(8);
     /// No socket sends faster, nor does any link: a greater one is taken for this.
     pub const RATE_MOST: Rate = Rate::from_gbps(1_000);
@@ -203,7 +203,7 @@ impl ChosenProfile {
         Self { profile, rate: None, parameters: Parameters::of(profile.controller.parameters()) }
     }
 
-    /// How losses are repaired, with the sizes that were chosen.
+    /// Kind of repair, with the sizes that were chosen.
     pub fn repair(&self) -> Repair {
         match self.profile.repair {
             Repair::Chunks(_) => Repair::Chunks(ChunkSizes {
@@ -236,7 +236,7 @@ impl ChosenProfile {
         profile.controller.build(&Start { now, packet, rate, known, parameters })
     }
 
-    /// Whether its rate is a reservation, which belongs to one path: a limit is divided among several.
+    /// Returns whether its rate is a reservation, which belongs to one path: a limit is divided among several.
     pub fn is_reserved(&self) -> bool {
         self.profile.controller.is_reserved()
     }
@@ -255,7 +255,7 @@ pub enum Unplayable {
     Parameter {
         /// The profile.
         profile: &'static str,
-        /// What is wrong, for people.
+        /// Explanation for people.
         why: String,
     },
 }

@@ -2,10 +2,10 @@ use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
 use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
 
-/// What the receiving host takes, whatever the path would carry: no controller's business.
+/// Bound by the receiving host, whatever the path would carry: no controller's business.
 ///
-/// What is in flight beyond two round trips of what arrives has to fit a share of the socket buffer
-/// that the receiver told. Losses in the host take a quarter off that share, and cap the rate at what
+/// Bytes in flight beyond two round trips of arrivals have to fit a share of the socket buffer
+/// that the receiver reported. Losses in the host take a quarter off that share, and cap the rate at what
 /// arrived; both recover slowly. The limit that it announces before it loses anything caps the rate until
 /// that expires or is lifted. No more leaves back to back than half of the buffer holds.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct ReceiverBound {
 }
 
 impl ReceiverBound {
-    /// Of a receiver that has told nothing.
+    /// Bound by a receiver that has reported nothing.
     pub fn new(now: Instant) -> Self {
         Self {
             buffer: None,
@@ -119,8 +119,8 @@ impl ReceiverBound {
         self.limit.map(|limit| limit.until)
     }
 
-    /// What it says that it takes, of the whole connection.
-    pub fn told(&self) -> Option<Rate> {
+    /// Limit that the receiver announced for the whole connection.
+    pub fn announced(&self) -> Option<Rate> {
         self.limit.map(|limit| limit.rate)
     }
 
@@ -152,7 +152,7 @@ const MOST_SHARE: u64 = 384;
 const LEAST_SHARE: u64 = 32;
 /// A shorter round trip is over before the receiver's sentinel has seen anything and spoken.
 const NEAR: Duration = Duration::from_millis(4);
-/// What waits for a reader that is to stay busy: some turns of a scheduler and wake-ups.
+/// Queue of a reader that is to stay busy: some turns of a scheduler and wake-ups.
 const BUSY_TIME: Duration = Duration::from_millis(2);
 const BUSY_BYTES: u64 = 768 << 10;
 const TELLING_PACKETS: u64 = 32;
@@ -166,8 +166,8 @@ mod tests {
 
     const BUFFER: u64 = 212_992;
 
-    /// What it allows a sender `round_trip` away, once it has told its buffer, and `rate` is delivered.
-    fn told(round_trip: Duration, rate: Rate) -> ReceiverBound {
+    /// Bound on a sender `round_trip` away, once the receiver has reported its buffer, and `rate` is delivered.
+    fn bound_of(round_trip: Duration, rate: Rate) -> ReceiverBound {
         let start = Instant::from_nanos(1);
         let (mut rtt, mut estimates) =
             (RttEstimator::new(round_trip), Estimates::new(start, 1_500));
@@ -192,20 +192,20 @@ mod tests {
         let window = |bound: ReceiverBound, starts| bound.window(starts).map(|(most, _)| most);
         let near = Duration::from_micros(200);
         let room = BUFFER / 1_024 * MOST_SHARE;
-        let nothing_came = told(near, Rate::ZERO);
+        let nothing_came = bound_of(near, Rate::ZERO);
         assert_eq!((window(nothing_came, true), window(nothing_came, false)), (Some(room), None));
         // A first train often shows too much: a quarter of the buffer at most.
-        assert_eq!(window(told(near, Rate::from_gbps(1)), true), Some(room + 25_000));
-        assert_eq!(window(told(near, Rate::from_gbps(40)), true), Some(room + BUFFER / 4));
-        assert_eq!(window(told(near, Rate::from_gbps(1)), false), Some(room + 50_000));
-        let far = told(Duration::from_millis(20), Rate::from_gbps(1));
+        assert_eq!(window(bound_of(near, Rate::from_gbps(1)), true), Some(room + 25_000));
+        assert_eq!(window(bound_of(near, Rate::from_gbps(40)), true), Some(room + BUFFER / 4));
+        assert_eq!(window(bound_of(near, Rate::from_gbps(1)), false), Some(room + 50_000));
+        let far = bound_of(Duration::from_millis(20), Rate::from_gbps(1));
         assert_eq!((window(far, true), window(far, false)), (None, Some(room + 5_000_000)));
     }
 
     #[test]
     fn no_more_comes_back_to_back_than_half_of_the_buffer() {
-        let bound = told(Duration::from_millis(20), Rate::ZERO);
+        let bound = bound_of(Duration::from_millis(20), Rate::ZERO);
         assert_eq!(bound.burst(), Some(BUFFER / 2));
-        assert_eq!(ReceiverBound::new(Instant::ZERO).burst(), None, "nothing was told");
+        assert_eq!(ReceiverBound::new(Instant::ZERO).burst(), None, "no buffer was reported");
     }
 }

@@ -62,12 +62,12 @@ impl RttEstimator {
         self.min.get().map_or(self.initial, Duration::from_nanos)
     }
 
-    /// Whether any sample was taken.
+    /// Returns whether any sample was taken.
     pub fn has_sample(&self) -> bool {
         self.min.get().is_some()
     }
 
-    /// How long to wait for news before probing: 1.5 round trips, more if they vary, and the
+    /// Returns the time to wait for news before probing: 1.5 round trips, more if they vary, and the
     /// receiver's feedback interval (docs/protocol.md 5.4.1).
     pub fn probe_timeout(&self, feedback_interval: Duration) -> Duration {
         self.smoothed + (self.smoothed / 2).max(self.variation * 4) + feedback_interval

@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Instant, Rate};
 
-/// What this host's own stack takes: it refuses packets where its buffers are full.
+/// Bound by this host's own stack, which refuses packets where its buffers are full.
 ///
 /// The path was offered none of them, so that is the governor's business and no controller's: the
 /// rate falls when packets are refused, and after each round trip that saw more refused, by more each
@@ -62,7 +62,7 @@ const LEFT: [u32; 3] = [6, 4, 2];
 /// Eighths. The first step, and what doubling ends at: twice the rate.
 const FIRST_RISE: u32 = 1;
 const MOST_RISE: u32 = 8;
-/// What may go each round trip whatever was refused: two packets of the usual size.
+/// Bytes that may go each round trip whatever was refused: two packets of the usual size.
 const LEAST_BYTES: u64 = 3_000;
 /// More than any host sends.
 const MOST: Rate = Rate::from_gbps(400);

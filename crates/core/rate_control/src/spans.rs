@@ -4,19 +4,19 @@ use longhaul_units::{Duration, Instant, Losses};
 
 use crate::Feedback;
 
-/// What became of so many packets, sent one after the other.
+/// Outcome of so many packets, sent one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {
-    /// How many arrived.
+    /// Number that arrived.
     pub acked_packets: u64,
-    /// How many did not, by cause.
+    /// Number that did not, by cause.
     pub lost: Losses,
     /// Time from the end of the span before until the fate of the last was known.
     pub took: Duration,
 }
 
 impl Span {
-    /// Counts what one feedback told.
+    /// Counts the packets of one feedback.
     pub(crate) fn add(&mut self, feedback: &Feedback) {
         self.acked_packets += feedback.acked_packets;
         self.lost = self.lost.plus(&feedback.lost);
@@ -61,7 +61,7 @@ impl SpanMeter {
         Self { size: size.max(1), begun: now, span: Span::default() }
     }
 
-    /// Takes in what the controller was told; gives the span that it ends.
+    /// Takes in the feedback that the controller gets; gives the span that it ends.
     pub fn on_feedback(&mut self, now: Instant, feedback: &Feedback) -> Option<Span> {
         let span = &mut self.span;
         span.add(feedback);
@@ -81,17 +81,17 @@ mod tests {
     #[test]
     fn a_span_ends_with_the_feedback_that_fills_it() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let told = |acked_packets, unknown, socket| Feedback {
+        let feedback = |acked_packets, unknown, socket| Feedback {
             acked_packets,
             lost: Losses { unknown, socket, ..Losses::default() },
             ..Feedback::default()
         };
         let mut meter = SpanMeter::new(at(0), 100);
-        assert_eq!(meter.on_feedback(at(5), &told(90, 4, 2)), None);
-        let span = meter.on_feedback(at(9), &told(23, 1, 0)).unwrap();
+        assert_eq!(meter.on_feedback(at(5), &feedback(90, 4, 2)), None);
+        let span = meter.on_feedback(at(9), &feedback(23, 1, 0)).unwrap();
         assert_eq!((span.acked_packets, span.lost.total(), span.took), (113, 7, at(9) - at(0)));
         assert_eq!((span.loss_ppm(false), span.loss_ppm(true)), (41_666, 58_333));
-        let next = meter.on_feedback(at(12), &told(100, 0, 0)).unwrap();
+        let next = meter.on_feedback(at(12), &feedback(100, 0, 0)).unwrap();
         assert_eq!((next.acked_packets, next.took), (100, at(12) - at(9)));
         assert_eq!(Span::default().loss_ppm(true), 0);
     }

@@ -1,4 +1,4 @@
-//! What every registered controller, and the governor beside it, must keep to, whatever they are told.
+//! Contract of every registered controller, and of the governor beside it, under any input.
 
 #[path = "contract/path.rs"]
 mod path;
@@ -45,8 +45,8 @@ fn delivery() -> impl Strategy<Value = Delivery> {
 }
 
 fn receiver() -> impl Strategy<Value = ReceiverState> {
-    let told = || prop::option::of(any::<u64>());
-    (told(), told(), told()).prop_map(|(buffer, capacity, limit)| ReceiverState {
+    let figure = || prop::option::of(any::<u64>());
+    (figure(), figure(), figure()).prop_map(|(buffer, capacity, limit)| ReceiverState {
         socket_buffer: buffer.map(Bytes::new),
         capacity: capacity.map(Rate::from_bps),
         limit: limit.map(|word| HostLimit {
@@ -147,7 +147,7 @@ fn chosen(profile: &Profile, rate: Rate, figures: &[(usize, u64)]) -> ChosenProf
     wished(&words.fold(Vec::new(), fits)).expect("each was looked at")
 }
 
-/// What a user may say, up to what is clamped.
+/// Rates that a user may ask for, up to what is clamped.
 fn wanted() -> impl Strategy<Value = Rate> {
     let usual = (8_000u64..2_000_000_000_000).prop_map(Rate::from_bps);
     prop_oneof![6 => usual, 1 => Just(Profile::RATE_LEAST), 1 => Just(Rate::MAX)]
@@ -211,7 +211,7 @@ proptest! {
                     let sample = sample.or(feedback.rtt);
                     sample.into_iter().for_each(|sample| rtt.update(now, sample));
                 }
-                let told = match step {
+                let classified = match step {
                     Step::Feedback(feedback, receiver, _) => {
                         let feedback = Feedback { capacity: receiver.capacity, ..**feedback };
                         estimates.on_feedback(now, &rtt, &feedback)
@@ -223,9 +223,9 @@ proptest! {
                 match step {
                     Step::Sent(sent) => controller.on_sent(&mut cx, sent),
                     Step::Feedback(..) => {
-                        controller.on_feedback(&mut cx, &told);
+                        controller.on_feedback(&mut cx, &classified);
                         let span =
-                            Span { acked_packets: told.acked_packets, lost: told.lost, took: *wait };
+                            Span { acked_packets: classified.acked_packets, lost: classified.lost, took: *wait };
                         controller.on_segment(&mut cx, &span);
                         controller.on_chunk(&mut cx, &span);
                     }
@@ -237,7 +237,7 @@ proptest! {
                     Step::Sent(sent) => governor.on_sent(sent.in_flight),
                     Step::Feedback(_, receiver, _) => {
                         let wanted = controller.pacing().rate;
-                        governor.on_feedback(now, &rtt, &estimates, (&told, receiver), wanted);
+                        governor.on_feedback(now, &rtt, &estimates, (&classified, receiver), wanted);
                     }
                     Step::Silence(_) => governor.on_refused(now, rtt.smoothed(), Rate::ZERO),
                     Step::Timer => {}
@@ -248,7 +248,7 @@ proptest! {
     }
 }
 
-/// A controller and what it reads, told in sums: no packet is looked at.
+/// A controller and its inputs as sums: no packet is looked at.
 struct Flow {
     now: Instant,
     tick: Duration,
@@ -260,7 +260,7 @@ struct Flow {
 }
 
 impl Flow {
-    /// One that hears of its path each `tick`, a quarter of the round trip.
+    /// One that gets feedback each `tick`, a quarter of the round trip.
     fn new(chosen: &ChosenProfile, tick: Duration) -> Self {
         let now = Instant::from_nanos(1);
         Self {
@@ -300,7 +300,7 @@ impl Flow {
         self.now += self.tick;
         let Self { now, controller, rtt, estimates, rng, .. } = self;
         feedback.rtt.into_iter().for_each(|sample| rtt.update(*now, sample));
-        let told = estimates.on_feedback(*now, rtt, feedback);
+        let classified = estimates.on_feedback(*now, rtt, feedback);
         let mut cx = Context { now: *now, rtt, estimates, rng };
         let bytes = (feedback.acked_bytes + feedback.lost_bytes).max(PACKET);
         let in_flight = feedback.in_flight;
@@ -308,8 +308,12 @@ impl Flow {
         if controller.next_timeout().is_some_and(|at| at <= *now) {
             controller.on_timeout(&mut cx);
         }
-        controller.on_feedback(&mut cx, &told);
-        let span = Span { acked_packets: told.acked_packets, lost: told.lost, took: self.tick };
+        controller.on_feedback(&mut cx, &classified);
+        let span = Span {
+            acked_packets: classified.acked_packets,
+            lost: classified.lost,
+            took: self.tick,
+        };
         controller.on_segment(&mut cx, &span);
         controller.on_chunk(&mut cx, &span);
     }
@@ -404,7 +408,7 @@ fn each_is_silent_in_an_outage_and_fills_the_path_behind_it() {
     }
 }
 
-/// Who takes over goes on at the known rate: no burst, no start-up, and no gap.
+/// A controller that takes over goes on at the known rate: no burst, no start-up, and no gap.
 #[test]
 fn each_goes_on_at_a_known_rate() {
     for chosen in finders() {
@@ -483,8 +487,8 @@ fn a_memory_is_never_trusted_above_what_the_receiver_says() {
     let (rate, cause) = (Rate::from_mbps(100), Bottleneck::ReceiverCpu);
     let limit = HostLimit { rate, cause, until: *now + MS * 500 };
     let receiver = ReceiverState { limit: Some(limit), ..ReceiverState::default() };
-    let told = (&Feedback::default(), &receiver);
-    governor.on_feedback(*now, rtt, estimates, told, controller.pacing().rate);
+    let reported = (&Feedback::default(), &receiver);
+    governor.on_feedback(*now, rtt, estimates, reported, controller.pacing().rate);
     let (pacing, bound) = governor.allow(controller.pacing());
     assert_eq!((pacing.rate, bound), (rate, cause));
 }

@@ -10,7 +10,7 @@ use crate::{
 
 mod compete;
 mod cruise;
-mod insist;
+mod hold_share;
 mod scalable;
 
 use super::paced::least_rate;
@@ -18,7 +18,7 @@ use super::startup::Startup;
 use super::stepped::INTERVAL;
 use compete::Compete;
 use cruise::{Cruise, Verdict};
-use insist::{Insist, Outcome};
+use hold_share::{HoldShare, Outcome};
 use scalable::{Scalable, WHOLE};
 
 /// Finds the rate that the path can take, and shares the path.
@@ -33,19 +33,19 @@ pub struct Auto {
     silence: u32,
     /// The rate that was delivered before them.
     before_silence: Rate,
-    /// When feedback last came.
-    heard: Instant,
-    rivals: Rivals,
-    /// When it last did not cruise, and when it last did, and had for long.
-    elsewhere: Instant,
-    cruised: Instant,
-    /// Nobody else is to be made room for.
+    /// Time of the last feedback.
+    last_feedback: Instant,
+    competitors: CompetitorHistory,
+    /// Time when it was last in another state than cruise, and when it last cruised and had for long.
+    left_cruise_at: Instant,
+    last_steady_cruise_at: Instant,
+    /// The path is dedicated: do not yield to other flows.
     dedicated: bool,
     /// Time between two decisions, if it is to be another than a round trip.
     interval: Option<Duration>,
     /// The share of packets that a queue marks which marks early, where there may be one.
     scalable: Option<Scalable>,
-    /// What became of what earlier transfers had learnt.
+    /// Use made of the path history.
     memory_use: Option<MemoryUse>,
 }
 
@@ -54,12 +54,12 @@ enum State {
     Startup(Startup),
     Cruise(Cruise),
     Compete(Compete),
-    Insist(Insist),
+    HoldShare(HoldShare),
 }
 
-/// What is remembered of flows that fill the queue.
+/// Memory of flows that fill the queue.
 #[derive(Clone, Copy, Default, Debug)]
-struct Rivals {
+struct CompetitorHistory {
     overflows: u32,
     last_overflow: Instant,
     window: u64,
@@ -68,15 +68,15 @@ struct Rivals {
     cuts: u32,
     cutting_since: Instant,
     last_cut: Instant,
-    /// When they last took no notice of losses.
-    insisted: Option<Instant>,
+    /// Time when they were last found to ignore losses.
+    losses_ignored: Option<Instant>,
 }
 
-impl Rivals {
+impl CompetitorHistory {
     /// Begins to compete, with what is in flight.
     fn meet(&mut self, now: Instant, packet: u64, flight: u64, verdict: Verdict) -> Compete {
         if verdict == Verdict::Overflow {
-            let forgotten = now - self.last_overflow > RIVALS_MEMORY;
+            let forgotten = now - self.last_overflow > COMPETITORS_REMEMBERED;
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
             self.last_overflow = now;
         }
@@ -95,7 +95,7 @@ impl Rivals {
         self.last_cut = now;
     }
 
-    /// Whether cuts follow each other so soon, and for so long, that nobody else can have made
+    /// Returns whether cuts follow each other so soon, and for so long, that nobody else can have made
     /// room, with a window of so many packets, of which this share was lost (parts per million).
     fn ignore_losses(&self, now: Instant, round_trip: Duration, packets: u64, loss: u32) -> bool {
         let elapsed = now - self.cutting_since;
@@ -103,15 +103,16 @@ impl Rivals {
         let most = u64::from(CUTS_SPACING);
         let spacing = if loss > HEEDED_LOSS { most } else { packets / SMALL_WINDOW };
         let spacing = spacing.clamp(1, most) as u32;
-        let lately = self.insisted.is_some_and(|insisted| now - insisted < INSISTED_LATELY);
+        let lately =
+            self.losses_ignored.is_some_and(|losses_ignored| now - losses_ignored < IGNORED_LATELY);
         self.cuts >= if lately { MANY_CUTS_AGAIN } else { MANY_CUTS }
             && elapsed > LONG.max(round_trip * LONG_ROUNDS)
             && elapsed < round_trip * spacing * self.cuts
     }
 
-    fn insist(&mut self, now: Instant) {
+    fn on_losses_ignored(&mut self, now: Instant) {
         self.cuts = 0;
-        self.insisted = Some(now);
+        self.losses_ignored = Some(now);
     }
 
     fn leave(&mut self, now: Instant, window: u64) {
@@ -158,7 +159,7 @@ impl Controller for Auto {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        self.heard = cx.now;
+        self.last_feedback = cx.now;
         cx.estimates.interval = self.interval;
         let Completed { slice, round } = cx.estimates.completed;
         let round_trip = cx.rtt.smoothed();
@@ -175,11 +176,11 @@ impl Controller for Auto {
         }
         // Among others, who overflow the queue as well, it is not the path that has changed.
         if !matches!(self.state, State::Cruise(_)) {
-            self.elsewhere = cx.now;
-        } else if cx.now - self.elsewhere > LONG.max(round_trip * LONG_ROUNDS) {
-            self.cruised = cx.now;
+            self.left_cruise_at = cx.now;
+        } else if cx.now - self.left_cruise_at > LONG.max(round_trip * LONG_ROUNDS) {
+            self.last_steady_cruise_at = cx.now;
         }
-        let alone = cx.now - self.cruised < round_trip * 2;
+        let alone = cx.now - self.last_steady_cruise_at < round_trip * 2;
         let fallen = alone && lost > 0 && model.has_fallen(cx.now);
         if let (Some(scalable), Some(round)) = (&mut self.scalable, &round) {
             scalable.on_round(round);
@@ -192,7 +193,7 @@ impl Controller for Auto {
                     model.lengthen_slices();
                     self.state = if startup.met_others(model) && !self.dedicated {
                         let flight = model.recent().bytes_in(round_trip);
-                        State::Compete(self.rivals.meet(
+                        State::Compete(self.competitors.meet(
                             cx.now,
                             model.packet(),
                             flight,
@@ -208,7 +209,7 @@ impl Controller for Auto {
                 // Early marks are no full queue; the scalable response has them.
                 let marked_packets =
                     if self.scalable.is_some() { 0 } else { feedback.marked_packets };
-                let heard = Feedback { marked_packets, ..*feedback };
+                let unmarked = Feedback { marked_packets, ..*feedback };
                 if marked_packets < feedback.marked_packets {
                     // The queue to aim at is one that is not marked.
                     model.set_queue_full(cx.now, model.queue);
@@ -216,19 +217,20 @@ impl Controller for Auto {
                 if fallen {
                     cruise.unsettle();
                 }
-                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, &heard, round, random);
+                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, &unmarked, round, random);
                 if self.dedicated {
                     // Somebody is there all the same, and does not make room either.
-                    if verdict == Verdict::Crowded && Self::is_pushed_out(model, DEDICATED_SHARE) {
-                        self.state = State::Insist(Insist::new(cx.now, model));
+                    if verdict == Verdict::Crowded && Self::is_starved(model, DEDICATED_SHARE) {
+                        self.state = State::HoldShare(HoldShare::new(cx.now, model));
                     }
                 } else if verdict != Verdict::Fine {
                     let flight = model.recent().bytes_in(round_trip);
-                    let mut compete = self.rivals.meet(cx.now, model.packet(), flight, verdict);
+                    let mut compete =
+                        self.competitors.meet(cx.now, model.packet(), flight, verdict);
                     if verdict == Verdict::Overflow {
                         let marked = feedback.lost.network() == 0;
                         compete.on_congestion(cx.now, model, marked);
-                        self.rivals.on_cut(cx.now, round_trip, marked);
+                        self.competitors.on_cut(cx.now, round_trip, marked);
                     }
                     self.state = State::Compete(compete);
                 }
@@ -243,28 +245,28 @@ impl Controller for Auto {
                     model.set_queue_full(cx.now, model.queue_peak());
                     let marked = feedback.lost.network() == 0;
                     compete.on_congestion(cx.now, model, marked);
-                    self.rivals.on_cut(cx.now, round_trip, marked);
+                    self.competitors.on_cut(cx.now, round_trip, marked);
                 }
                 let alone =
                     round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
                 if alone {
-                    self.rivals.leave(cx.now, compete.window());
+                    self.competitors.leave(cx.now, compete.window());
                     self.state = State::Cruise(Cruise::new(cx.now));
-                } else if Self::is_pushed_out(model, INSIST_BELOW)
-                    && self.rivals.ignore_losses(
+                } else if Self::is_starved(model, STARVED_BELOW)
+                    && self.competitors.ignore_losses(
                         cx.now,
                         round_trip,
                         compete.window() / model.packet(),
                         model.recent_loss_ppm(),
                     )
                 {
-                    self.rivals.insist(cx.now);
-                    self.state = State::Insist(Insist::new(cx.now, model));
+                    self.competitors.on_losses_ignored(cx.now);
+                    self.state = State::HoldShare(HoldShare::new(cx.now, model));
                 }
             }
-            State::Insist(insist) => {
-                insist.on_feedback(cx.now, model.round_time(cx.rtt));
-                let outcome = round.map(|round| insist.on_round(cx.now, model, &round));
+            State::HoldShare(hold) => {
+                hold.on_feedback(cx.now, model.round_time(cx.rtt));
+                let outcome = round.map(|round| hold.on_round(cx.now, model, &round));
                 match outcome {
                     Some(Outcome::Alone) => self.state = State::Cruise(Cruise::new(cx.now)),
                     Some(Outcome::TryAgain) if self.dedicated => {
@@ -287,7 +289,7 @@ impl Controller for Auto {
 
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
         // The window bounds what is sent into a silence; one that is short tells of a busy host.
-        if cx.now - self.heard < SILENCE.max(cx.rtt.smoothed() * 2) {
+        if cx.now - self.last_feedback < SILENCE.max(cx.rtt.smoothed() * 2) {
             return;
         }
         if self.silence == 0 {
@@ -313,7 +315,7 @@ impl Controller for Auto {
                 State::Startup(_) => "start-up",
                 State::Cruise(_) => "cruise",
                 State::Compete(_) => "compete",
-                State::Insist(_) => "insist",
+                State::HoldShare(_) => "insist",
             },
             bound: self.bound,
         }
@@ -341,10 +343,10 @@ impl Auto {
             bound,
             silence: 0,
             before_silence: Rate::ZERO,
-            heard: start.now,
-            rivals: Rivals::default(),
-            elsewhere: start.now,
-            cruised: Instant::ZERO,
+            last_feedback: start.now,
+            competitors: CompetitorHistory::default(),
+            left_cruise_at: start.now,
+            last_steady_cruise_at: Instant::ZERO,
             dedicated: start.parameters.get(PATH.name) == 1,
             interval: Some(start.parameters.time(INTERVAL.name)).filter(|time| !time.is_zero()),
             scalable: (start.parameters.get(MARKS.name) == 1).then(Scalable::default),
@@ -352,8 +354,8 @@ impl Auto {
         }
     }
 
-    /// Whether it has less than one part in so many of what the path carries.
-    fn is_pushed_out(model: &Estimates, parts: u32) -> bool {
+    /// Returns whether the flow has less than one part in so many of what the path carries.
+    fn is_starved(model: &Estimates, parts: u32) -> bool {
         model.recent() < model.capacity().scale(1, parts)
     }
 
@@ -372,8 +374,8 @@ impl Auto {
                 let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
                 (rate, window, Bottleneck::Network)
             }
-            State::Insist(insist) => {
-                let (window, rate) = insist.allowed(model);
+            State::HoldShare(hold) => {
+                let (window, rate) = hold.allowed(model);
                 (rate, window, Bottleneck::Network)
             }
         };
@@ -433,7 +435,7 @@ const FEEDBACK_DELAY: Duration = Duration::from_millis(10);
 const MAX_BURST: u64 = 512 << 10;
 const WINDOW_SLACK: u64 = 256 << 10;
 const SILENCE: Duration = Duration::from_millis(100);
-const RIVALS_MEMORY: Duration = Duration::from_secs(30);
+const COMPETITORS_REMEMBERED: Duration = Duration::from_secs(30);
 const SURE_OVERFLOWS: u32 = 2;
 const EARLY: Duration = Duration::from_secs(5);
 /// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is
@@ -451,11 +453,11 @@ const HEEDED_LOSS: u32 = 150_000;
 const MANY_CUTS: u32 = 6;
 /// The same of neighbours that were seen to take no notice this long ago.
 const MANY_CUTS_AGAIN: u32 = 4;
-const INSISTED_LATELY: Duration = Duration::from_secs(60);
+const IGNORED_LATELY: Duration = Duration::from_secs(60);
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);
-/// Who has an eighth of the path is not pushed out: nine CUBIC flows leave one about that;
-const INSIST_BELOW: u32 = 8;
-/// nor, on a path of its own, who has half of it.
+/// A flow with at least 1/8 of the path is not being starved: nine CUBIC flows leave one about that.
+const STARVED_BELOW: u32 = 8;
+/// On a dedicated path, nor is one with at least half of it.
 const DEDICATED_SHARE: u32 = 2;
 const LONG_ROUNDS: u32 = 10;

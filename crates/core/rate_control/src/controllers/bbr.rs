@@ -48,7 +48,7 @@ pub struct Bbr {
     before: u64,
     /// More lost than so many parts per million, and a probe went too far.
     loss_threshold: u64,
-    heard: Instant,
+    last_feedback: Instant,
     pacing: Pacing,
 }
 
@@ -94,7 +94,7 @@ impl Bbr {
             window,
             before: window,
             loss_threshold: start.parameters.get(LOSS_THRESHOLD.name),
-            heard: now,
+            last_feedback: now,
             pacing,
         }
     }
@@ -128,7 +128,7 @@ impl Bbr {
         self.flight.most().saturating_add(self.pacing.burst) >= self.window
     }
 
-    /// What was sent in the last round is what this one tells of.
+    /// Returns whether the packets of the last round, which this one reports, lost too much.
     fn lost_too_much(&self) -> bool {
         let (lost, _) = self.network.lost();
         u128::from(lost) * 1_000_000
@@ -223,7 +223,7 @@ impl Bbr {
         }
     }
 
-    /// What a probe showed of the volume in flight: section 5.5.10.
+    /// Applies what a probe showed of the volume in flight: section 5.5.10.
     fn adapt_longterm(&mut self, cx: &mut Context<'_>, feedback: &Feedback, round: bool) {
         if self.lost_too_much() {
             if self.cycle.is_judged() {
@@ -334,7 +334,7 @@ impl Controller for Bbr {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        self.heard = cx.now;
+        self.last_feedback = cx.now;
         self.min_rtt.update(cx.now, feedback.rtt);
         let round_trip = self.round_trip(cx);
         let sample = feedback.delivery.map(|delivery| self.samples.add(&delivery, round_trip));
@@ -374,9 +374,9 @@ impl Controller for Bbr {
         self.decide(cx);
     }
 
-    /// As a retransmission timeout of TCP (section 5.6.4.4): the window grows anew, to where it was.
+    /// As a retransmission timeout of TCP (section 5.6.4.4): the window grows again, to where it was.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        if cx.now - self.heard >= long_silence(cx.rtt) {
+        if cx.now - self.last_feedback >= long_silence(cx.rtt) {
             self.window = least(cx);
             self.decide(cx);
         }
@@ -429,7 +429,7 @@ const LOSS_THRESHOLD: Parameter = Parameter {
     most: 500_000,
 };
 
-/// What is sent of the bandwidth, so that a queue does not stay (BBRPacingMarginPercent).
+/// Share of the bandwidth that is sent, so that a queue does not stay (BBRPacingMarginPercent).
 const PACED_PERCENT: u32 = 99;
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// Rounds: longer than a queue of start-up's own takes.

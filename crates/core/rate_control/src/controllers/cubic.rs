@@ -64,7 +64,7 @@ impl Cubic {
         self.window.bytes() < self.threshold
     }
 
-    /// Whether the window is what bounds the flow: if it is not, what arrives is no reason for a
+    /// Returns whether the window bounds the flow: if it does not, arrivals are no reason for a
     /// larger one.
     fn is_used(&self) -> bool {
         let flight = self.flight.most();

@@ -1,4 +1,4 @@
-//! How much is under way.
+//! Bytes that are under way.
 
 /// Most bytes in flight, round by round: what a window is used for.
 #[derive(Clone, Copy, Default, Debug)]

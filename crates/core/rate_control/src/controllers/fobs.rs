@@ -11,7 +11,7 @@ pub use supervisor::FobsConfig;
 
 use crate::{ChunkSizes, Parameter, Unit};
 
-/// Whether losses of the receiving host count. The paper knew one kind of loss (section 4.1 asks
+/// Losses of the receiving host count, or not. The paper knew one kind of loss (section 4.1 asks
 /// whether that is right).
 pub(super) const HOSTS: Parameter = Parameter {
     name: "hosts",
@@ -22,7 +22,7 @@ pub(super) const HOSTS: Parameter = Parameter {
     most: 1,
 };
 
-/// How many packets are judged, and repaired, as a whole.
+/// Number of packets that are judged, and repaired, as a whole.
 const SEGMENT: Parameter = Parameter {
     name: "segment",
     about: "packets of a segment, behind which what was lost goes again",

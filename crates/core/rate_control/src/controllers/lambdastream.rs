@@ -10,7 +10,7 @@ use super::opening::{Found, LEAST, share};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used};
 use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
 
-/// What was chosen of [`PARAMETERS`].
+/// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     interval: Duration,
@@ -40,7 +40,7 @@ impl Figures {
     }
 }
 
-/// LambdaStream, by what is said of it: it watches "the inter-packet receiving time interval" (RAPID
+/// LambdaStream, by its published descriptions: it watches "the inter-packet receiving time interval" (RAPID
 /// section 1), "avoids deliberately provoking packet loss", keeps "a constant sending rate whenever
 /// possible" and "differentiates packet loss" (the abstract). The figures are ours.
 #[derive(Clone, Debug)]
@@ -63,25 +63,25 @@ struct LambdaStream {
 /// The rate is below what arrives.
 #[derive(Clone, Copy, Debug)]
 struct Draining {
-    /// What had gathered in a queue is gone, and what was sent since is known.
+    /// Time when the queue that had gathered is gone, and the fate of what was sent since is known.
     until: Instant,
     /// The rate behind that,
     resume: Rate,
     /// and the one that was too high.
     before: Rate,
-    /// What was lost then, parts per million.
+    /// Share that was lost then, parts per million.
     lost: u64,
 }
 
 impl Draining {
-    /// Whether as much is lost at a rate that cannot be too high: then it was not the rate's doing.
+    /// Returns whether as much is lost at a rate that cannot be too high: then it was not the rate's doing.
     fn is_chance(&self, lost: u64) -> bool {
         let as_before = self.lost / 2..=self.lost / 4 * 5;
         lost > 0 && lost <= MOST_CHANCE && as_before.contains(&lost)
     }
 }
 
-/// What an interval brought.
+/// Arrivals and losses of an interval.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     span: Span,
@@ -105,7 +105,7 @@ impl Seen {
         }
     }
 
-    /// What came through in each second.
+    /// Returns the rate that arrived.
     fn received(&self) -> Option<Rate> {
         (self.bytes > 0).then(|| Rate::from_bytes_over(self.bytes, self.arriving))
     }
@@ -166,7 +166,7 @@ impl LambdaStream {
         }
     }
 
-    /// What chance may cost `packets` in parts per million: of few it takes now more and now less.
+    /// Returns the losses that chance may cost `packets` in parts per million: of few it takes now more and now less.
     fn chance_of(&self, packets: u64) -> u64 {
         let expected = self.chance.saturating_mul(packets);
         let spread = expected.saturating_mul(WHOLE).isqrt();

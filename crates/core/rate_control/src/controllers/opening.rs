@@ -1,4 +1,4 @@
-//! How controllers begin that adjust a rate in steps.
+//! Start-up of controllers that adjust a rate in steps.
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -6,7 +6,7 @@ use super::paced::least_rate;
 use super::startup::Startup;
 use crate::{Context, Delivery, Feedback, Pacing, RttEstimator, Sent, Start};
 
-/// What is known of a path before the first step.
+/// Rates of a path that are known before the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     /// Capacity of the slowest link, as far as anybody knows.
@@ -36,7 +36,7 @@ struct Unmeasured {
     seen: Seen,
 }
 
-/// What was seen of it.
+/// Packets that arrived and were lost so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     arrived: u64,
@@ -57,7 +57,7 @@ impl Opening {
         self.startup.on_sent(now, rtt, sent);
     }
 
-    /// What was found, once start-up is over.
+    /// Returns the rates that were found, once start-up is over.
     pub(super) fn on_feedback(
         &mut self,
         cx: &mut Context<'_>,
@@ -152,9 +152,9 @@ impl Seen {
 }
 
 impl Found {
-    /// What is known from the start. The user's rate is taken for the link, of which `first` parts
-    /// per million are used at first.
-    pub(super) fn told(start: &Start, first: u32) -> Option<Self> {
+    /// Returns the rates that are known at the start. The user's rate is taken for the link, of which `first`
+    /// parts per million are used at first.
+    pub(super) fn at_start(start: &Start, first: u32) -> Option<Self> {
         match (start.known, start.rate) {
             (Some(known), link) => {
                 let rate = known.rate.clamp(LEAST, MOST);
@@ -211,7 +211,7 @@ mod tests {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut now = Instant::ZERO;
         opening.on_sent(now, &rtt, &Sent { bytes: 64 * PACKET, ..Sent::default() });
-        let mut told = |arrived: u64, lost: u64, delivery: Option<Delivery>| {
+        let mut report = |arrived: u64, lost: u64, delivery: Option<Delivery>| {
             now += Duration::from_micros(100);
             rtt.update(now, round_trip);
             let unknown = Losses { unknown: lost, ..Losses::default() };
@@ -230,28 +230,28 @@ mod tests {
             (opening.on_feedback(&mut cx, &feedback, 1_000_000), opening.pacing())
         };
         for _ in 0..40 {
-            assert_eq!(told(2, 8, None).0, None, "nothing is known");
+            assert_eq!(report(2, 8, None).0, None, "nothing is known");
         }
         // Ten packets a round trip.
-        assert_eq!(told(2, 8, None).1.rate, Rate::from_bytes_over(15_000, round_trip));
+        assert_eq!(report(2, 8, None).1.rate, Rate::from_bytes_over(15_000, round_trip));
         let sample = |application_limited| {
             let interval = Duration::from_micros(100);
             let rate = Rate::from_bytes_over(4 * PACKET, interval);
             Some(Delivery { rate, interval, sent_over: interval, application_limited })
         };
         for _ in 0..40 {
-            assert_eq!(told(1, 0, sample(true)).0, None, "there was no more to send");
+            assert_eq!(report(1, 0, sample(true)).0, None, "there was no more to send");
         }
         // What is sent arrives, so twice as much is sent.
         let first = Rate::from_bytes_over(15_000, round_trip);
-        while told(4, 0, sample(false)).1.rate == first {}
-        (0..3).for_each(|_| assert_eq!(told(4, 0, None).0, None));
+        while report(4, 0, sample(false)).1.rate == first {}
+        (0..3).for_each(|_| assert_eq!(report(4, 0, None).0, None));
         let (rate, interval) = (first, round_trip * 3);
         let before = Delivery { rate, interval, sent_over: interval, application_limited: false };
-        assert_eq!(told(4, 0, Some(before)).0, None, "it began when half as much was sent");
+        assert_eq!(report(4, 0, Some(before)).0, None, "it began when half as much was sent");
         // Half of that is sent, for another reason: it shows no link.
         for _ in 0..40 {
-            let (found, pacing) = told(4, 0, sample(false));
+            let (found, pacing) = report(4, 0, sample(false));
             assert_eq!((found, pacing.rate), (None, first.scale(2, 1)));
         }
         // Half of that arrives: the link is full.
@@ -259,7 +259,7 @@ mod tests {
             sample(false).map(|sample| Delivery { sent_over: sample.interval / 2, ..sample });
         let mut rates = alloc::vec::Vec::new();
         let found = loop {
-            let (found, pacing) = told(4, 0, full);
+            let (found, pacing) = report(4, 0, full);
             rates.push(pacing.rate);
             if let Some(found) = found {
                 break found;

@@ -1,4 +1,4 @@
-//! What controllers of the family have in common: from a window, or a rate, to what may be sent.
+//! Parts that controllers of the family share: from a window, or a rate, to what may be sent.
 
 use longhaul_units::{Duration, Rate};
 
@@ -63,8 +63,8 @@ mod tests {
         let mut model = Estimates::new(Instant::ZERO, 9_000);
         let mut rtt = RttEstimator::new(round_trip);
         rtt.update(Instant::ZERO, round_trip);
-        let heard = Feedback { rtt: Some(round_trip), ..Feedback::default() };
-        model.on_feedback(Instant::ZERO, &rtt, &heard);
+        let feedback = Feedback { rtt: Some(round_trip), ..Feedback::default() };
+        model.on_feedback(Instant::ZERO, &rtt, &feedback);
         let pacing = paced(Rate::from_kbps(3), 0, &model);
         assert_eq!(pacing.rate, Rate::from_bytes_over(18_000, round_trip));
         assert_eq!(pacing.window, Some(18_000));

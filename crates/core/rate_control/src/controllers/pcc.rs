@@ -24,14 +24,14 @@ use utility::Utility;
 #[derive(Clone, Debug)]
 pub struct Pcc {
     state: State,
-    /// What the present state holds for right.
+    /// Rate that the present state takes for the best.
     rate: Rate,
     monitor: Monitor,
     step: Step,
     utility: Utility,
     /// By which trials differ from the rate, parts per million.
     epsilon: u32,
-    heard: Instant,
+    last_feedback: Instant,
     pacing: Pacing,
 }
 
@@ -77,7 +77,7 @@ impl Pcc {
         let utility =
             Utility { latency: parameters.get(LATENCY.name), loss_ppm: parameters.get(LOSS.name) };
         let (monitor, step) = (Monitor::new(), Step::default());
-        Self { state, rate, monitor, step, utility, epsilon, heard: now, pacing }
+        Self { state, rate, monitor, step, utility, epsilon, last_feedback: now, pacing }
     }
 
     fn least_rate(cx: &Context<'_>) -> Rate {
@@ -203,7 +203,7 @@ impl Controller for Pcc {
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
-        self.heard = cx.now;
+        self.last_feedback = cx.now;
         self.see(cx);
         let results = self.monitor.on_feedback(cx.now, feedback).map(|intervals| {
             let mut all = [None; 2 * PAIRS];
@@ -230,7 +230,7 @@ impl Controller for Pcc {
 
     /// A long silence: start again from half of the rate, each time.
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        if self.state == State::First || cx.now - self.heard < long_silence(cx.rtt) {
+        if self.state == State::First || cx.now - self.last_feedback < long_silence(cx.rtt) {
             return;
         }
         self.step.forget();
@@ -307,5 +307,5 @@ const PAIRS: usize = 2;
 const NOISE: i64 = 10_000;
 const MOST_RATE: Rate = Rate::from_gbps(10_000);
 const MOST_SLOPE: i128 = 1 << 60;
-/// What reports and batches need.
+/// Bytes that reports and batches need.
 const WINDOW_SLACK: u64 = 64 << 10;

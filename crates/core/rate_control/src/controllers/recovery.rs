@@ -1,4 +1,4 @@
-//! What was lost together, and silences that are losses.
+//! Loss events: losses of one round trip, and silences that count as a loss.
 
 use longhaul_units::{Duration, Instant};
 
@@ -7,29 +7,29 @@ use crate::{Context, RttEstimator};
 /// Of those that cut a window once for all that is lost in a round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
-    /// What is lost before this is of an event that was heeded.
+    /// Losses before this time are of an event that was heeded.
     until: Instant,
-    heard: Instant,
-    /// Nothing was heard for so long that the window began anew.
+    last_feedback: Instant,
+    /// No feedback came for so long that the window began again.
     collapsed: bool,
 }
 
 impl Recovery {
     pub(super) fn new(now: Instant) -> Self {
-        Self { until: now, heard: now, collapsed: false }
+        Self { until: now, last_feedback: now, collapsed: false }
     }
 
-    /// Something is heard; comes before [`Recovery::heeds`]. Gives the time since it was before.
+    /// Feedback has come; called before [`Recovery::heeds`]. Returns the time since the feedback before.
     pub(super) fn on_feedback(&mut self, cx: &Context<'_>) -> Duration {
-        let elapsed = cx.now - self.heard;
-        self.heard = cx.now;
+        let elapsed = cx.now - self.last_feedback;
+        self.last_feedback = cx.now;
         if core::mem::take(&mut self.collapsed) {
             self.begin(cx);
         }
         elapsed
     }
 
-    /// Whether what is lost now is of a new event.
+    /// Returns whether losses now are of a new event.
     pub(super) fn heeds(&self, now: Instant) -> bool {
         now >= self.until
     }
@@ -40,9 +40,9 @@ impl Recovery {
         self.until = cx.now + round_trip + round_trip / 4 + MIN_DELAY;
     }
 
-    /// Nothing was heard for a probe timeout: whether that is persistent congestion, for the first time.
+    /// No feedback came for a probe timeout: returns true once that is persistent congestion.
     pub(super) fn collapses(&mut self, cx: &Context<'_>) -> bool {
-        let collapses = !self.collapsed && cx.now - self.heard >= long_silence(cx.rtt);
+        let collapses = !self.collapsed && cx.now - self.last_feedback >= long_silence(cx.rtt);
         self.collapsed |= collapses;
         collapses
     }

@@ -34,18 +34,18 @@ mod tests {
 
     #[test]
     fn a_round_is_what_was_in_flight_at_its_start() {
-        let told = |acked_bytes, lost_bytes, in_flight| Feedback {
+        let feedback = |acked_bytes, lost_bytes, in_flight| Feedback {
             acked_bytes,
             lost_bytes,
             in_flight,
             ..Feedback::default()
         };
         let mut rounds = Rounds::default();
-        assert!(rounds.on_feedback(&told(10, 0, 100)), "nothing was in flight before");
-        assert!(!rounds.on_feedback(&told(50, 0, 120)));
-        assert!(!rounds.on_feedback(&told(0, 40, 140)));
-        assert!(rounds.on_feedback(&told(10, 0, 0)));
-        assert!(!rounds.on_feedback(&told(0, 0, 60)), "nothing new");
-        assert!(rounds.on_feedback(&told(60, 0, 60)));
+        assert!(rounds.on_feedback(&feedback(10, 0, 100)), "nothing was in flight before");
+        assert!(!rounds.on_feedback(&feedback(50, 0, 120)));
+        assert!(!rounds.on_feedback(&feedback(0, 40, 140)));
+        assert!(rounds.on_feedback(&feedback(10, 0, 0)));
+        assert!(!rounds.on_feedback(&feedback(0, 0, 60)), "nothing new");
+        assert!(rounds.on_feedback(&feedback(60, 0, 60)));
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
 };
 
-/// What was chosen of [`PARAMETERS`].
+/// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     interval: Duration,

@@ -286,7 +286,7 @@ const LEAST_PACKETS: u64 = 2;
 const MOST_GAIN_DIVISOR: u64 = 16;
 /// Between two slowdowns passes nine times what one takes.
 const SLOWDOWNS_APART: u32 = 9;
-/// What one takes, where none was seen yet: two round trips and the way back.
+/// Duration of one, where none was seen yet: two round trips and the way back.
 const SLOWDOWN_ROUNDS: u32 = 20;
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ pub(super) struct Startup {
     pub(super) window: u64,
     /// The rate of the first trains.
     hint: Option<Rate>,
-    /// Whether start-up may end at that rate,
+    /// True if start-up may end at that rate.
     ends_at_train: bool,
-    /// because the path spread a train: it is its narrowest link's.
+    /// True if the path spread a train: the rate is that of its narrowest link.
     measured: bool,
     followers: Followers,
     /// When the present rate was first used; feedback shows it a round trip later.
@@ -37,7 +37,7 @@ pub(super) struct Startup {
     /// Packets of the first train that the path lost, and those that a host did.
     battered: u64,
     missed: u64,
-    /// What was delivered of the first train more slowly than it was sent, and in what time.
+    /// Bytes of the first train that arrived more slowly than they were sent, and in what time.
     spread: (u64, Duration),
     /// The best of what was delivered as fast as it was sent.
     unspread: Rate,
@@ -48,12 +48,12 @@ pub(super) struct Startup {
     past_train: bool,
     packets: u64,
     lost: u64,
-    /// What earlier transfers have left.
+    /// State of a start from the path history.
     resume: Option<Resume>,
 }
 
-/// What a short queue drops of a train's end is found missing only where something that was sent later
-/// arrives; so some packets follow it slowly, one by one.
+/// Packets that follow a train slowly, one by one. A short queue drops a train's end, and that is found
+/// missing only where something that was sent later arrives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Followers {
     /// The train has not left.
@@ -155,7 +155,7 @@ impl Startup {
         self.window += FOLLOWERS * self.packet;
     }
 
-    /// Whether start-up is over.
+    /// Returns whether start-up is over.
     pub(super) fn on_feedback(
         &mut self,
         now: Instant,
@@ -165,7 +165,7 @@ impl Startup {
         slice: Option<Slice>,
     ) -> bool {
         if !self.started {
-            // Reports about what was said before tell nothing of the path's rate.
+            // Reports about earlier control messages show nothing of the path's rate.
             return false;
         }
         self.acked += feedback.acked_bytes;
@@ -250,7 +250,7 @@ impl Startup {
         now - self.since.max(self.limited) > patience
     }
 
-    /// Whether a queue was full before anything of ours can have filled it: most of the first train
+    /// Returns whether a queue was full before anything of ours can have filled it: most of the first train
     /// was lost. On short paths it may be one of a few packets instead, which holds no window that
     /// could compete.
     pub(super) fn met_others(&self, model: &Estimates) -> bool {
@@ -288,8 +288,8 @@ impl Startup {
         (bytes >= self.length * self.packet / part).then(|| Rate::from_bytes_over(bytes, time))
     }
 
-    /// The first train told no rate so far. What of it is neither lost nor acknowledged says nothing
-    /// yet: the receiver may be busy.
+    /// Waits, as the first train has shown no rate so far. Packets of it that are neither lost nor acknowledged
+    /// show nothing yet: the receiver may be busy.
     fn await_train(&mut self, now: Instant, round_trip: Duration, model: &mut Estimates) {
         if now - self.since <= round_trip * 9 / 8 {
             return;

@@ -11,12 +11,12 @@ use crate::{
     Context, Controller, Feedback, Metrics, Pacing, Parameter, Sent, Span, SpanSizes, Start, Unit,
 };
 
-/// What decides of the steps.
+/// Decides the steps.
 pub(super) trait Steps: Debug + Send {
     /// Name of the algorithm.
     const NAME: &'static str;
 
-    /// What is known of the path; comes before all else.
+    /// Takes the rates of the path; called before all else.
     fn begin(&mut self, found: Found);
 
     fn spans(&self) -> SpanSizes {
@@ -36,7 +36,7 @@ pub(super) trait Steps: Debug + Send {
         u64::MAX
     }
 
-    /// How long reports wait beyond the usual.
+    /// Time that reports wait beyond the usual.
     fn reports_wait(&self) -> Duration {
         Duration::ZERO
     }
@@ -56,7 +56,7 @@ pub(super) struct Stepped<S> {
 
 impl<S: Steps> Stepped<S> {
     pub(super) fn new(start: &Start, first: u32, mut steps: S) -> Self {
-        match Found::told(start, first) {
+        match Found::at_start(start, first) {
             Some(found) => {
                 steps.begin(found);
                 let round_trip = start.known.map_or(FIRST_ROUND_TRIP, |known| known.round_trip);
@@ -139,14 +139,14 @@ impl<S: Steps> Controller for Stepped<S> {
     }
 }
 
-/// Whether about so much was sent, in full packets of `packet` bytes. If the sender had less to send,
-/// or another bound held it, the loss tells nothing of higher rates.
+/// Returns whether about so much was sent, in full packets of `packet` bytes. If the sender had less to send,
+/// or another bound held it, the loss shows nothing of higher rates.
 pub(super) fn is_used(rate: Rate, span: &Span, packet: u64) -> bool {
     let packets = span.acked_packets.saturating_add(span.lost.total());
     Rate::from_bytes_over(packets.saturating_mul(packet), span.took) >= rate.scale(7, 8)
 }
 
-/// What may leave: in bursts for late timers, and no more than two round trips of it without news, nor
+/// Pacing in bursts for late timers, and no more than two round trips of it without news, nor
 /// than `most` bytes, so that nobody sends into silence. What reports wait beyond the usual is part of `round_trip`.
 pub(super) fn paced(rate: Rate, most: u64, round_trip: Duration, packet: u64) -> Pacing {
     let rate = rate.clamp(LEAST, MOST);

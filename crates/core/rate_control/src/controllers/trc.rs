@@ -23,7 +23,7 @@ pub struct Trc {
     vector: Vector,
     /// Of the usual size: a burst that grew with the path MTU would be long at low rates.
     packet: u64,
-    /// What was in force when time was last told.
+    /// Rate that was in force when the clock was last updated.
     rate: Rate,
     next: Option<Instant>,
 }

@@ -23,7 +23,7 @@ struct Udt {
     capacity: Capacity,
     /// When the rate was last reconsidered, and what arrived since.
     considered: Instant,
-    heard: Instant,
+    last_feedback: Instant,
     acked: u64,
     /// When data last left of which there was more.
     used: Option<Instant>,
@@ -33,7 +33,7 @@ struct Udt {
     pacing: Pacing,
 }
 
-/// What is lost together: the losses of packets that were sent before the rate was lowered.
+/// Losses of one event: those of packets that were sent before the rate was lowered.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
     /// When the rate was last lowered, and the rate before the first cut.
@@ -63,7 +63,7 @@ impl Udt {
             slow_start,
             capacity: Capacity::new(),
             considered: start.now,
-            heard: start.now,
+            last_feedback: start.now,
             acked: 0,
             used: None,
             lost: false,
@@ -114,8 +114,8 @@ impl Udt {
         Rate::from_bps(by_capacity.max(self.packet * 8))
     }
 
-    /// `onLoss`; packets have no numbers here, so an epoch is over when what was sent behind its last
-    /// cut may be heard of.
+    /// `onLoss`; packets have no numbers here, so an epoch is over when feedback may have come of packets
+    /// that were sent behind its last cut.
     fn on_loss(&mut self, cx: &mut Context<'_>) {
         let known = cx.rtt.smoothed() + SYN;
         // An end that has next to nothing to send, as a receiver has, does not send at its rate: that
@@ -186,7 +186,7 @@ impl Controller for Udt {
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.packet = cx.estimates.packet();
-        self.heard = cx.now;
+        self.last_feedback = cx.now;
         self.acked += feedback.acked_packets;
         if let Some(train) = feedback.delivery.filter(|train| train.is_spread()) {
             self.capacity.add(train.rate);
@@ -201,7 +201,7 @@ impl Controller for Udt {
     }
 
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
-        if self.slow_start && self.used.is_some() && cx.now - self.heard > EXPIRY {
+        if self.slow_start && self.used.is_some() && cx.now - self.last_feedback > EXPIRY {
             self.end_slow_start(cx);
             self.decide();
         }
@@ -237,7 +237,7 @@ const MICROSECOND: Duration = Duration::from_micros(1);
 const EXPIRY: Duration = Duration::from_millis(300);
 /// Packets.
 const FIRST_WINDOW: u64 = 16;
-/// Packets: the flow window that UDT announces unless told.
+/// Packets: the flow window that UDT announces by default.
 const MOST_WINDOW: u64 = 25_600;
 /// "rate should not be decreased by more than half within a congestion period"
 const MOST_CUTS: u64 = 5;

@@ -18,12 +18,12 @@ use crate::filter::MaxFilter;
 /// will be shows later: a queue that grows is at its longest all the time.
 #[derive(Clone, Debug)]
 pub(super) struct Causes {
-    /// What packets found, by the time they were sent at; a ring, the oldest at `next`.
+    /// Queues that packets found, by the time they were sent at; a ring, the oldest at `next`.
     found: [Found; FOUND],
     next: usize,
     /// Longest queue of late.
     longest: MaxFilter,
-    /// What became of packets, by the queue they found: see [`level`].
+    /// Outcome of packets, by the queue they found: see [`level`].
     levels: [Tally; LEVELS],
 }
 
@@ -79,7 +79,7 @@ impl Causes {
     }
 }
 
-/// Queues are told apart by four levels for each doubling, from [`SHORTEST`] on.
+/// Level of a queue: four for each doubling, from [`SHORTEST`] on.
 fn level(queue: Duration) -> usize {
     let units = queue.as_nanos() as u64 / (SHORTEST.as_nanos() as u64 / 4);
     // Four units are the first level's least, with two bits below the highest.
@@ -124,7 +124,7 @@ impl Estimates {
         let up_to = |queue: Duration| Tally::sum(&causes.levels[..=level(queue)]);
         let excess = if longest < self.least_visible() {
             // Too short a queue to be seen: what chance does not explain was one. Where nobody measured it
-            // on purpose it may well be some percent: who repairs late has heard of no loss yet.
+            // on purpose it may well be some percent: where repair is late, no loss was reported yet.
             let all = up_to(longest.max(queue));
             let unmeasured = || Some(self.chance.known_ppm()?.max(UNMEASURED_CHANCE));
             let chance = self.chance.on_purpose_ppm().or_else(unmeasured);
@@ -140,7 +140,7 @@ impl Estimates {
     }
 
     /// Packets arrived that were sent between the last two of which a time is known. Their queue is
-    /// told as that of lost packets is, or noise would make losses meet long queues more often.
+    /// found as that of lost packets is, or noise would make losses meet long queues more often.
     pub(super) fn count_arrived(&mut self, packets: u64) {
         let queue = self.causes.last().unwrap_or(self.queue);
         self.causes.count(queue, packets, 0);

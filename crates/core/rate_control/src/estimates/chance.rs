@@ -1,4 +1,4 @@
-//! What is lost by chance: whatever the rate is.
+//! Losses by chance, which do not depend on the rate.
 
 use super::Estimates;
 
@@ -14,7 +14,7 @@ pub(super) struct Chance {
     late: Tally,
 }
 
-/// What became of packets; older ones count less and less.
+/// Outcome of packets; older ones count less and less.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Tally {
     acked: u64,
@@ -86,12 +86,12 @@ impl Chance {
         lost * 1_000_000 / self.late.all().max(1)
     }
 
-    /// What was measured on purpose, parts per million.
+    /// Share that was measured on purpose, parts per million.
     pub fn on_purpose_ppm(&self) -> Option<u32> {
         (self.measured.all() > 0).then(|| self.measured_ppm())
     }
 
-    /// What is known of it by any evidence, parts per million.
+    /// Share that is known by any evidence, parts per million.
     pub fn known_ppm(&self) -> Option<u32> {
         let quiet = self.quiet.all() >= PRIOR_PACKETS;
         let quiet = quiet.then(|| self.quiet.ppm().min(MAX_RANDOM_LOSS) as u32);
@@ -116,7 +116,7 @@ impl Estimates {
         self.chance.measured_ppm()
     }
 
-    /// Whether it was measured on purpose with so many packets that one in a hundred would have shown well.
+    /// Returns whether it was measured on purpose with so many packets that one in a hundred would have shown well.
     pub(crate) fn knows_chance(&self) -> bool {
         self.chance.measured.all() >= ENOUGH_PACKETS
     }
@@ -136,7 +136,7 @@ pub(crate) fn explained(all: u64, chance: u32) -> u64 {
 
 /// More is an outage rather than a property of the path.
 const MAX_RANDOM_LOSS: u64 = 100_000;
-/// So many are remembered: enough for a loss rate of one in a thousand to be told.
+/// Packets that are remembered: enough to see a loss rate of one in a thousand.
 const MANY_PACKETS: u64 = 8_192;
 /// Of those, a quarter: twenty losses of one in a hundred.
 const ENOUGH_PACKETS: u64 = MANY_PACKETS / 4;

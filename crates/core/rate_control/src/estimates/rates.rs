@@ -1,4 +1,4 @@
-//! How fast the path delivers.
+//! Rates at which the path delivers.
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -31,7 +31,7 @@ struct Gathered {
     limited: bool,
 }
 
-/// What was gathered.
+/// Deliveries that were gathered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) rate: Rate,
@@ -109,7 +109,7 @@ impl Estimates {
         self.bandwidth().map_or(recent, |bandwidth| bandwidth.max(recent))
     }
 
-    /// Whether the path carries much less than it did, all at once: much is lost, and far less arrives. What
+    /// Returns whether the path carries much less than it did, all at once: much is lost, and far less arrives. What
     /// it delivers now is then what there is to go on from; else the rate would stay for two rounds more.
     pub(crate) fn has_fallen(&mut self, now: Instant) -> bool {
         let newest = Rate::from_bps(self.rates.newest.get().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! How long a queue may be, and a burst.
+//! Targets for the length of a queue, and of a burst.
 
 use longhaul_units::{Duration, Instant, Rate};
 

@@ -37,7 +37,7 @@ pub struct Path {
     link: Link,
     pub controller: Box<dyn Controller>,
     pacer: Pacer,
-    /// What the controller judges as a whole.
+    /// Packets that the controller judges as a whole.
     segment: Option<SpanMeter>,
     chunk: Option<SpanMeter>,
     rtt: RttEstimator,
@@ -154,7 +154,7 @@ impl Path {
         }
     }
 
-    /// What reached the receiver half a round trip ago.
+    /// Reports the packets that reached the receiver half a round trip ago.
     fn report(&mut self) {
         let seen = self.now.before(self.link.round_trip / 2);
         self.next_report = self.now + self.link.round_trip / 8;
@@ -191,12 +191,12 @@ impl Path {
             ..Feedback::default()
         };
         self.estimates.set_packet(self.packet);
-        let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
+        let classified = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
         self.probes = 0;
         self.next_probe = self.now + self.link.round_trip * 2;
-        self.tell(|controller, cx| controller.on_feedback(cx, &told));
+        self.tell(|controller, cx| controller.on_feedback(cx, &classified));
         let [segment, chunk] = [&mut self.segment, &mut self.chunk]
-            .map(|meter| meter.as_mut().and_then(|meter| meter.on_feedback(self.now, &told)));
+            .map(|meter| meter.as_mut().and_then(|meter| meter.on_feedback(self.now, &classified)));
         if let Some(segment) = segment {
             self.tell(|controller, cx| controller.on_segment(cx, &segment));
         }

@@ -130,7 +130,7 @@ impl Compete {
         now - self.last_cut < round_trip * 4 / 3
     }
 
-    /// Whether the rate is raised on purpose, so that losses are our own.
+    /// Returns whether the rate is raised on purpose, so that losses are our own.
     pub(super) fn is_pulsing(&self) -> bool {
         matches!(self.pulse, Pulse::Active(..))
     }

@@ -45,7 +45,7 @@ struct Drain {
     suspicion: Option<(u32, Duration)>,
 }
 
-/// What a round or feedback frame says of the neighbours.
+/// Evidence of neighbours in a round or feedback frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Fine,
@@ -156,7 +156,7 @@ impl Cruise {
         let round_trip = rtt.smoothed();
         let mut length = model.round_time(rtt);
         if let Some((loss_ppm, _)) = suspicion {
-            // Long enough for the difference to be told.
+            // Long enough for the difference to show.
             let packets = 12_000_000 / u64::from(loss_ppm.max(1)) + 1;
             let enough = model.recent().time_for(packets.saturating_mul(model.packet()));
             length = enough.clamp(length, length * 8);
@@ -227,7 +227,7 @@ impl Cruise {
         if self.is_crowded(model, round, target) { Verdict::Crowded } else { Verdict::Fine }
     }
 
-    /// Whether a queue stands that is not ours: far above the target and not falling, or above it
+    /// Returns whether a queue stands that is not ours: far above the target and not falling, or above it
     /// for long while our own share shrinks.
     fn is_crowded(&mut self, model: &Estimates, round: &Round, target: Duration) -> bool {
         let least = round.queue_min.unwrap_or(Duration::ZERO);

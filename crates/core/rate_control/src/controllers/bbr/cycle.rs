@@ -12,7 +12,7 @@ pub(super) struct Cycle {
     wait: Duration,
     rounds: u64,
     pub(super) phase: Phase,
-    /// How reports relate to a probe.
+    /// Relation of reports to a probe.
     acks: Acks,
     /// Losses are still those of a probe (bw_probe_samples).
     judged: bool,
@@ -24,12 +24,12 @@ pub(super) struct Cycle {
     raised: u32,
 }
 
-/// What a cycle does, in this order.
+/// Phases of a cycle, in this order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     /// Less than arrives, to empty the queue.
     Down,
-    /// What arrives.
+    /// Sends at the rate that arrives.
     Cruise,
     /// A round at the whole bandwidth, without short-term bounds.
     Refill,
@@ -94,7 +94,7 @@ impl Cycle {
         self.acks = Acks::Stopping;
     }
 
-    /// Whether short-term bounds do not apply.
+    /// Returns whether short-term bounds do not apply.
     pub(super) fn is_probing(&self) -> bool {
         matches!(self.phase, Phase::Refill | Phase::Up)
     }
@@ -120,8 +120,8 @@ impl Cycle {
         core::mem::take(&mut self.too_high)
     }
 
-    /// What a probe that was cut short sent is known, and nothing tells against the next one, which may
-    /// stay.
+    /// Returns whether the packets of a probe that was cut short are known, and nothing speaks against the next
+    /// one, which may stay.
     pub(super) fn goes_on(&self) -> bool {
         self.precautionary && !self.too_high
     }
@@ -152,7 +152,7 @@ impl Cycle {
         u64::try_from(raise).unwrap_or(u64::MAX)
     }
 
-    /// What may be in flight behind a probe that lost too much.
+    /// Returns the bytes that may be in flight behind a probe that lost too much.
     pub(super) fn after_loss(tried: u64, target: u64) -> u64 {
         tried.max(target / BETA.1 * BETA.0)
     }

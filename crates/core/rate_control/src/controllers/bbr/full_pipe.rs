@@ -1,4 +1,4 @@
-//! Whether more in flight still brings more: section 5.3.1.2 of the draft.
+//! Detects a full pipe, where more in flight brings no more: section 5.3.1.2 of the draft.
 
 use longhaul_units::Rate;
 
@@ -13,12 +13,12 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
-    /// Looks anew from this rate.
+    /// Searches again from this rate.
     pub(super) fn from(base: Rate) -> Self {
         Self { base, ..Self::default() }
     }
 
-    /// Whether the pipe is full.
+    /// Returns whether the pipe is full.
     pub(super) fn on_sample(&mut self, sample: Option<&RateSample>, round_is_over: bool) -> bool {
         let Some(sample) = sample.filter(|sample| !self.is_full && !sample.limited) else {
             return self.is_full;

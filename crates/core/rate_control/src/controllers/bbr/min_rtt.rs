@@ -29,7 +29,7 @@ impl MinRtt {
         }
     }
 
-    /// Whether no round trip as short as the least was seen for so long that it is to be looked for.
+    /// Returns whether no round trip as short as the least was seen for so long that it is to be looked for.
     pub(super) fn is_expired(&self) -> bool {
         self.expired
     }

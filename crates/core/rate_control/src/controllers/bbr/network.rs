@@ -1,4 +1,4 @@
-//! What the path is taken to carry: section 5.5 of the draft.
+//! Model of what the path carries: section 5.5 of the draft.
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -11,7 +11,7 @@ use crate::filter::MaxFilter;
 pub(super) struct Network {
     /// Best rate of the present cycle, and of the one before (MaxBwFilter).
     cycles: (Rate, Rate),
-    /// What losses since the last probe leave (bw_shortterm, inflight_shortterm).
+    /// Bounds from losses since the last probe (bw_shortterm, inflight_shortterm).
     short: Option<Short>,
     /// The most in flight that brought no more loss than is borne (inflight_longterm).
     pub(super) longterm: Option<u64>,
@@ -143,7 +143,7 @@ impl Network {
     }
 }
 
-/// What losses leave.
+/// Factor by which losses lower a bound.
 pub(super) const BETA: (u64, u64) = (7, 10);
 /// A path that delivered nothing for a whole cycle is there still.
 const LEAST_RATE: Rate = Rate::from_kbps(1);

@@ -4,7 +4,7 @@ use longhaul_units::{Duration, Rate};
 
 use crate::Delivery;
 
-/// What the last round trip delivered.
+/// Delivery of the last round trip.
 ///
 /// The draft measures from the departure of a packet to its acknowledgement, which is a round trip; a
 /// report tells of the eighth of one, whose best would be the rate of a burst.

@@ -51,7 +51,7 @@ impl HyStart {
         conservative.rounds >= CONSERVATIVE_ROUNDS
     }
 
-    /// What the window grows by, for so many bytes that arrived.
+    /// Returns by how many bytes the window grows for `acked` bytes that arrived.
     pub(super) fn growth(&self, acked: u64) -> u64 {
         if self.conservative.is_some() { acked / CONSERVATIVE_DIVISOR } else { acked }
     }

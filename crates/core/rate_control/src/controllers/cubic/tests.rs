@@ -10,8 +10,8 @@ use crate::{Estimates, Profile, RttEstimator};
 const PACKET: u64 = 1_500;
 const ROUND: Duration = Duration::from_millis(40);
 
-/// A controller that is told of reports, eight a round trip, whose window is always full.
-struct Told {
+/// A controller that gets eight reports a round trip, and whose window is always full.
+struct Flow {
     now: Instant,
     rtt: RttEstimator,
     estimates: Estimates,
@@ -19,7 +19,7 @@ struct Told {
     cubic: Cubic,
 }
 
-impl Told {
+impl Flow {
     fn new() -> Self {
         let now = Instant::from_nanos(1);
         let parameters = Profile::wished(Some("cubic"), None, []).unwrap().parameters;
@@ -53,12 +53,12 @@ impl Told {
             rtt: Some(ROUND),
             ..Feedback::default()
         };
-        let told = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
+        let classified = self.estimates.on_feedback(self.now, &self.rtt, &feedback);
         let Self { now, rtt, estimates, rng, cubic } = self;
         let mut cx = Context { now: *now, rtt, estimates, rng };
         let sent = Sent { bytes: window, in_flight: window, ..Sent::default() };
         cubic.on_sent(&mut cx, &sent);
-        cubic.on_feedback(&mut cx, &told);
+        cubic.on_feedback(&mut cx, &classified);
     }
 
     fn silence(&mut self, time: Duration) {
@@ -70,44 +70,44 @@ impl Told {
 
 #[test]
 fn one_cut_a_round_trip_and_a_smaller_one_for_marks() {
-    let mut told = Told::new();
-    (0..40).for_each(|_| told.report(0, 0));
-    let before = told.window();
+    let mut flow = Flow::new();
+    (0..40).for_each(|_| flow.report(0, 0));
+    let before = flow.window();
     assert!(before > 200, "slow start doubles each round trip: {before}");
-    told.report(5, 0);
-    assert_eq!(told.window(), before * 7 / 10);
-    assert_eq!(told.cubic.metrics().state, "avoidance");
-    (0..8).for_each(|_| told.report(5, 0));
-    assert!(told.window() >= before * 7 / 10, "of the same round trip");
-    (0..8).for_each(|_| told.report(0, 0));
-    let before = told.cubic.window.bytes();
-    told.report(0, 3);
-    assert_eq!(told.cubic.window.bytes(), before * 85 / 100);
+    flow.report(5, 0);
+    assert_eq!(flow.window(), before * 7 / 10);
+    assert_eq!(flow.cubic.metrics().state, "avoidance");
+    (0..8).for_each(|_| flow.report(5, 0));
+    assert!(flow.window() >= before * 7 / 10, "of the same round trip");
+    (0..8).for_each(|_| flow.report(0, 0));
+    let before = flow.cubic.window.bytes();
+    flow.report(0, 3);
+    assert_eq!(flow.cubic.window.bytes(), before * 85 / 100);
 }
 
 #[test]
 fn it_is_paced_at_twice_the_window_in_slow_start_and_a_quarter_above_it_then() {
-    let mut told = Told::new();
-    told.report(0, 0);
-    let rate = |told: &Told| Rate::from_bytes_over(told.cubic.window.bytes(), ROUND);
-    assert_eq!(told.cubic.pacing().rate, rate(&told).scale(2, 1));
-    (0..30).for_each(|_| told.report(0, 0));
-    told.report(1, 0);
-    assert_eq!(told.cubic.pacing().rate, rate(&told).scale(5, 4));
+    let mut flow = Flow::new();
+    flow.report(0, 0);
+    let rate = |flow: &Flow| Rate::from_bytes_over(flow.cubic.window.bytes(), ROUND);
+    assert_eq!(flow.cubic.pacing().rate, rate(&flow).scale(2, 1));
+    (0..30).for_each(|_| flow.report(0, 0));
+    flow.report(1, 0);
+    assert_eq!(flow.cubic.pacing().rate, rate(&flow).scale(5, 4));
 }
 
 #[test]
-fn a_long_silence_begins_anew_below_what_was_lost() {
-    let mut told = Told::new();
-    (0..40).for_each(|_| told.report(0, 0));
-    let before = told.window();
-    told.silence(ROUND);
-    assert_eq!(told.window(), before, "a busy host");
-    told.silence(ROUND * 5);
-    assert_eq!(told.window(), LEAST_PACKETS);
-    told.report(500, 0);
-    assert!(told.window() >= LEAST_PACKETS, "that was known");
-    (0..140).for_each(|_| told.report(0, 0));
-    let after = told.window();
+fn a_long_silence_restarts_the_window_below_what_was_lost() {
+    let mut flow = Flow::new();
+    (0..40).for_each(|_| flow.report(0, 0));
+    let before = flow.window();
+    flow.silence(ROUND);
+    assert_eq!(flow.window(), before, "a busy host");
+    flow.silence(ROUND * 5);
+    assert_eq!(flow.window(), LEAST_PACKETS);
+    flow.report(500, 0);
+    assert!(flow.window() >= LEAST_PACKETS, "that was known");
+    (0..140).for_each(|_| flow.report(0, 0));
+    let after = flow.window();
     assert!((before * 6 / 10..before * 8 / 10).contains(&after), "{after} of {before}");
 }

@@ -18,7 +18,7 @@ pub(in crate::controllers) struct CubicWindow {
     epoch: Instant,
     /// Milliseconds from the epoch until the window is back at `max`.
     k: u64,
-    /// What Reno would have (W_est), in 1/1024 packets.
+    /// Window that Reno would have (W_est), in 1/1024 packets.
     friendly: u64,
 }
 

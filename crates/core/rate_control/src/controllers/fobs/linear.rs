@@ -10,7 +10,7 @@ use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
 use crate::{Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start};
 
-/// What was chosen of [`PARAMETERS`].
+/// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     chunk: u64,
@@ -54,14 +54,14 @@ struct Linear {
     bands: [Band; BANDS],
     /// The band that the last chunk tried, and the loss of the one before it, parts per million.
     attempt: Option<(usize, u32)>,
-    /// Whether history kept the rate where it is.
+    /// True if history kept the rate where it is.
     held: bool,
 }
 
 /// Rates that differ by less than a step.
 #[derive(Clone, Copy, Default, Debug)]
 struct Band {
-    /// How often the rate was raised into it, and how often that brought significantly more loss.
+    /// Number of times that the rate was raised into it, and that this brought significantly more loss.
     attempts: u64,
     worse: u64,
     /// The chunk at which that was last true.
@@ -172,7 +172,7 @@ impl ControllerConfig for FobsLinearConfig {
 }
 
 /// Bands of the history. At the least step there are so many up to twice the link, where it begins
-/// anew.
+/// again.
 const BANDS: usize = 201;
 
 /// Why each is what it is: docs/rate-control.md.

@@ -1,4 +1,4 @@
-//! Profile `fobs-state`: green, yellow and red, judged anew after each segment.
+//! Profile `fobs-state`: green, yellow and red, chosen after each segment.
 
 use alloc::boxed::Box;
 
@@ -20,7 +20,7 @@ enum State {
     Red,
 }
 
-/// What a state allows, in parts per million of the link: "its own minimum and maximum sending
+/// Bounds of a state, in parts per million of the link: "its own minimum and maximum sending
 /// rates and amounts by which this rate can be increased or decreased".
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
@@ -30,7 +30,7 @@ struct Bounds {
     down: u32,
 }
 
-/// What was chosen of [`PARAMETERS`].
+/// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     segment: u64,

@@ -66,7 +66,7 @@ struct Fobs {
     strange_chunk: bool,
 }
 
-/// What was chosen of [`PARAMETERS`].
+/// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]
 struct Figures {
     segment: u64,
@@ -91,7 +91,7 @@ impl Figures {
     }
 }
 
-/// What segments tell of path and hosts, and how many in a row told the same.
+/// State of path and hosts by their segments, and how many segments in a row showed the same.
 #[derive(Clone, Copy, Default, Debug)]
 struct Conditions {
     /// The user's rate, what start-up found, and the most that came through in a segment of late.
@@ -116,8 +116,8 @@ impl Conditions {
         let hosts = (segment.lost.socket + segment.lost.host) * WHOLE / all;
         let network = (segment.lost.network() - segment.lost.random) * WHOLE / all;
         let busy = hosts > figures.busy && hosts > network;
-        // Whoever is alone gets what the link carries, even where it sends too much; a queue beside
-        // one that gets less is another's, and so is what overflows it.
+        // A flow that is alone gets what the link carries, even where it sends too much. If it gets less,
+        // another flow fills the queue, and overflows it.
         let less = delivered < self.link.scale(31, 32);
         let crowded = !busy && less && (network > figures.crowded || stood);
         self.crowded = if crowded { self.crowded + 1 } else { 0 };
@@ -223,9 +223,9 @@ impl Controller for Fobs {
         let bytes = segment.acked_packets.saturating_mul(cx.estimates.packet());
         let delivered = Rate::from_bytes_over(bytes, segment.took.max(MICROSECOND));
         let stood = cx.estimates.queue_peak_short() > cx.estimates.queue_target(delivered) * 2;
-        let told = (delivered, stood);
+        let outcome = (delivered, stood);
         let Self { figures, member, switches, .. } = *self;
-        let next = self.conditions.on_segment(&figures, member, segment, told, switches);
+        let next = self.conditions.on_segment(&figures, member, segment, outcome, switches);
         if let Some(next) = next {
             self.switch(cx, next);
         }
@@ -327,15 +327,15 @@ mod tests {
             Self { conditions, present: Member::Linear, switches: 0 }
         }
 
-        /// How many such segments it takes until another member is called for, of at most 2,000.
+        /// Number of such segments until another member is called for, of at most 2,000.
         fn until(&mut self, segment: Span, delivered: Rate, stood: bool) -> Option<(Member, u32)> {
             let figures = Figures::of(&Parameters::of(&PARAMETERS));
             for count in 1..2_000 {
-                let told = (delivered, stood);
+                let outcome = (delivered, stood);
                 let conditions = &mut self.conditions;
                 let (present, switches) = (self.present, self.switches);
                 if let Some(next) =
-                    conditions.on_segment(&figures, present, &segment, told, switches)
+                    conditions.on_segment(&figures, present, &segment, outcome, switches)
                 {
                     (self.present, self.switches) = (next, switches + 1);
                     *conditions = Conditions { link: LINK, ..Conditions::default() };

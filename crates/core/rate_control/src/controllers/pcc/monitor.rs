@@ -18,7 +18,7 @@ pub(super) struct Monitor {
 
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Interval {
-    /// What was asked for.
+    /// Rate that was asked for.
     pub(super) rate: Rate,
     begun: Instant,
     until: Instant,
@@ -103,11 +103,11 @@ impl Monitor {
     }
 
     /// Takes in a report; gives the results once all are known.
-    pub(super) fn on_feedback(&mut self, now: Instant, told: &Feedback) -> Option<&[Interval]> {
-        let settled = told.acked_bytes.saturating_add(told.lost_bytes);
+    pub(super) fn on_feedback(&mut self, now: Instant, feedback: &Feedback) -> Option<&[Interval]> {
+        let settled = feedback.acked_bytes.saturating_add(feedback.lost_bytes);
         let middle = self.settled.saturating_add(settled / 2);
         self.settled = self.settled.saturating_add(settled);
-        self.in_flight = told.in_flight;
+        self.in_flight = feedback.in_flight;
         // An interval that is still being sent has no end yet.
         let sending = self.sending;
         let begun = self.count.min(sending + 1);
@@ -116,13 +116,13 @@ impl Monitor {
             middle >= interval.from && (middle < interval.to || *i >= sending)
         });
         if let Some((_, interval)) = of.next_back() {
-            interval.acked_packets += told.acked_packets;
+            interval.acked_packets += feedback.acked_packets;
             // A mark is a loss that was spared.
-            interval.lost_packets += told.lost.network() + told.marked_packets;
-            told.rtt.into_iter().for_each(|rtt| interval.slope.add(now - interval.begun, rtt));
+            interval.lost_packets += feedback.lost.network() + feedback.marked_packets;
+            feedback.rtt.into_iter().for_each(|rtt| interval.slope.add(now - interval.begun, rtt));
         }
         let last = self.intervals[..self.count].last()?;
-        let all = sending == self.count && (self.settled >= last.to || told.in_flight == 0);
+        let all = sending == self.count && (self.settled >= last.to || feedback.in_flight == 0);
         all.then(|| &self.intervals[..core::mem::take(&mut self.count)])
     }
 }
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn an_interval_knows_its_own_packets() {
         let at = |ms| Instant::ZERO + MS * ms;
-        let told = |acked_packets, lost, in_flight| Feedback {
+        let feedback = |acked_packets, lost, in_flight| Feedback {
             acked_packets,
             acked_bytes: acked_packets * PACKET,
             lost: Losses { unknown: lost, ..Losses::default() },
@@ -228,20 +228,20 @@ mod tests {
         let rates = [Rate::from_mbps(8), Rate::from_mbps(16)];
         monitor.begin(at(0), &rates, PACKET, MS * 40);
         assert_eq!(monitor.rate(), Some(rates[0]));
-        assert!(monitor.on_feedback(at(20), &told(40, 10, 20)).is_none());
+        assert!(monitor.on_feedback(at(20), &feedback(40, 10, 20)).is_none());
         monitor.on_sent(40 * PACKET, 40 * PACKET);
         assert_eq!(monitor.next_change(), Some(at(40)));
-        assert!(monitor.on_feedback(at(39), &told(18, 2, 20)).is_none());
+        assert!(monitor.on_feedback(at(39), &feedback(18, 2, 20)).is_none());
         monitor.see(at(40), PACKET, MS * 40);
         assert_eq!(monitor.rate(), Some(rates[1]));
-        assert!(monitor.on_feedback(at(60), &told(20, 0, 50)).is_none());
+        assert!(monitor.on_feedback(at(60), &feedback(20, 0, 50)).is_none());
         monitor.on_sent(20 * PACKET, 50 * PACKET);
         monitor.see(at(80), PACKET, MS * 40);
         assert_eq!(monitor.rate(), None);
-        let results = monitor.on_feedback(at(120), &told(40, 10, 0)).unwrap();
+        let results = monitor.on_feedback(at(120), &feedback(40, 10, 0)).unwrap();
         assert_eq!([results[0].loss(), results[1].loss()], [50_000, 200_000]);
         assert_eq!(results[0].rate_sent(), rates[0]);
         assert_eq!(results[1].rate_sent(), Rate::from_mbps(4), "it had too little to send");
-        assert!(monitor.on_feedback(at(130), &told(1, 0, 0)).is_none());
+        assert!(monitor.on_feedback(at(130), &feedback(1, 0, 0)).is_none());
     }
 }

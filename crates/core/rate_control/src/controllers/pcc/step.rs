@@ -1,4 +1,4 @@
-//! How far to go: section 5 of the paper.
+//! Size of a step: section 5 of the paper.
 
 use longhaul_units::Rate;
 

@@ -1,4 +1,4 @@
-//! What a sender gains: the utility of Vivace, section 4 of the paper.
+//! Utility of a sender: Vivace, section 4 of the paper.
 
 use longhaul_units::Rate;
 

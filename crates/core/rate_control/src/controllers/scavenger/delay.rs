@@ -1,4 +1,4 @@
-//! How long packets wait: RFC 6817 section 3.4, with round trips as LEDBAT++ has them.
+//! Queueing delay of packets: RFC 6817 section 3.4, with round trips as LEDBAT++ has them.
 
 use longhaul_units::{Duration, Instant};
 

@@ -42,7 +42,7 @@ enum Phase {
 }
 
 impl Startup {
-    /// What earlier transfers have learnt of the path; told before the first data.
+    /// Takes the path history, before the first data.
     pub(in super::super) fn recall(&mut self, memory: &PathMemory) {
         // Where the train takes long to arrive, it tells as much itself.
         let flight = memory.rate().bytes_in(memory.round_trip);
@@ -60,7 +60,7 @@ impl Startup {
         });
     }
 
-    /// What became of the memory.
+    /// Returns how the history was used.
     pub(in super::super) fn memory_use(&self) -> Option<MemoryUse> {
         self.resume.as_ref().map(|resume| resume.usage)
     }
@@ -100,7 +100,7 @@ impl Startup {
         self.since = now;
     }
 
-    /// Whether what is sent follows the train at a known rate.
+    /// Returns whether packets follow the train at a known rate.
     pub(super) fn is_resuming(&self) -> bool {
         self.resume.as_ref().is_some_and(|resume| {
             matches!(resume.phase, Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat(_))
@@ -208,7 +208,7 @@ impl Startup {
         self.hint = Some(if alike.contains(&rate) { known } else { rate });
     }
 
-    /// What was sent last was delivered without a queue; whether that was all there is to find.
+    /// Raises the rate, as the last one was delivered without a queue; returns true if there is no more to find.
     fn step(&mut self, now: Instant, round_trip: Duration, model: &mut Estimates) -> bool {
         self.learn_queue(now, model);
         let Some(resume) = &mut self.resume else { return false };
@@ -271,7 +271,7 @@ impl Startup {
 }
 
 impl Resume {
-    /// Whether more was lost than the path was known to lose by chance.
+    /// Returns whether more was lost than the path was known to lose by chance.
     fn is_congested(&self) -> bool {
         let all = self.arrived + self.lost;
         // One lost packet is no evidence on a path that loses some.
@@ -285,7 +285,7 @@ impl Resume {
 
 /// Of the first train, in flight at the known rate: it then arrives in a small part of a round trip.
 const FEWEST_TRAINS: u64 = 4;
-/// What a path that loses one packet in a hundred may take of a train.
+/// Packets of a train that a path which loses one in a hundred may lose.
 const FEW_LOSSES: u64 = 6;
 
 #[cfg(test)]

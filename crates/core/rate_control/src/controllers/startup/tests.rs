@@ -36,7 +36,7 @@ fn assert_near(rate: Rate, expected: Rate) {
     assert!(near.contains(&rate), "{rate}, not {expected}");
 }
 
-/// What start-up takes the path for when super-packets leave so far `apart`, as the window allows.
+/// Returns the rate that start-up estimates when super-packets leave so far `apart`, as the window allows.
 fn hint(apart: Duration) -> Rate {
     let begin = Instant::ZERO + Duration::from_secs(1);
     let mut startup = Startup::new(begin, PACKET);
@@ -86,7 +86,7 @@ fn hint(apart: Duration) -> Rate {
     panic!("no train was ever measured, or given up");
 }
 
-/// What behind a train is sent one by one, and when.
+/// Packets behind a train are sent one by one.
 #[test]
 fn some_packets_follow_the_train() {
     let begin = Instant::ZERO + Duration::from_secs(1);

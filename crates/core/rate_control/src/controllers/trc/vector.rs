@@ -127,8 +127,8 @@ impl Vector {
         Self(safe)
     }
 
-    /// What is left where the first `idle` of each stretch of one rate carries nothing: the switch needs
-    /// it to change the rate.
+    /// Returns the vector that is left where the first `idle` of each stretch of one rate carries nothing: the
+    /// switch needs it to change the rate.
     #[must_use]
     pub fn idle_first(&self, idle: Duration) -> Self {
         let mut stretches: Vec<TimeRange> = Vec::new();

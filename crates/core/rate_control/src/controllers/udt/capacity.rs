@@ -1,4 +1,4 @@
-//! How fast the slowest link is, by what the path spread.
+//! Estimate of the slowest link's rate, from the spread of packet pairs.
 
 use longhaul_units::Rate;
 

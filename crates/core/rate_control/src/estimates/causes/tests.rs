@@ -13,7 +13,7 @@ const PACKET: u64 = 1_500;
 const GAP: Duration = Duration::from_micros(120);
 const REPORTED: u32 = 20;
 
-/// Tells estimates of packets that find `queue` and are lost where `lost` says so, for ten seconds; counts
+/// Reports packets to estimates that find `queue` and are lost where `lost` says so, for ten seconds; counts
 /// the causes that they give from the second half on.
 fn run(
     queue: impl Fn(&mut Xoshiro256PlusPlus) -> Duration,
@@ -22,7 +22,7 @@ fn run(
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let begin = Instant::ZERO + Duration::from_secs(1);
     let (mut estimates, mut rtt) = (Estimates::new(begin, PACKET), RttEstimator::new(RTT));
-    let (mut told, mut sent) = (Losses::default(), begin);
+    let (mut classified, mut sent) = (Losses::default(), begin);
     // What is missing is taken for lost a report later.
     let mut missing = Vec::new();
     for report in 0..4_000 {
@@ -60,10 +60,10 @@ fn run(
         };
         estimates.on_feedback(now, &rtt, &feedback);
         if report > 2_000 {
-            told = told.plus(&losses);
+            classified = classified.plus(&losses);
         }
     }
-    told
+    classified
 }
 
 fn milliseconds(from: u64, to: u64, rng: &mut Xoshiro256PlusPlus) -> Duration {
@@ -74,27 +74,27 @@ fn chance(ppm: u64, rng: &mut Xoshiro256PlusPlus) -> bool {
     rng.next_u64() % 1_000_000 < ppm
 }
 
-/// Percent of the losses of the path that are told as chance.
-fn random(told: Losses) -> u64 {
-    assert!(told.network() >= 400, "{told:?}");
-    told.random * 100 / told.network()
+/// Percent of the losses of the path that the estimates take for chance.
+fn random(classified: Losses) -> u64 {
+    assert!(classified.network() >= 400, "{classified:?}");
+    classified.random * 100 / classified.network()
 }
 
 #[test]
-fn chance_is_told_where_hosts_make_the_queue_look_now_long_now_short() {
+fn chance_is_recognised_where_hosts_make_the_queue_look_now_long_now_short() {
     for most in [1, 2, 6, 20] {
-        let told = run(|rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
-        assert!(random(told) >= 95, "{most} ms: {told:?}");
+        let classified = run(|rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
+        assert!(random(classified) >= 95, "{most} ms: {classified:?}");
     }
 }
 
 #[test]
 fn what_only_the_longest_queues_lose_is_congestion() {
-    let told = run(
+    let classified = run(
         |rng| milliseconds(0, 20, rng),
         |queue, rng| queue > Duration::from_millis(18) && chance(200_000, rng),
     );
-    assert!(random(told) <= 5, "{told:?}");
+    assert!(random(classified) <= 5, "{classified:?}");
 }
 
 #[test]
@@ -103,8 +103,8 @@ fn levels_are_at_most_a_quarter_wide() {
     for us in [0, 31, 32, 39, 40, 48, 56, 64, 80, 1_000, 100_000, 400_000, 10_000_000] {
         let at = level(Duration::from_micros(us));
         assert!(at >= last, "{us} us: {at} behind {last}");
-        let told_apart = (32..=400_000).contains(&us);
-        assert!(!told_apart || at < level(Duration::from_micros(us + us / 4 + 1)));
+        let is_distinct = (32..=400_000).contains(&us);
+        assert!(!is_distinct || at < level(Duration::from_micros(us + us / 4 + 1)));
         last = at;
     }
 }

@@ -1,4 +1,4 @@
-//! Holding our own beside flows that take no notice of losses.
+//! Holds a share of the path against flows that ignore loss.
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -10,7 +10,7 @@ use crate::estimates::Round;
 /// out. Its window is smaller, though (7/4 products and 10 ms, where BBR has two): feedback comes later than single
 /// acknowledgements would, and what was lost is known later.
 #[derive(Clone, Debug)]
-pub(super) struct Insist {
+pub(super) struct HoldShare {
     entered: Instant,
     phase: usize,
     phase_start: Instant,
@@ -23,7 +23,7 @@ pub(super) struct Insist {
     growing: Option<(Rate, u32)>,
 }
 
-/// What a round says.
+/// Consequence of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     GoOn,
@@ -33,7 +33,7 @@ pub(super) enum Outcome {
     TryAgain,
 }
 
-impl Insist {
+impl HoldShare {
     pub(super) fn new(now: Instant, model: &Estimates) -> Self {
         let small = model.recent() < model.capacity().scale(1, SMALL_SHARE);
         let growing = small.then_some((Rate::ZERO, 0));
@@ -92,7 +92,7 @@ const FLAT_ROUNDS: u32 = 3;
 const SMALL_SHARE: u32 = 16;
 /// BBR keeps out of the way for 200 ms in ten seconds.
 const AHEAD_ROUNDS: u32 = 16;
-/// Parts per million; more, and all insist.
+/// Parts per million; more, and all flows hold their share.
 const MOST_LOSS: u32 = 300_000;
 const MOST_TIME: Duration = Duration::from_secs(30);
 /// Longest time between feedback frames.
