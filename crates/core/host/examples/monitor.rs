@@ -1,4 +1,4 @@
-//! What a monitored receiver takes on simulated hosts, beside the best fixed rate that loses at most 0.1 %,
+//! Rate of a monitored receiver on simulated hosts, beside the best fixed rate that loses at most 0.1 %,
 //! and one that nobody limits: `cargo run --release -p longhaul-host --example monitor`.
 
 use longhaul_host::sim::{Control, Counts, Eevdf, Flow, Host, HostConfig, Load};
@@ -31,7 +31,7 @@ fn main() {
                 let fixed = best_fixed(offered, |mbps| run(mbps, &mut ()));
                 let mut monitor = Monitor::new(Instant::ZERO, MonitorConfig::default());
                 let [monitored, unlimited] =
-                    [run(offered, &mut monitor), run(offered, &mut ())].map(told);
+                    [run(offered, &mut monitor), run(offered, &mut ())].map(describe);
                 println!(
                     "| {name} | {load_name} | {offered} | {fixed:.0} | {monitored} | {unlimited} |"
                 );
@@ -74,6 +74,6 @@ fn arrived(counts: &Counts) -> f64 {
     counts.bytes as f64 * 8.0 / 6e6
 }
 
-fn told(counts: Counts) -> String {
+fn describe(counts: Counts) -> String {
     format!("{:.0}, {:.2} %", arrived(&counts), counts.lost_share() * 100.0)
 }

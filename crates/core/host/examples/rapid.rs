@@ -1,4 +1,4 @@
-//! What RAPID's figures 1, 2 and 8 and its transfer times look like on a simulated Linux 2.6.12, beside
+//! RAPID's figures 1, 2 and 8 and its transfer times on a simulated Linux 2.6.12, beside
 //! the paper: `cargo run --release -p longhaul-host --example rapid`.
 
 use longhaul_host::sim::{Control, Eevdf, Flow, Host, HostConfig, Load, O1, Scheduler};

@@ -32,24 +32,24 @@ impl StallCause {
     }
 }
 
-/// Finds the cause of stalls from what was told of their time, and sums them up.
+/// Finds the cause of stalls from reports of lost time, and sums them up.
 #[derive(Clone, Debug, Default)]
 pub struct Attribution {
-    /// What each of the first causes explains of the time of late, in the order of [`StallCause::ALL`].
+    /// Time that each of the first causes explains of late, in the order of [`StallCause::ALL`].
     evidence: [Evidence; 3],
     stalls: [Causes; StallCause::ALL.len()],
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Evidence {
-    told: Instant,
+    reported: Instant,
     time: Duration,
 }
 
 impl Evidence {
-    /// It fades, so that many short waits do not add up to an explanation of one long stall.
+    /// Time that is left: it fades, so that many short waits do not add up to an explanation of one long stall.
     fn left(&self, now: Instant) -> Duration {
-        let age = (now - self.told).min(FRESH);
+        let age = (now - self.reported).min(FRESH);
         self.time.mul_f64(1.0 - age.as_nanos() as f64 / FRESH.as_nanos() as f64)
     }
 }
@@ -61,10 +61,10 @@ struct Causes {
 }
 
 impl Attribution {
-    /// So much time went to `cause` just now. What a reader did itself is not told here.
+    /// Reports that so much time went to `cause` just now. The reader's own work is not reported here.
     pub fn tell(&mut self, now: Instant, cause: StallCause, time: Duration) {
         if let Some(evidence) = self.evidence.get_mut(cause as usize) {
-            *evidence = Evidence { told: now, time: evidence.left(now).saturating_add(time) };
+            *evidence = Evidence { reported: now, time: evidence.left(now).saturating_add(time) };
         }
     }
 
@@ -80,7 +80,7 @@ impl Attribution {
             None => StallCause::Unknown,
         };
         if let Some(evidence) = self.evidence.get_mut(cause as usize) {
-            *evidence = Evidence { told: now, time: evidence.left(now).saturating_sub(length) };
+            *evidence = Evidence { reported: now, time: evidence.left(now).saturating_sub(length) };
         }
         let sum = &mut self.stalls[cause as usize];
         sum.count += 1;
@@ -97,7 +97,7 @@ impl Attribution {
     }
 }
 
-/// Samplers look every 10 to 50 ms; a quota is told once a period of 100 ms.
+/// Samplers look every 10 to 50 ms; the kernel reports a quota once a period of 100 ms.
 const FRESH: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use longhaul_units::Duration;
 
-/// What a scheduler knows of how interactive a task is.
+/// Account of a scheduler of how interactive a task is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Account {
     /// Linux 2.6's O(1) scheduler.
@@ -10,7 +10,7 @@ pub enum Account {
 }
 
 impl Account {
-    /// How well the task is treated, in steps; higher is better. 2.6's dynamic priority (-5 to 5), and for
+    /// Favour that the task has, in steps; higher is better. 2.6's dynamic priority (-5 to 5), and for
     /// ULE the tens that its score is below 100 (0 to 10).
     pub fn level(&self) -> i32 {
         match self {
@@ -75,12 +75,12 @@ impl SleepAverage {
         (self.0.as_nanos() * Self::MOST_BONUS as u128 / Self::MOST.as_nanos()) as u32
     }
 
-    /// What is added to the priority: -5 to 5, higher is better (the kernel's own numbers are inverted).
+    /// Bonus on the priority: -5 to 5, higher is better (the kernel's own numbers are inverted).
     pub const fn dynamic(self) -> i32 {
         self.bonus() as i32 - Self::MOST_BONUS as i32 / 2
     }
 
-    /// Whether its time slices do not send it behind all others.
+    /// Returns whether its time slices do not send it behind all others.
     pub const fn is_interactive(self) -> bool {
         self.bonus() >= Self::INTERACTIVE_BONUS
     }
@@ -102,7 +102,7 @@ impl SleepAverage {
     }
 }
 
-/// How much a task ran and slept of late, and what ULE makes of it.
+/// Times that a task ran and slept of late, and the score that ULE gives it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RunAndSleep {
     run: Duration,
@@ -140,7 +140,7 @@ impl RunAndSleep {
         score as u32
     }
 
-    /// What is older than some five seconds of either counts less.
+    /// Takes a fifth off both once they exceed five seconds together.
     fn forget(&mut self) {
         if self.run + self.sleep > HISTORY {
             self.run = self.run * 4 / 5;

@@ -1,5 +1,5 @@
-//! Models of a host: what it can take, when it does not, and what it should say of that before it
-//! loses data.
+//! Models of a host: the rate that it can take, the times when it does not, and the announcements that it
+//! should make before it loses data.
 //!
 //! A [`Monitor`] takes samples of one end of a connection, each of them optional, and gives out
 //! [`Announcement`]s: a limit with its cause, a suspend, its end. Below it are [`Stalls`] (for how long
@@ -8,7 +8,7 @@
 //! models, their constants and where these come from are in docs/host-awareness.md.
 //!
 //! The crate reads no clock, file or socket and knows nothing of a kernel: samplers are the
-//! driver's. Silence of a signal is no evidence: what was never told bounds nothing. Announcements
+//! driver's. Silence of a signal is no evidence: a missing sample bounds nothing. Announcements
 //! expire, so one that is lost hangs nobody.
 //!
 //! Contract: one monitor serves one end of a connection and is used by one thread at a time. Samples

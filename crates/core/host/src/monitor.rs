@@ -37,16 +37,16 @@ pub struct Monitor {
     stalls: Stalls,
     limit: LimitState,
     suspend: SuspendState,
-    /// Something came that it depends on whether silence is needed.
+    /// A sample came on which it depends whether silence is needed.
     suspend_due: bool,
-    /// The capacity that was said last.
+    /// The capacity that was announced last.
     capacity: Option<Rate>,
     /// When to look at everything again, and when the last sample came.
     next_look: Option<Instant>,
     last_sample: Instant,
 }
 
-/// What may be chosen about a [`Monitor`]; docs/host-awareness.md has the reasons for the defaults.
+/// Configuration of a [`Monitor`]; docs/host-awareness.md has the reasons for the defaults.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct MonitorConfig {
     /// The share of what arrives that stalls may cost by overflow.
@@ -57,13 +57,13 @@ pub struct MonitorConfig {
     pub sojourn: Duration,
     /// An absence that is shorter is no reason for SUSPEND.
     pub patience: Duration,
-    /// How service is measured and predicted.
+    /// Measurement and prediction of service.
     pub service: ServiceConfig,
-    /// Who speaks.
+    /// Part that makes announcements.
     pub part: Part,
 }
 
-/// Who speaks to the other end: a profile names it.
+/// Part that makes announcements to the other end: a profile names it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Part {
     /// The monitor itself, by its own rules.
@@ -88,21 +88,21 @@ impl Default for MonitorConfig {
     }
 }
 
-/// What the other end should be told, now.
+/// Message for the other end, now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Announcement {
     /// This end takes no more than that.
     Limit {
         /// Of the whole connection, at the IP layer.
         rate: Rate,
-        /// What limits it.
+        /// Cause of the limit.
         cause: Bottleneck,
-        /// For so long, unless something newer is said.
+        /// For so long, unless a newer announcement comes.
         lasts: Duration,
     },
     /// Nothing should be sent, resends included.
     Suspend {
-        /// For so long, unless something newer is said.
+        /// For so long, unless a newer announcement comes.
         lasts: Duration,
     },
     /// The suspend is over.
@@ -114,18 +114,18 @@ pub enum Announcement {
     },
 }
 
-/// What a [`Monitor`] has seen and said, for the report.
+/// Observations and announcements of a [`Monitor`], for the report.
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// Stalls of all readers.
     pub stalls: StallSummary,
-    /// Why they were, with number and time.
+    /// Causes of the stalls, with number and time.
     pub causes: Attribution,
     /// The limits announced.
     pub limits: Limits,
     /// The suspends announced.
     pub suspends: Suspends,
-    /// What the readers will process one feedback delay ahead, in bits per second.
+    /// Rate that the readers will process one feedback delay ahead, in bits per second.
     pub service: Option<Prediction>,
 }
 
@@ -152,7 +152,7 @@ impl Monitor {
         }
     }
 
-    /// What is announced takes that long to show: smoothed round trip of the path.
+    /// Sets the time that an announcement takes to show: smoothed round trip of the path.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
         for reader in self.readers.values_mut() {
@@ -160,12 +160,12 @@ impl Monitor {
         }
     }
 
-    /// How the scheduler treated a reader.
+    /// Takes run time and waits of a reader.
     pub fn handle_turn(&mut self, now: Instant, thread: ThreadId, turn: Turn) {
         self.has_turns = true;
         let Some(reader) = self.reader(now, thread) else { return };
-        let (untold, over) = (reader.untold_wait(&turn), reader.on_turn(now, &turn));
-        self.attribution.tell(now, StallCause::Preempted, untold);
+        let (unexplained, over) = (reader.unexplained_wait(&turn), reader.on_turn(now, &turn));
+        self.attribution.tell(now, StallCause::Preempted, unexplained);
         self.book(now, over);
     }
 
@@ -180,7 +180,7 @@ impl Monitor {
         }
     }
 
-    /// A look at a reader's socket, by whoever looked.
+    /// Takes a look at a reader's socket, by any thread.
     pub fn handle_socket(&mut self, now: Instant, thread: ThreadId, socket: Socket) {
         if let Some(reader) = self.reader(now, thread) {
             reader.on_socket(now, &socket);
@@ -216,8 +216,8 @@ impl Monitor {
         self.attribution.tell(now, StallCause::Stolen, time);
     }
 
-    /// Somebody on this host waited for a processor (PSI `some`). Whether that was a reader is not said, so
-    /// it counts only where no [`Turn`] says it.
+    /// Some thread on this host waited for a processor (PSI `some`). The signal does not name readers, so
+    /// it counts only where no [`Turn`] does.
     pub fn handle_pressure(&mut self, now: Instant, time: Duration) {
         if !self.has_turns {
             self.attribution.tell(now, StallCause::Preempted, time);
@@ -230,7 +230,7 @@ impl Monitor {
         self.wake(now);
     }
 
-    /// What to tell the other end now; to be called until there is nothing.
+    /// Returns the next message for the other end; to be called until there is none.
     pub fn poll_announcement(&mut self, now: Instant) -> Option<Announcement> {
         if self.next_look.is_some_and(|look| look <= now) {
             self.look(now);
@@ -243,9 +243,10 @@ impl Monitor {
                 self.suspend.poll(now).or_else(|| self.limit.poll(now, self.round_trip))
             }
             Part::Rapid(_) => {
-                let said = self.rapids_mut().find_map(|rapid| rapid.poll_announcement(now))?;
-                self.suspend.note(now, &said);
-                Some(said)
+                let announcement =
+                    self.rapids_mut().find_map(|rapid| rapid.poll_announcement(now))?;
+                self.suspend.note(now, &announcement);
+                Some(announcement)
             }
             Part::Paptc => self.poll_capacity(),
         }
@@ -258,9 +259,9 @@ impl Monitor {
     fn poll_capacity(&mut self) -> Option<Announcement> {
         let rates = self.readers.values().filter_map(|reader| Paptc::capacity(&reader.service));
         let rate = rates.reduce(|sum, rate| sum + rate)?;
-        let said = self.capacity.unwrap_or(Rate::ZERO).as_bps();
+        let announced = self.capacity.unwrap_or(Rate::ZERO).as_bps();
         // FEEDBACK repeats it; what is new is worth waking somebody for.
-        let is_new = rate.as_bps().abs_diff(said) > said / 64;
+        let is_new = rate.as_bps().abs_diff(announced) > announced / 64;
         is_new.then(|| {
             self.capacity = Some(rate);
             Announcement::Capacity { rate }
@@ -274,7 +275,7 @@ impl Monitor {
         Some(rapids.filter_map(Rapid::next_timeout).fold(look, Instant::min))
     }
 
-    /// What it has seen and said so far.
+    /// Observations and announcements so far.
     pub fn summary(&self, now: Instant) -> Summary {
         let (mut stalls, mut causes) = (self.stalls.clone(), self.attribution.clone());
         for over in self.readers.values().filter_map(Reader::open_gap) {
@@ -289,7 +290,7 @@ impl Monitor {
         }
     }
 
-    /// What all readers together will process.
+    /// Rate that all readers together will process.
     fn service(&self) -> Option<Prediction> {
         let parts = self.readers.values().filter_map(|reader| reader.service.predict());
         parts.reduce(|a, b| Prediction {

@@ -41,14 +41,14 @@ impl Paptc {
     /// The bottleneck rate that goes with each acknowledgement: the prediction of equation 7 for the next
     /// sample, before that the newest sample; nothing before the first. Samples are those of
     /// `service`: its interval is the paper's Delta, and its feedback delay the round trip after which
-    /// a rate that is told now is played.
+    /// a rate that is announced now is played.
     pub fn capacity(service: &Service) -> Option<Rate> {
         let predicted = service.predict().map(|Prediction { value, .. }| value);
         predicted.map(crate::service::rate).or_else(|| service.rate())
     }
 
-    /// How long a buffer of `buffer` bytes lasts: equation 4 where the reader has no processor (`service` is
-    /// zero), else equation 5. Nothing where it never fills. The paper's m is in bytes and its
+    /// Returns the time that a buffer of `buffer` bytes lasts: equation 4 where the reader has no processor
+    /// (`service` is zero), else equation 5. Nothing where it never fills. The paper's m is in bytes and its
     /// rates are in bits: the factor of eight is ours.
     pub fn time_to_fill(buffer: u64, arrival: Rate, service: Rate) -> Option<Duration> {
         (arrival > service).then(|| (arrival - service).time_for(buffer))

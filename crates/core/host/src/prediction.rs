@@ -23,11 +23,11 @@ pub struct Predictor {
     pending: VecDeque<(f64, f64)>,
     /// The newest of them.
     next: Option<(f64, f64)>,
-    /// How many deviations below the prediction the bound lies.
+    /// Number of deviations by which the bound lies below the prediction.
     depth: f64,
 }
 
-/// What may be chosen about a [`Predictor`].
+/// Configuration of a [`Predictor`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct PredictorConfig {
     /// p, 0 to [`PredictorConfig::MOST_ORDER`]; 0 predicts the mean.
@@ -54,7 +54,7 @@ impl Default for PredictorConfig {
     }
 }
 
-/// What is expected of the sample `horizon` steps ahead.
+/// Expectation of the sample `horizon` steps ahead.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Prediction {
     /// The value.
@@ -126,7 +126,7 @@ impl Predictor {
         (!self.samples.is_empty()).then_some(self.mean)
     }
 
-    /// What is expected; nothing until twice the order, and 8 samples are known.
+    /// Predicts; nothing until twice the order, and 8 samples are known.
     pub fn predict(&self) -> Option<Prediction> {
         let (value, deviation) = self.next?;
         let reach = self.depth * deviation;

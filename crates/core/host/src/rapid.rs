@@ -6,17 +6,17 @@ use crate::{Account, Announcement, SleepAverage, Socket, Suspends, Turn};
 /// interactivity the reader stops reading, and asks the sender for silence one level before.
 ///
 /// The account is the scheduler's own where one has it ([`Rapid::handle_account`]). Today's kernels have none; then a
-/// shadow of Linux 2.6.12's account is kept here, fed with what today's schedstat tells
+/// shadow of Linux 2.6.12's account is kept here, fed with the samples of today's schedstat
 /// ([`Rapid::handle_turn`]): sleep is the time that was neither run nor run delay.
 #[derive(Clone, Debug)]
 pub struct Rapid {
     config: RapidConfig,
     round_trip: Duration,
     account: Account,
-    /// It is the scheduler's own.
-    is_told: bool,
+    /// `account` is the scheduler's own.
+    is_scheduler_account: bool,
     next_poll: Instant,
-    turn_told: Instant,
+    last_turn: Instant,
     /// The best level and the longest average sleep seen: MAX_PRIO and MAX_AVG_SLEEP.
     best: Option<(i32, Duration)>,
     /// ERROR_PRIO.
@@ -25,7 +25,7 @@ pub struct Rapid {
     level: Option<(i32, Instant)>,
     level_time: Option<Duration>,
     /// Something was read since the last poll.
-    heard: bool,
+    has_read: bool,
     /// Something has come at all.
     receiving: bool,
     /// Something waited in the socket at the last look; nobody knows where nobody looks.
@@ -35,7 +35,7 @@ pub struct Rapid {
     suspends: Suspends,
 }
 
-/// What may be chosen about [`Rapid`].
+/// Configuration of [`Rapid`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RapidConfig {
     /// POLLING_TIME. The paper gives none. Silence is seen only where a turn of others lasts longer: they last 4 ms
@@ -54,20 +54,20 @@ impl Default for RapidConfig {
 }
 
 impl Rapid {
-    /// One that has learnt nothing.
+    /// A process that has learnt nothing.
     pub fn new(now: Instant, config: RapidConfig) -> Self {
         Self {
             config,
             round_trip: Duration::ZERO,
             account: config.account,
-            is_told: false,
+            is_scheduler_account: false,
             next_poll: now + config.polling,
-            turn_told: now,
+            last_turn: now,
             best: None,
             error: None,
             level: None,
             level_time: None,
-            heard: false,
+            has_read: false,
             receiving: false,
             waiting: None,
             silent_until: now,
@@ -75,16 +75,16 @@ impl Rapid {
         }
     }
 
-    /// What is asked for shows a round trip later.
+    /// Sets the time after which an announcement shows.
     pub fn set_round_trip(&mut self, round_trip: Duration) {
         self.round_trip = round_trip;
     }
 
-    /// How the scheduler treated the reader since the last such sample; for the shadow.
+    /// Takes the reader's run time and waits since the last such sample; for the shadow.
     pub fn handle_turn(&mut self, now: Instant, turn: &Turn) {
-        let elapsed = now - self.turn_told;
-        self.turn_told = now;
-        if self.is_told {
+        let elapsed = now - self.last_turn;
+        self.last_turn = now;
+        if self.is_scheduler_account {
             return;
         }
         let sleep = elapsed.saturating_sub(turn.run).saturating_sub(turn.wait);
@@ -97,12 +97,12 @@ impl Rapid {
     /// The scheduler's own account of the reader.
     pub fn handle_account(&mut self, account: Account) {
         self.account = account;
-        self.is_told = true;
+        self.is_scheduler_account = true;
     }
 
     /// The reader read: the bit that it sets for the monitor.
     pub fn handle_read(&mut self) {
-        self.heard = true;
+        self.has_read = true;
         self.receiving = true;
     }
 
@@ -122,7 +122,7 @@ impl Rapid {
         self.error
     }
 
-    /// What was asked for so far.
+    /// Suspends that were announced so far.
     pub fn suspends(&self) -> Suspends {
         self.suspends
     }
@@ -139,12 +139,12 @@ impl Rapid {
         let (best, most) = self.best.unwrap_or((level, sleep));
         let (best, most) = (best.max(level), most.max(sleep));
         self.best = Some((best, most));
-        let heard = core::mem::take(&mut self.heard);
+        let has_read = core::mem::take(&mut self.has_read);
         if now < self.silent_until {
             return None;
         }
         // (c), (d)
-        if !heard && self.receiving && self.waiting != Some(false) {
+        if !has_read && self.receiving && self.waiting != Some(false) {
             self.error = Some(level);
         } else if !self.is_near(now, level) {
             return None;
@@ -152,7 +152,7 @@ impl Rapid {
         // (e): by how much the average fell with each level.
         let levels = u32::try_from(best - level).ok().filter(|levels| *levels > 0)?;
         let lasts = most.checked_sub(sleep).filter(|lost| !lost.is_zero())? / levels;
-        // A packet that is sent when the silence is over comes a round trip behind what was said; one
+        // A packet that is sent when the silence is over comes a round trip behind the announcement; one
         // poll has to pass without it.
         self.silent_until = now + lasts + self.round_trip + self.config.polling;
         self.suspends.count += 1;
@@ -161,7 +161,7 @@ impl Rapid {
         Some(Announcement::Suspend { lasts })
     }
 
-    /// Whether the level at which errors occur is so near that it is time to speak: the next one, or a
+    /// Returns whether the level at which errors occur is so near that it is time to speak: the next one, or a
     /// round trip away where levels change faster than that (section 3.4).
     fn is_near(&self, now: Instant, level: i32) -> bool {
         let Some(error) = self.error else { return false };
@@ -207,10 +207,10 @@ mod tests {
         Account::Linux26(SleepAverage::new(Duration::from_millis(ms)))
     }
 
-    /// Polls at `ms` with this average; reads before that if `heard`.
-    fn poll(rapid: &mut Rapid, at_ms: u64, sleep_ms: u64, heard: bool) -> Option<Announcement> {
+    /// Polls at `ms` with this average; reads before that if `has_read`.
+    fn poll(rapid: &mut Rapid, at_ms: u64, sleep_ms: u64, has_read: bool) -> Option<Announcement> {
         rapid.handle_account(average(sleep_ms));
-        if heard {
+        if has_read {
             rapid.handle_read();
         }
         rapid.poll_announcement(at(at_ms))
@@ -223,14 +223,18 @@ mod tests {
         assert_eq!(poll(&mut rapid, 20, 900, true), None);
         assert_eq!(poll(&mut rapid, 30, 450, true), None, "nothing is known of errors");
         // Level -1 after 4: 550 ms of average were lost over five levels.
-        let said = poll(&mut rapid, 40, 400, false);
-        assert_eq!(said, Some(Announcement::Suspend { lasts: ms(550) / 5 }));
+        let announcement = poll(&mut rapid, 40, 400, false);
+        assert_eq!(announcement, Some(Announcement::Suspend { lasts: ms(550) / 5 }));
         assert_eq!(rapid.error_level(), Some(-1));
         assert_eq!(poll(&mut rapid, 100, 390, false), None, "silent because it was asked for");
         assert_eq!(rapid.error_level(), Some(-1));
         assert_eq!(poll(&mut rapid, 200, 700, true), None);
-        let said = poll(&mut rapid, 210, 590, true);
-        assert_eq!(said, Some(Announcement::Suspend { lasts: ms(360) / 4 }), "one level early");
+        let announcement = poll(&mut rapid, 210, 590, true);
+        assert_eq!(
+            announcement,
+            Some(Announcement::Suspend { lasts: ms(360) / 4 }),
+            "one level early"
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use crate::{Batch, Prediction, Predictor, PredictorConfig, Turn};
 
-/// What one reader processes: bytes for each second of processor, times the share of a processor that
+/// Rate that one reader processes: bytes for each second of processor, times the share of a processor that
 /// it has.
 ///
 /// mu = B phi, where B is the most of late of what is measured while batches are full (else the reader pays
@@ -26,7 +26,7 @@ pub struct Service {
     predictor: Predictor,
 }
 
-/// What may be chosen about a [`Service`].
+/// Configuration of a [`Service`].
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ServiceConfig {
     /// Between two samples of mu. Shorter than a few turns of the scheduler, a share is all or nothing.
@@ -79,7 +79,7 @@ impl Service {
         }
     }
 
-    /// What the scheduler gave since the last such sample; true where that completed a sample of mu.
+    /// Takes the processor time since the last such sample; true where that completed a sample of mu.
     pub fn handle_turn(&mut self, now: Instant, turn: &Turn) -> bool {
         self.run = self.run.saturating_add(turn.run);
         self.wait = self.wait.saturating_add(turn.wait);

@@ -5,7 +5,7 @@ use longhaul_units::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ThreadId(pub u16);
 
-/// How the scheduler treated a thread since its last sample (schedstat).
+/// Run time and waits of a thread since its last sample (schedstat).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Turn {
     /// It ran.
@@ -28,7 +28,7 @@ pub struct Batch {
     /// Processor time that the thread has used since its last batch, this one's processing not
     /// included.
     pub cpu: Option<Duration>,
-    /// Whether it filled what there was to fill: more is waiting.
+    /// True if it filled what there was to fill: more is waiting.
     pub full: bool,
 }
 

@@ -40,7 +40,7 @@ pub use socket::{Packet, SocketBuffer};
 
 use load::Progress;
 
-/// What may be chosen about a [`Host`].
+/// Configuration of a [`Host`].
 #[derive(Clone, PartialEq, Debug)]
 pub struct HostConfig {
     /// `SK_MEMINFO_RCVBUF`.
@@ -64,7 +64,7 @@ pub struct HostConfig {
     pub switch: Duration,
     /// A control group with reader and writers has so much processor time, in each period of so long.
     pub quota: Option<(Duration, Duration)>,
-    /// How often a sentinel looks, if there is one.
+    /// Time between looks of the sentinel, if there is one.
     pub sentinel: Option<Duration>,
 }
 
@@ -103,7 +103,7 @@ impl Default for HostConfig {
     }
 }
 
-/// What happened to datagrams.
+/// Outcome of datagrams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Read, and their bytes.
@@ -161,7 +161,7 @@ impl Sample {
     }
 }
 
-/// A host. It is told of packets ([`Host::handle_packet`]) and of time ([`Host::handle_timeout`], at
+/// A host. It takes packets ([`Host::handle_packet`]) and time ([`Host::handle_timeout`], at
 /// [`Host::next_timeout`]), and gives samples ([`Host::poll_sample`]).
 #[derive(Debug)]
 pub struct Host {
@@ -185,7 +185,7 @@ pub struct Host {
     record: Record,
 }
 
-/// What figures are drawn from.
+/// Raw data for figures.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// Turns of loads: begin and length.
@@ -227,16 +227,16 @@ struct Quota {
     throttled_since: Option<Instant>,
 }
 
-/// What was said of the reader, and what is to be said.
+/// Samples of the reader that were reported, and an absence whose end is still to be reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReaderState {
     cpu_at_batch: Duration,
-    turn_said: Instant,
-    run_said: Duration,
-    wait_said: Duration,
-    turns_said: u64,
-    drops_said: u64,
-    absence_said: bool,
+    last_turn: Instant,
+    run_reported: Duration,
+    wait_reported: Duration,
+    turns_reported: u64,
+    drops_reported: u64,
+    absence_reported: bool,
 }
 
 const READER: Task = 0;
@@ -309,7 +309,7 @@ impl Host {
         self.tasks.len() - 1
     }
 
-    /// What happened to datagrams so far.
+    /// Outcome of datagrams so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -465,7 +465,7 @@ impl Host {
             task.wait += self.now - task.waits_since;
             task.runs_since = self.now;
             task.turns += 1;
-            if next == READER && core::mem::take(&mut self.reader.absence_said) {
+            if next == READER && core::mem::take(&mut self.reader.absence_reported) {
                 self.samples.push_back((self.now, Sample::Return));
             }
         }
@@ -521,7 +521,7 @@ impl Host {
         let full = !self.socket.is_empty();
         let batch = Batch { bytes, packets, age, cpu: Some(cpu), full };
         self.samples.push_back((self.now, Sample::Batch(batch)));
-        self.say_turn();
+        self.report_turn();
         self.counts.bytes += bytes;
         self.counts.datagrams += packets;
         self.unwritten += bytes;
@@ -538,19 +538,19 @@ impl Host {
         self.tasks[WRITER].left = cost.max(Duration::from_nanos(1));
     }
 
-    fn say_turn(&mut self) {
-        if self.now - self.reader.turn_said < TURN_LOOK {
+    fn report_turn(&mut self) {
+        if self.now - self.reader.last_turn < TURN_LOOK {
             return;
         }
         let TaskState { run, wait, turns, .. } = self.tasks[READER];
-        let said = &mut self.reader;
+        let reader = &mut self.reader;
         let turn = Turn {
-            run: run - said.run_said,
-            wait: wait - said.wait_said,
-            turns: turns - said.turns_said,
+            run: run - reader.run_reported,
+            wait: wait - reader.wait_reported,
+            turns: turns - reader.turns_reported,
         };
-        (said.turn_said, said.run_said, said.wait_said) = (self.now, run, wait);
-        said.turns_said = turns;
+        (reader.last_turn, reader.run_reported, reader.wait_reported) = (self.now, run, wait);
+        reader.turns_reported = turns;
         self.samples.push_back((self.now, Sample::Turn(turn)));
     }
 
@@ -567,13 +567,16 @@ impl Host {
         if away && self.now - reader.waits_since >= LEAST_ABSENCE {
             let since = self.tasks[READER].waits_since;
             self.samples.push_back((self.now, Sample::Absence(since)));
-            self.reader.absence_said = true;
+            self.reader.absence_reported = true;
         }
         let drops = self.counts.socket_drops;
         let queued = self.socket.charged();
-        let socket =
-            Socket { queued, limit: self.socket.limit(), drops: drops - self.reader.drops_said };
-        self.reader.drops_said = drops;
+        let socket = Socket {
+            queued,
+            limit: self.socket.limit(),
+            drops: drops - self.reader.drops_reported,
+        };
+        self.reader.drops_reported = drops;
         self.samples.push_back((self.now, Sample::Socket(socket)));
         let account = self.scheduler.account(READER);
         self.samples.extend(account.map(|account| (self.now, Sample::Account(account))));
@@ -608,7 +611,7 @@ impl Host {
 }
 
 impl TaskState {
-    /// What a load does after computing.
+    /// Pause of a load after computing.
     fn pause_mut(&mut self) -> &mut Duration {
         match &mut self.work {
             Work::Load { pause, .. } => pause,

@@ -4,7 +4,7 @@ use longhaul_units::{Duration, Instant};
 /// histogram that forgets.
 ///
 /// The weight of a stall halves every 40 s; so does the time that was watched. Classes are a
-/// sixteenth of a power of two wide, so a length is known to 6 %, and never told too short.
+/// sixteenth of a power of two wide, so a length is known to 6 %, and never taken as too short.
 #[derive(Clone, Debug)]
 pub struct Stalls {
     /// Weight of the stalls in each class, and that of the time watched in seconds.
@@ -113,8 +113,8 @@ impl Stalls {
         None
     }
 
-    /// How much longer a stall is expected to last that has lasted `so_far`: as those of late did that
-    /// lasted so long, and once more where none did.
+    /// Returns the time that a stall which has lasted `so_far` is expected to last still: as those of late did
+    /// that lasted so long, and once more where none did.
     pub fn left_after(&self, so_far: Duration) -> Duration {
         let from = class(so_far);
         let mut beyond = (0.0, 0.0);
@@ -191,7 +191,7 @@ fn ns(time: Duration) -> f64 {
 const HALF_LIFE: Duration = Duration::from_secs(40);
 /// Weights are lowered in steps of this, so that a batch costs an addition.
 const STEP: Duration = Duration::from_millis(100);
-/// Shortest length told apart: 16 us.
+/// Shortest length that is distinguished: 16 us.
 const UNIT: u64 = 16_384;
 /// Classes for each power of two.
 const PARTS: u64 = 16;

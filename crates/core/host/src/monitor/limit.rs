@@ -20,18 +20,18 @@ impl Limits {
     }
 }
 
-/// What this end takes now, and what of that was said.
+/// Limit of this end now, and the one in force at the other end.
 #[derive(Clone, Debug)]
 pub(super) struct LimitState {
     pub(super) wanted: Option<(Rate, Bottleneck)>,
-    said: Option<Said>,
+    in_force: Option<InForce>,
     /// Until when time was booked.
     booked: Instant,
     summary: Limits,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Said {
+struct InForce {
     rate: Rate,
     cause: Bottleneck,
     at: Instant,
@@ -41,7 +41,7 @@ struct Said {
 impl LimitState {
     pub(super) fn new(now: Instant) -> Self {
         let summary = Limits { count: 0, time: [Duration::ZERO; Bottleneck::COUNT], least: None };
-        Self { wanted: None, said: None, booked: now, summary }
+        Self { wanted: None, in_force: None, booked: now, summary }
     }
 
     /// This end takes no more than that; all there is if nothing.
@@ -53,20 +53,20 @@ impl LimitState {
         self.book(now);
         let Some((rate, cause)) = self.wanted else {
             // A limit that outlives its reason holds down what the next one is measured from.
-            let Said { rate, cause, .. } = self.said.take()?;
+            let InForce { rate, cause, .. } = self.in_force.take()?;
             return Some(Announcement::Limit { rate, cause, lasts: Duration::ZERO });
         };
         let lasts = LASTS.max(round_trip.saturating_mul(4));
-        if let Some(said) = self.said {
-            let differs = rate.as_bps().abs_diff(said.rate.as_bps()) > said.rate.as_bps() / 16;
-            // Half of what said it last may be lost before it expires.
-            if !(differs || cause != said.cause || now - said.at >= lasts / 4) {
+        if let Some(last) = self.in_force {
+            let differs = rate.as_bps().abs_diff(last.rate.as_bps()) > last.rate.as_bps() / 16;
+            // Half of the messages with the last one may be lost before it expires.
+            if !(differs || cause != last.cause || now - last.at >= lasts / 4) {
                 return None;
             }
         } else {
             self.summary.count += 1;
         }
-        self.said = Some(Said { rate, cause, at: now, until: now + lasts });
+        self.in_force = Some(InForce { rate, cause, at: now, until: now + lasts });
         self.summary.least = Some(self.summary.least.map_or(rate, |least| least.min(rate)));
         Some(Announcement::Limit { rate, cause, lasts })
     }
@@ -79,18 +79,18 @@ impl LimitState {
 
     /// Books the time that the limit was in force, and drops it once it has expired.
     fn book(&mut self, now: Instant) {
-        if let Some(said) = self.said {
-            let time = &mut self.summary.time[said.cause as usize];
-            *time = time.saturating_add(now.min(said.until) - self.booked);
-            if now >= said.until {
-                self.said = None;
+        if let Some(last) = self.in_force {
+            let time = &mut self.summary.time[last.cause as usize];
+            *time = time.saturating_add(now.min(last.until) - self.booked);
+            if now >= last.until {
+                self.in_force = None;
             }
         }
         self.booked = self.booked.max(now);
     }
 }
 
-/// How long a limit is good for: a few periods of any schedule, and a disk is followed within a second.
+/// Lifetime of a limit: a few periods of any schedule, and a disk is followed within a second.
 const LASTS: Duration = Duration::from_millis(500);
 /// No limit stops anybody: suspends and credit are for that.
 const LEAST: Rate = Rate::from_mbps(1);

@@ -1,4 +1,4 @@
-//! What a reader has proven to take.
+//! Rate that a reader has proven to take.
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -8,7 +8,7 @@ use longhaul_units::{Duration, Instant, Rate};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Proven {
     rate: Rate,
-    /// What came when too much was dropped last; none once as much was not.
+    /// Rate that came when too much was dropped last; none once as much was not.
     failed: Rate,
     /// When too much was dropped last, and whether the rate was cut for it.
     dropped: Option<Instant>,
@@ -17,13 +17,13 @@ pub(super) struct Proven {
     budget: f64,
 }
 
-/// What came in an interval.
+/// Arrivals of an interval.
 pub(super) struct Came {
     pub(super) bytes: u64,
     /// Bytes that the socket dropped.
     pub(super) dropped: u64,
     pub(super) passed: Duration,
-    /// What came in the interval before.
+    /// Rate of the interval before.
     pub(super) before: Rate,
 }
 
@@ -53,7 +53,7 @@ impl Proven {
         match (dropped > 0, self.budget < 0.0) {
             (true, true) => {
                 // What happens once a second at most is repaired: to be slower for it costs more. And in
-                // the interval behind a cut what was sent before anybody heard of it is dropped still.
+                // the interval behind a cut packets are still dropped that were sent before the limit arrived.
                 let last = self.dropped.replace(now);
                 let again = last.is_some_and(|last| now - last <= REPEATED.max(passed * 2));
                 self.is_cut = again && !self.is_cut;
@@ -110,7 +110,7 @@ mod tests {
     const INTERVAL: Duration = Duration::from_millis(100);
     const BRIDGED: Option<Rate> = Some(Rate::from_mbps(400));
 
-    /// What it takes after intervals in which `mbps` came, with a hundredth dropped where that is more
+    /// Returns the rate after intervals in which `mbps` came, with a hundredth dropped where that is more
     /// than `most`.
     fn after(proven: &mut Proven, from: u64, rates: &[u64], most: u64) -> Rate {
         for (interval, mbps) in (from..).zip(rates) {

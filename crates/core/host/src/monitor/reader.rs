@@ -11,15 +11,15 @@ use crate::stalls::Stalls;
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     pub(super) service: Service,
-    /// What RAPID's performance monitor makes of it, where that speaks.
+    /// RAPID's performance monitor, where that makes the announcements.
     pub(super) rapid: Option<Rapid>,
     stalls: Stalls,
     /// The newest gap in its reading, which may still turn out to be longer.
     gap: Option<Gap>,
     last_read: Option<Instant>,
     absent_since: Option<Instant>,
-    /// Time of absences that are over, which the scheduler tells as well, a little later.
-    told_away: Duration,
+    /// Time of absences that are over, which the scheduler reports as well, a little later.
+    absent_time: Duration,
     /// Batches say how old they are: then a wait in front of a processor is known by that.
     has_ages: bool,
     socket: Option<Seen>,
@@ -27,11 +27,11 @@ pub(super) struct Reader {
     /// The queue that stands: least age of an interval.
     standing: Duration,
     sojourn_cap: Option<Rate>,
-    /// What was read while the queue stood last, until it is gone.
+    /// Rate that was read while the queue stood last, until it is gone.
     served: Rate,
     /// Share of the batches that left something in the socket, in 1/1024.
     full_share: u64,
-    /// What came of late and was not dropped, and a little more.
+    /// Rate that came of late and was not dropped, and a little more.
     proven: Proven,
     /// Since when the socket has not been empty.
     queued_since: Option<Instant>,
@@ -41,7 +41,7 @@ pub(super) struct Reader {
 struct Seen {
     at: Instant,
     socket: Socket,
-    /// How fast more is queued, since the look before.
+    /// Rate at which the queue grows, since the look before.
     growth: Rate,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Over {
     pub(super) busy: Duration,
 }
 
-/// What has arrived in this interval, and at what rate in the last one.
+/// Arrivals of this interval, and the rate of those in the last one.
 #[derive(Clone, Copy, Debug)]
 struct Arrivals {
     began: Instant,
@@ -98,7 +98,7 @@ impl Reader {
             gap: None,
             last_read: None,
             absent_since: None,
-            told_away: Duration::ZERO,
+            absent_time: Duration::ZERO,
             has_ages: false,
             socket: None,
             arrivals: Arrivals::new(now, Rate::ZERO),
@@ -120,9 +120,9 @@ impl Reader {
         }
     }
 
-    /// What of its wait no absence has told.
-    pub(super) fn untold_wait(&mut self, turn: &Turn) -> Duration {
-        turn.wait.saturating_sub(core::mem::take(&mut self.told_away))
+    /// Returns the part of its wait that no absence has shown.
+    pub(super) fn unexplained_wait(&mut self, turn: &Turn) -> Duration {
+        turn.wait.saturating_sub(core::mem::take(&mut self.absent_time))
     }
 
     /// As [`Reader::on_batch`] and [`Reader::on_return`] it says which gap is over for good.
@@ -180,10 +180,10 @@ impl Reader {
         self.absent_since.is_some()
     }
 
-    /// How long it was away, too.
+    /// Returns the time that it was away, too.
     pub(super) fn on_return(&mut self, now: Instant) -> Option<(Duration, Option<Over>)> {
         let from = self.absent_since.take()?;
-        self.told_away = self.told_away.saturating_add(now - from);
+        self.absent_time = self.absent_time.saturating_add(now - from);
         Some((now - from, self.note_gap(Span { from, to: now }, Duration::ZERO)))
     }
 
@@ -261,7 +261,7 @@ impl Reader {
         }
     }
 
-    /// What this reader takes at most, and why.
+    /// Returns the most that this reader takes, and why.
     pub(super) fn limit(&self, now: Instant, config: &MonitorConfig) -> Option<(Rate, Bottleneck)> {
         let bounds = [
             self.headroom(now, config).map(|rate| (rate, Bottleneck::ReceiverBuffer)),
@@ -354,7 +354,7 @@ impl Reader {
         (surplus > 0 && arrivals > Rate::ZERO && soon > room && left > round_trip).then_some(left)
     }
 
-    /// Whether silence that it asked for should go on: it is away, or its buffer is half full still.
+    /// Returns whether silence that it asked for should go on: it is away, or its buffer is half full still.
     pub(super) fn is_behind(&self, now: Instant) -> bool {
         let fresh = self.socket.filter(|seen| now - seen.at < INTERVAL);
         self.absent_since.is_some() || fresh.is_some_and(|seen| is_half_full(&seen.socket))

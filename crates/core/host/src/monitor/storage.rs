@@ -14,7 +14,7 @@ pub(super) struct Storage {
     /// Sums of this interval.
     began: Instant,
     written: u64,
-    /// What was written of late, in what time of work.
+    /// Bytes that were written of late, in what time of work.
     bytes: f64,
     seconds: f64,
 }
@@ -54,8 +54,8 @@ impl Storage {
         }
     }
 
-    /// What the disk takes, where enough waits for it to say so: as much as it writes, and a little more
-    /// or less, so that half of the memory is in use and neither disk nor sender has to wait.
+    /// Returns the rate that the disk takes, where enough waits to show it: as much as it writes, and a little
+    /// more or less, so that half of the memory is in use and neither disk nor sender has to wait.
     pub(super) fn limit(&self) -> Option<(Rate, Bottleneck)> {
         let Disk { memory, .. } = self.disk?;
         let backlog = self.standing.min(self.least);
@@ -71,8 +71,8 @@ impl Storage {
 
 /// Files are written in pieces of a megabyte, several at once: less time sees none or many.
 const INTERVAL: Duration = Duration::from_millis(125);
-/// What a writer leaves lying while others have its processor is no backlog: it stands where it was never
-/// less for so long, some turns of the scheduler.
+/// Time for which a backlog stands, some turns of the scheduler: bytes that a writer leaves lying while
+/// others have its processor are none.
 const STANDS: Duration = Duration::from_millis(25);
 /// Weights halve in 0.3 s: a new rate counts nine tenths within a second, and a pause of a sync, which is
 /// as long, does not pass for the end of a disk.

@@ -13,18 +13,18 @@ pub struct Suspends {
     pub longest: Duration,
 }
 
-/// Whether the other end is asked to be silent, and what is yet to be said of it.
+/// Suspend that is in force at the other end, and the announcement that is to be sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SuspendState {
     on: Option<On>,
-    to_say: Option<Announcement>,
+    pending: Option<Announcement>,
     summary: Suspends,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct On {
     since: Instant,
-    said: Instant,
+    announced: Instant,
     until: Instant,
 }
 
@@ -47,14 +47,14 @@ impl SuspendState {
                 self.summary.count += 1;
                 self.say(now, now, round_trip, left);
             }
-            (Some(on), Some(left)) if (now - on.said) * 2 >= on.until - on.said => {
+            (Some(on), Some(left)) if (now - on.announced) * 2 >= on.until - on.announced => {
                 self.say(on.since, now, round_trip, left);
             }
             (Some(on), None) if !goes_on => {
                 self.end(on.since, now);
-                // What was never said needs no end.
-                let unsaid = matches!(self.to_say, Some(Announcement::Suspend { .. }));
-                self.to_say = (!unsaid || on.said > on.since).then_some(Announcement::Resume);
+                // A suspend that was never announced needs no end.
+                let unsent = matches!(self.pending, Some(Announcement::Suspend { .. }));
+                self.pending = (!unsent || on.announced > on.since).then_some(Announcement::Resume);
             }
             _ => {}
         }
@@ -62,8 +62,8 @@ impl SuspendState {
 
     fn say(&mut self, since: Instant, now: Instant, round_trip: Duration, left: Duration) {
         let lasts = left.clamp(SHORTEST, LONGEST.max(round_trip.saturating_mul(4)));
-        self.on = Some(On { since, said: now, until: now + lasts });
-        self.to_say = Some(Announcement::Suspend { lasts });
+        self.on = Some(On { since, announced: now, until: now + lasts });
+        self.pending = Some(Announcement::Suspend { lasts });
     }
 
     fn end(&mut self, since: Instant, until: Instant) {
@@ -73,16 +73,16 @@ impl SuspendState {
     }
 
     pub(super) fn poll(&mut self, now: Instant) -> Option<Announcement> {
-        self.to_say.take().filter(|say| *say == Announcement::Resume || self.is_on(now))
+        self.pending.take().filter(|say| *say == Announcement::Resume || self.is_on(now))
     }
 
     /// Books what another part says.
-    pub(super) fn note(&mut self, now: Instant, said: &Announcement) {
-        let Announcement::Suspend { lasts } = said else { return };
+    pub(super) fn note(&mut self, now: Instant, announcement: &Announcement) {
+        let Announcement::Suspend { lasts } = announcement else { return };
         self.expire(now);
         self.summary.count += u64::from(self.on.is_none());
         let since = self.on.map_or(now, |on| on.since);
-        self.on = Some(On { since, said: now, until: now + *lasts });
+        self.on = Some(On { since, announced: now, until: now + *lasts });
     }
 
     fn expire(&mut self, now: Instant) {

@@ -33,17 +33,17 @@ struct Rounds {
     buffer: u64,
     /// Of the 16 batches of a round so many leave something in the socket.
     full: u64,
-    /// What its socket drops in each round.
+    /// Packets that its socket drops in each round.
     drops: u64,
 }
 
 const ROUNDS: Rounds = Rounds { count: 200, away_ms: 8, buffer: BUFFER, full: 8, drops: 0 };
 
-/// What was said in them.
+/// Announcements made in them.
 fn rounds(monitor: &mut Monitor, rounds: Rounds) -> Vec<Announcement> {
     let Rounds { count, away_ms, buffer, full, drops } = rounds;
     let period = 4_000 + 1_000 * away_ms;
-    let mut said = Vec::new();
+    let mut announcements = Vec::new();
     for round in 0..count {
         for tick in 0..16 {
             let now = at(round * period + 1_000 * away_ms + 250 * (tick + 1));
@@ -57,16 +57,18 @@ fn rounds(monitor: &mut Monitor, rounds: Rounds) -> Vec<Announcement> {
         let turn = Turn { run: us(4_000), wait: us(1_000 * away_ms), turns: 1 };
         monitor.handle_turn(now, READER, turn);
         monitor.handle_socket(now, READER, Socket { drops, ..socket(0, buffer) });
-        said.extend(core::iter::from_fn(|| monitor.poll_announcement(now)));
+        announcements.extend(core::iter::from_fn(|| monitor.poll_announcement(now)));
     }
-    said
+    announcements
 }
 
 #[test]
 fn a_small_buffer_limits_the_rate_to_what_bridges_the_stalls() {
     let mut monitor = monitor();
-    let said = rounds(&mut monitor, Rounds { drops: 1, ..ROUNDS });
-    let Some(&Announcement::Limit { rate, cause, .. }) = said.last() else { panic!("{said:?}") };
+    let announcements = rounds(&mut monitor, Rounds { drops: 1, ..ROUNDS });
+    let Some(&Announcement::Limit { rate, cause, .. }) = announcements.last() else {
+        panic!("{announcements:?}")
+    };
     assert_eq!(cause, Bottleneck::ReceiverBuffer);
     // Half of the reads leave something, so an eighth of the buffer counts as not given back. The rest,
     // less what the socket charges, in the 8 ms that the reader is away; and less 100 us of what arrives,
@@ -79,14 +81,20 @@ fn a_small_buffer_limits_the_rate_to_what_bridges_the_stalls() {
     assert_eq!(summary.stalls.p999, us(8_000));
     let preempted = summary.causes.sums().next().unwrap();
     assert!(preempted.1 >= 198, "{preempted:?}: each is explained by the wait");
-    assert!(said.len() < 60, "{}: said again before it expires, not always", said.len());
+    assert!(
+        announcements.len() < 60,
+        "{}: repeated before it expires, not always",
+        announcements.len()
+    );
 }
 
 #[test]
 fn behind_a_large_buffer_the_share_of_the_processor_limits_it() {
     let mut monitor = monitor();
-    let said = rounds(&mut monitor, Rounds { buffer: 64 << 20, full: 16, ..ROUNDS });
-    let Some(&Announcement::Limit { rate, cause, .. }) = said.last() else { panic!("{said:?}") };
+    let announcements = rounds(&mut monitor, Rounds { buffer: 64 << 20, full: 16, ..ROUNDS });
+    let Some(&Announcement::Limit { rate, cause, .. }) = announcements.last() else {
+        panic!("{announcements:?}")
+    };
     assert_eq!(cause, Bottleneck::ReceiverCpu);
     // 60 kB in 240 us, a third of the time, nine tenths of that; shares vary a little by how turns
     // fall into 50 ms.
@@ -102,8 +110,8 @@ fn behind_a_large_buffer_the_share_of_the_processor_limits_it() {
 #[test]
 fn what_comes_and_is_not_dropped_is_taken_whatever_the_stalls_say() {
     let rate = |drops| {
-        let said = rounds(&mut monitor(), Rounds { drops, ..ROUNDS });
-        match said.last() {
+        let announcements = rounds(&mut monitor(), Rounds { drops, ..ROUNDS });
+        match announcements.last() {
             Some(Announcement::Limit { rate, cause: Bottleneck::ReceiverBuffer, .. }) => *rate,
             other => panic!("{other:?}"),
         }
@@ -115,11 +123,11 @@ fn what_comes_and_is_not_dropped_is_taken_whatever_the_stalls_say() {
 
 #[test]
 fn a_reader_that_empties_its_socket_in_its_turns_has_no_limit_by_its_share() {
-    let said = rounds(&mut monitor(), Rounds { buffer: 64 << 20, ..ROUNDS });
-    let by_cpu = |said: &Announcement| {
-        matches!(said, Announcement::Limit { cause: Bottleneck::ReceiverCpu, .. })
+    let announcements = rounds(&mut monitor(), Rounds { buffer: 64 << 20, ..ROUNDS });
+    let by_cpu = |announcement: &Announcement| {
+        matches!(announcement, Announcement::Limit { cause: Bottleneck::ReceiverCpu, .. })
     };
-    assert!(!said.iter().any(by_cpu), "{said:?}");
+    assert!(!announcements.iter().any(by_cpu), "{announcements:?}");
 }
 
 #[test]
@@ -141,16 +149,20 @@ fn a_reader_that_falls_behind_asks_for_silence_before_its_buffer_is_full() {
 #[test]
 fn a_limit_that_holds_no_longer_is_lifted_at_once() {
     let mut monitor = monitor();
-    let mut said = Vec::new();
+    let mut announcements = Vec::new();
     for ms in 0..500 {
         let batch = Batch { bytes: 50_000, packets: 35, ..Batch::default() };
         monitor.handle_batch(at(ms * 1_000), READER, batch);
         let backlog = if ms < 300 { 60 << 20 } else { 0 };
         monitor.handle_disk(at(ms * 1_000), Disk { backlog, memory: 80 << 20, written: 50_000 });
-        said.extend(monitor.poll_announcement(at(ms * 1_000)).map(|said| (ms, said)));
+        announcements.extend(
+            monitor.poll_announcement(at(ms * 1_000)).map(|announcement| (ms, announcement)),
+        );
     }
-    let Some(&(ms, Announcement::Limit { lasts, .. })) = said.last() else { panic!("{said:?}") };
-    assert!(lasts.is_zero() && (300..320).contains(&ms), "{said:?}");
+    let Some(&(ms, Announcement::Limit { lasts, .. })) = announcements.last() else {
+        panic!("{announcements:?}")
+    };
+    assert!(lasts.is_zero() && (300..320).contains(&ms), "{announcements:?}");
 }
 
 #[test]
@@ -168,23 +180,23 @@ fn a_writer_that_is_behind_for_a_turn_of_others_is_no_slow_disk() {
 #[test]
 fn who_has_a_processor_alone_is_not_limited() {
     let mut monitor = monitor();
-    let said = rounds(&mut monitor, Rounds { away_ms: 0, buffer: 64 << 20, ..ROUNDS });
-    assert_eq!(said, vec![]);
+    let announcements = rounds(&mut monitor, Rounds { away_ms: 0, buffer: 64 << 20, ..ROUNDS });
+    assert_eq!(announcements, vec![]);
 }
 
 #[test]
 fn a_queue_that_stands_lowers_the_rate_until_it_is_gone() {
     let mut monitor = monitor();
     let batch = |age| Batch { bytes: 125_000, packets: 90, age: Some(us(age)), ..Batch::default() };
-    let mut said = Vec::new();
+    let mut announcements = Vec::new();
     for ms in 1..=3_000 {
         let age = if ms < 500 { 20_000 } else { 300 };
         monitor.handle_batch(at(ms * 1_000), READER, batch(age));
-        said.extend(core::iter::from_fn(|| monitor.poll_announcement(at(ms * 1_000))));
+        announcements.extend(core::iter::from_fn(|| monitor.poll_announcement(at(ms * 1_000))));
     }
-    let rates: Vec<Rate> = said
+    let rates: Vec<Rate> = announcements
         .iter()
-        .map(|said| match said {
+        .map(|announcement| match announcement {
             Announcement::Limit { rate, cause: Bottleneck::ReceiverCpu, .. } => *rate,
             other => panic!("{other:?}"),
         })
@@ -217,15 +229,15 @@ fn a_disk_that_lags_limits_the_rate_to_what_it_writes() {
     assert!((290..=310).contains(&(rate.as_bps() / 1_000_000)), "{rate}");
 }
 
-/// What a source sends that obeys limits 50 ms late, and stops where the memory is full, as credit has it:
+/// Rates of a source that obeys limits 50 ms late, and stops where the memory is full, as credit has it:
 /// Mb/s in each tenth of a second, beside a disk that takes 2 Gb/s, for three seconds 400 Mb/s, and 2 Gb/s
 /// again; and the least that was free of the memory.
 fn behind_a_disk(memory: u64) -> (Vec<u64>, u64) {
     let (mut monitor, mut rates) = (monitor(), vec![0; 60]);
-    let mut said: Vec<(u64, Rate)> = Vec::new();
+    let mut announcements: Vec<(u64, Rate)> = Vec::new();
     let (mut backlog, mut least_free) = (0, memory);
     for ms in 0..6_000u64 {
-        let limit = said.iter().rev().find(|(at, _)| at + 50 <= ms && ms < at + 550);
+        let limit = announcements.iter().rev().find(|(at, _)| at + 50 <= ms && ms < at + 550);
         let rate = limit.map_or(Rate::from_gbps(1), |(_, rate)| Rate::from_gbps(1).min(*rate));
         let arrives = rate.bytes_in(us(1_000)).min(memory - backlog);
         let takes = if (1_000..4_000).contains(&ms) { 50_000 } else { 250_000 };
@@ -239,7 +251,7 @@ fn behind_a_disk(memory: u64) -> (Vec<u64>, u64) {
         monitor.handle_disk(now, Disk { backlog, memory, written });
         while let Some(Announcement::Limit { rate, cause, .. }) = monitor.poll_announcement(now) {
             assert_eq!(cause, Bottleneck::ReceiverDisk);
-            said.push((ms, rate));
+            announcements.push((ms, rate));
         }
     }
     (rates, least_free)
@@ -267,7 +279,7 @@ fn a_wait_that_two_signals_tell_explains_one_stall() {
     monitor.handle_absence(at(100_000), READER, at(90_000));
     stall(&mut monitor, 110);
     monitor.handle_turn(at(111_000), READER, Turn { run: us(1), wait: us(20_000), turns: 1 });
-    // Nothing told of this one.
+    // No signal reported this one.
     stall(&mut monitor, 140);
     let causes: Vec<_> = monitor.summary(at(200_000)).causes.sums().collect();
     assert_eq!(causes[0], (StallCause::Preempted, 1, us(20_000)), "{causes:?}");
@@ -347,13 +359,13 @@ fn nothing_is_due_when_nothing_happens() {
         assert!(
             monitor
                 .poll_announcement(now)
-                .is_none_or(|said| matches!(said, Announcement::Limit { .. }))
+                .is_none_or(|announcement| matches!(announcement, Announcement::Limit { .. }))
         );
         looks += 1;
         assert!(looks < 200, "it comes to rest");
     }
     let limits = monitor.summary(at(10_000_000)).limits;
-    assert!(limits.total() < us(3_000_000), "{limits:?}: what was said last has expired");
+    assert!(limits.total() < us(3_000_000), "{limits:?}: the last limit has expired");
 }
 
 fn playing(part: Part) -> Monitor {
@@ -363,12 +375,15 @@ fn playing(part: Part) -> Monitor {
 #[test]
 fn as_rapid_it_only_suspends_once_it_has_learnt_at_which_level_the_reader_stops() {
     let mut monitor = playing(Part::Rapid(crate::RapidConfig::default()));
-    let said = rounds(&mut monitor, Rounds { count: 400, ..ROUNDS });
-    let suspends = |said: &[Announcement]| {
-        said.iter().filter(|said| matches!(said, Announcement::Suspend { .. })).count()
+    let announcements = rounds(&mut monitor, Rounds { count: 400, ..ROUNDS });
+    let suspends = |announcements: &[Announcement]| {
+        announcements
+            .iter()
+            .filter(|announcement| matches!(announcement, Announcement::Suspend { .. }))
+            .count()
     };
-    assert_eq!(said.len(), suspends(&said), "{said:?}");
-    assert_eq!(suspends(&said), 0, "there was no silence with something in the socket");
+    assert_eq!(announcements.len(), suspends(&announcements), "{announcements:?}");
+    assert_eq!(suspends(&announcements), 0, "there was no silence with something in the socket");
     // Now there is, at a level that running has lowered.
     for tick in 0..5 {
         let now = at(4_800_000 + 2_000 * tick);
@@ -382,12 +397,19 @@ fn as_rapid_it_only_suspends_once_it_has_learnt_at_which_level_the_reader_stops(
 #[test]
 fn as_paptc_it_says_what_it_will_process_and_limits_nobody() {
     let mut monitor = playing(Part::Paptc);
-    let said = rounds(&mut monitor, ROUNDS);
-    assert!(!said.is_empty() && said.len() < 40, "{said:?}");
-    let Some(Announcement::Capacity { rate }) = said.last() else { panic!("{said:?}") };
+    let announcements = rounds(&mut monitor, ROUNDS);
+    assert!(!announcements.is_empty() && announcements.len() < 40, "{announcements:?}");
+    let Some(Announcement::Capacity { rate }) = announcements.last() else {
+        panic!("{announcements:?}")
+    };
     // 60 kB in 240 us, a third of the time.
     assert!(rate.as_bps().abs_diff(2_000_000_000 / 3) < 40_000_000, "{rate}");
-    assert!(said.iter().all(|said| matches!(said, Announcement::Capacity { .. })), "{said:?}");
+    assert!(
+        announcements
+            .iter()
+            .all(|announcement| matches!(announcement, Announcement::Capacity { .. })),
+        "{announcements:?}"
+    );
 }
 
 #[derive(Clone, Debug)]
@@ -439,7 +461,7 @@ fn sample() -> impl Strategy<Value = Sample> {
 }
 
 fn play(samples: &[(u64, u16, Sample)]) -> Vec<(Instant, Announcement)> {
-    let (mut monitor, mut now, mut said) = (monitor(), at(0), Vec::new());
+    let (mut monitor, mut now, mut announcements) = (monitor(), at(0), Vec::new());
     for (pause, thread, sample) in samples {
         now += us(*pause);
         let thread = ThreadId(*thread);
@@ -457,24 +479,24 @@ fn play(samples: &[(u64, u16, Sample)]) -> Vec<(Instant, Announcement)> {
             Sample::Poll => {}
         }
         for _ in 0..2 {
-            said.extend(monitor.poll_announcement(now).map(|what| (now, what)));
+            announcements.extend(monitor.poll_announcement(now).map(|what| (now, what)));
         }
         assert_eq!(monitor.poll_announcement(now), None, "two at once at most");
     }
     monitor.summary(now);
-    said
+    announcements
 }
 
 proptest! {
     #[test]
-    fn whatever_comes_what_is_said_is_bounded_and_the_same_again(
+    fn announcements_are_bounded_and_the_same_again_whatever_comes(
         samples in prop::collection::vec((0u64..30_000, 0u16..3, sample()), 1..300),
     ) {
-        let said = play(&samples);
-        prop_assert_eq!(&said, &play(&samples));
+        let announcements = play(&samples);
+        prop_assert_eq!(&announcements, &play(&samples));
         let mut suspended = false;
-        for (_, said) in said {
-            match said {
+        for (_, announcement) in announcements {
+            match announcement {
                 Announcement::Limit { rate, cause, lasts } => {
                     prop_assert!(rate >= Rate::from_mbps(1) && lasts <= us(800_000));
                     prop_assert!(cause != Bottleneck::Unknown);
@@ -485,7 +507,7 @@ proptest! {
                 }
                 Announcement::Capacity { .. } => prop_assert!(false, "the monitor says none"),
                 Announcement::Resume => {
-                    prop_assert!(suspended, "nothing is lifted that was not said");
+                    prop_assert!(suspended, "no suspend is lifted that was not announced");
                     suspended = false;
                 }
             }

@@ -5,12 +5,12 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::{Host, Sample};
 use crate::Announcement;
 
-/// What hears the samples of a host, and speaks to the sender.
+/// Receives the samples of a host, and makes announcements to the sender.
 pub trait Control {
     /// A sample.
     fn handle_sample(&mut self, now: Instant, sample: &Sample);
 
-    /// What to tell the sender, if anything.
+    /// Returns the next announcement to the sender, if any.
     fn poll_announcement(&mut self, now: Instant) -> Option<Announcement>;
 
     /// When to ask again.
@@ -33,9 +33,9 @@ impl Control for () {
 /// A sender at a rate of its own, or less where the host asks for it, over a path without loss.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    /// What it sends without limits.
+    /// Rate of the flow without limits.
     pub rate: Rate,
-    /// What is said takes half of it to arrive, and what is sent then the other half.
+    /// An announcement takes half of it to arrive, and packets sent then the other half.
     pub round_trip: Duration,
     /// Datagrams of a super-packet, and their size at the IP layer.
     pub datagrams: u32,
@@ -46,8 +46,8 @@ pub struct Flow {
     limit: Option<(Rate, Instant)>,
     suspended_until: Instant,
     /// On the way to the sender.
-    said: VecDeque<(Instant, Announcement)>,
-    /// What has left, and arrives then.
+    announcements: VecDeque<(Instant, Announcement)>,
+    /// Packets that have left, by time of arrival.
     under_way: VecDeque<Instant>,
     next: Instant,
     sent: u64,
@@ -64,7 +64,7 @@ impl Flow {
             left: None,
             limit: None,
             suspended_until: Instant::ZERO,
-            said: VecDeque::new(),
+            announcements: VecDeque::new(),
             under_way: VecDeque::new(),
             next: Instant::ZERO,
             sent: 0,
@@ -93,14 +93,16 @@ impl Flow {
         let end = Instant::ZERO + until;
         loop {
             let arrival = self.under_way.front().copied();
-            let heard = self.said.front().map(|(at, _)| *at);
-            let times = [arrival, heard, control.next_timeout(), Some(host.next_timeout())];
+            let announced = self.announcements.front().map(|(at, _)| *at);
+            let times = [arrival, announced, control.next_timeout(), Some(host.next_timeout())];
             let now = times.into_iter().flatten().fold(self.departure(), Instant::min);
             if now >= end {
                 return;
             }
-            while let Some((_, said)) = self.said.pop_front_if(|(at, _)| *at <= now) {
-                self.hear(now, said);
+            while let Some((_, announcement)) =
+                self.announcements.pop_front_if(|(at, _)| *at <= now)
+            {
+                self.handle_announcement(now, announcement);
             }
             if self.departure() <= now {
                 self.left = self.left.map(|left| left.saturating_sub(u64::from(self.datagrams)));
@@ -119,8 +121,8 @@ impl Flow {
             while let Some((at, sample)) = host.poll_sample() {
                 control.handle_sample(at, &sample);
             }
-            while let Some(said) = control.poll_announcement(now) {
-                self.said.push_back((now + self.round_trip / 2, said));
+            while let Some(announcement) = control.poll_announcement(now) {
+                self.announcements.push_back((now + self.round_trip / 2, announcement));
             }
             if !look(now, host) || self.is_done() {
                 return;
@@ -136,7 +138,7 @@ impl Flow {
         }
     }
 
-    /// Whether all has been sent, and arrived.
+    /// Returns whether all has been sent, and arrived.
     pub fn is_done(&self) -> bool {
         self.left == Some(0) && self.under_way.is_empty()
     }
@@ -146,8 +148,8 @@ impl Flow {
         limit.map_or(self.rate, |(limit, _)| limit.min(self.rate))
     }
 
-    fn hear(&mut self, now: Instant, said: Announcement) {
-        match said {
+    fn handle_announcement(&mut self, now: Instant, announcement: Announcement) {
+        match announcement {
             Announcement::Limit { rate, lasts, .. } => self.limit = Some((rate, now + lasts)),
             Announcement::Suspend { lasts } => self.suspended_until = now + lasts,
             Announcement::Resume => self.suspended_until = now,

@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 
 use longhaul_units::Duration;
 
-/// What competes for the processor.
+/// A competitor for the processor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Load {
     /// An endless loop: RAPID's synthetic workload, PAPTC's cpuburn.
@@ -24,7 +24,7 @@ pub(super) struct Progress {
     load: Load,
     place: usize,
     state: u64,
-    /// What is left of this stage, and whether it is one of input.
+    /// Time left of this stage, and whether it is one of input.
     stage: Duration,
     is_input: bool,
 }

@@ -37,7 +37,7 @@ pub trait Scheduler: Debug {
     /// A tick while a task runs; whether another one should be looked for.
     fn tick(&mut self, now: Instant, running: Task) -> bool;
 
-    /// Who is next; the task that ran until now may be asleep.
+    /// Picks the next task; the one that ran until now may be asleep.
     fn pick(&mut self, now: Instant, ran: Option<Task>) -> Option<Task>;
 
     /// Its account of how interactive a task is, where it keeps one.

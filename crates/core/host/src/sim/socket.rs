@@ -14,7 +14,7 @@ pub struct SocketBuffer {
     deficit: u64,
 }
 
-/// What the kernel hands to a socket at once: a datagram, or with UDP_GRO a super-packet of them.
+/// Unit that the kernel hands to a socket at once: a datagram, or with UDP_GRO a super-packet of them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// The kernel's stamp.
@@ -31,7 +31,7 @@ impl Packet {
         u64::from(self.datagrams) * u64::from(self.size)
     }
 
-    /// What the buffer is charged for it. Measured on Linux 6.18: 1280, 2304, 2304 and 16640 bytes for
+    /// Charge of the buffer for it. Measured on Linux 6.18: 1280, 2304, 2304 and 16640 bytes for
     /// datagrams of 200, 1400, 1472 and 8972, and 56,832 for a super-packet of 56,000.
     pub fn charge(&self) -> u64 {
         match self.datagrams {
@@ -77,12 +77,12 @@ impl SocketBuffer {
         }
     }
 
-    /// Whether nothing waits.
+    /// Returns whether nothing waits.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    /// What is charged: an upper bound of what waits.
+    /// Bytes charged: an upper bound of what waits.
     pub fn charged(&self) -> u64 {
         self.charged
     }

@@ -27,7 +27,7 @@ struct Entity {
     runs_at: i64,
     deadline: i64,
     awake: bool,
-    /// What it was owed when it went to sleep, and when that was.
+    /// Lag when it went to sleep, and when that was.
     lag: i64,
     slept_at: i64,
 }
