@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Instant};
 
-/// Why a reader stood still.
+/// Cause for which a reader stood still.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum StallCause {
     /// Others had its processor.

@@ -41,7 +41,7 @@ pub struct Monitor {
     suspend_due: bool,
     /// The capacity that was announced last.
     capacity: Option<Rate>,
-    /// When to look at everything again, and when the last sample came.
+    /// Time of the next look at everything, and of the last sample.
     next_look: Option<Instant>,
     last_sample: Instant,
 }
@@ -53,7 +53,7 @@ pub struct MonitorConfig {
     pub overflow: f64,
     /// Bytes that the socket charges for a byte of data, in 1/1024.
     pub charge: u32,
-    /// Where a queue stands for longer, more comes than is processed.
+    /// Age of a standing queue above which more comes than is processed.
     pub sojourn: Duration,
     /// An absence that is shorter is no reason for SUSPEND.
     pub patience: Duration,
@@ -93,7 +93,7 @@ impl Default for MonitorConfig {
 pub enum Announcement {
     /// This end takes no more than that.
     Limit {
-        /// Of the whole connection, at the IP layer.
+        /// Rate of the whole connection, at the IP layer.
         rate: Rate,
         /// Cause of the limit.
         cause: Bottleneck,
@@ -109,7 +109,7 @@ pub enum Announcement {
     Resume,
     /// This end will process so much ([`Part::Paptc`]); that is no limit, but what a controller goes by.
     Capacity {
-        /// Of the whole connection, at the IP layer.
+        /// Rate of the whole connection, at the IP layer.
         rate: Rate,
     },
 }
@@ -268,7 +268,7 @@ impl Monitor {
         })
     }
 
-    /// When to poll, at the latest; nothing is due where nothing happens.
+    /// Returns when to poll, at the latest; nothing is due where nothing happens.
     pub fn next_timeout(&self) -> Option<Instant> {
         let look = self.next_look?;
         let rapids = self.readers.values().filter_map(|reader| reader.rapid.as_ref());

@@ -41,7 +41,7 @@ pub struct RapidConfig {
     /// POLLING_TIME. The paper gives none. Silence is seen only where a turn of others lasts longer: they last 4 ms
     /// today, and lasted 10 ms on its kernel.
     pub polling: Duration,
-    /// Where the shadow begins.
+    /// Account with which the shadow begins.
     pub account: Account,
 }
 
@@ -112,7 +112,7 @@ impl Rapid {
         self.waiting = Some(socket.queued > 0);
     }
 
-    /// When to poll: every POLLING_TIME.
+    /// Returns when to poll: every POLLING_TIME.
     pub fn next_timeout(&self) -> Option<Instant> {
         Some(self.next_poll)
     }

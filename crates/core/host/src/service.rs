@@ -42,7 +42,7 @@ impl Default for ServiceConfig {
 }
 
 impl Service {
-    /// That of a reader of which nothing is known before `now`.
+    /// Service of a reader of which nothing is known before `now`.
     pub fn new(now: Instant, config: ServiceConfig) -> Self {
         Self {
             config,

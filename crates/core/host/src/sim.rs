@@ -190,7 +190,7 @@ pub struct Host {
 pub struct Record {
     /// Turns of loads: begin and length.
     pub turns: Vec<(Instant, Duration)>,
-    /// When datagrams were lost.
+    /// Times when datagrams were lost.
     pub drops: Vec<Instant>,
 }
 
@@ -357,7 +357,7 @@ impl Host {
         }
     }
 
-    /// When something happens next.
+    /// Returns when something happens next.
     pub fn next_timeout(&self) -> Instant {
         let done = self.running.map(|task| self.now + self.overhead + self.tasks[task].left);
         let tick = self.running.map(|_| self.next_tick);
@@ -367,7 +367,7 @@ impl Host {
         wakes.chain(next.into_iter().flatten()).min().unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// When the group will have used its quota, if it goes on as now.
+    /// Returns when the group will have used its quota, if it goes on as now.
     fn quota_used(&self) -> Option<Instant> {
         let quota = self.quota.filter(|quota| quota.throttled_since.is_none())?;
         let runs = self.running.is_some_and(is_of_group);

@@ -26,7 +26,7 @@ pub struct StallSummary {
     pub longest: Duration,
     /// Time in them.
     pub total: Duration,
-    /// Of the gaps of late, 99.9 % were no longer.
+    /// Length that 99.9 % of the gaps of late did not exceed.
     pub p999: Duration,
 }
 

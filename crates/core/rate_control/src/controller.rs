@@ -57,7 +57,7 @@ pub trait Controller: Debug + Send {
     /// (docs/protocol.md 5.4.1).
     fn on_probe_timeout(&mut self, _cx: &mut Context<'_>, _in_flight: u64) {}
 
-    /// When [`Controller::on_timeout`] wants to be called.
+    /// Returns when [`Controller::on_timeout`] wants to be called.
     fn next_timeout(&self) -> Option<Instant> {
         None
     }
@@ -209,11 +209,11 @@ pub struct ReceiverState {
 /// Limit of a receiving host on a whole connection, for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostLimit {
-    /// At the IP layer.
+    /// Rate at the IP layer.
     pub rate: Rate,
-    /// Why: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk` or `Output`.
+    /// Cause: [`Bottleneck::ReceiverCpu`], `ReceiverBuffer`, `ReceiverDisk` or `Output`.
     pub cause: Bottleneck,
-    /// From then on it limits nothing.
+    /// Time from which it limits nothing.
     pub until: Instant,
 }
 

@@ -25,9 +25,9 @@ pub struct DeliveryMeter {
 pub struct DeliveryReport {
     /// Bytes received so far.
     pub bytes: u64,
-    /// When the newest packet was received, by the receiver's clock: microseconds modulo 2^32.
+    /// Time when the newest packet was received, by the receiver's clock: microseconds modulo 2^32.
     pub received: u32,
-    /// When it was sent, by the sender's clock: microseconds modulo 2^32.
+    /// Time when it was sent, by the sender's clock: microseconds modulo 2^32.
     pub sent: u32,
     /// Some of what the report acknowledges was sent while there was too little to send.
     pub application_limited: bool,

@@ -11,7 +11,7 @@ use longhaul_units::{Duration, Instant, Rate};
 #[derive(Clone, Debug, Default)]
 pub struct Division {
     paths: Vec<Divided>,
-    /// When the present shares began.
+    /// Time when the present shares began.
     since: Instant,
 }
 

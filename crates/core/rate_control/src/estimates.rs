@@ -34,7 +34,7 @@ pub struct Estimates {
     base: MinFilter,
     /// Round trip without queue.
     pub(crate) min_rtt: Duration,
-    /// When packets were last lost or marked.
+    /// Time when packets were last lost or marked.
     disturbed: Instant,
     round_start: Instant,
     round: Round,
@@ -44,7 +44,7 @@ pub struct Estimates {
     account: LossAccount,
     /// The queueing delay at which the path lost or marked packets.
     queue_full: Option<Duration>,
-    /// When it last did.
+    /// Time when it last did.
     filled: Option<Instant>,
     packet: u64,
     /// Length of a round, if it is to be another than a round trip.
@@ -77,7 +77,7 @@ pub(crate) struct Round {
 }
 
 impl Estimates {
-    /// Of a path of which nothing is known, for full packets of `packet` bytes.
+    /// Estimates of a path of which nothing is known, for full packets of `packet` bytes.
     pub fn new(now: Instant, packet: u64) -> Self {
         Self {
             rates: Rates::new(),

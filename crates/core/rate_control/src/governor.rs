@@ -13,7 +13,7 @@ use crate::{Estimates, Feedback, HostLimit, Pacing, ReceiverState, RttEstimator}
 #[derive(Clone, Debug)]
 pub struct Governor {
     limits: [Option<Rate>; Bottleneck::COUNT],
-    /// Of those limits, parts per million.
+    /// Share of those limits, parts per million.
     share: u32,
     sender: SenderBound,
     receiver: Option<ReceiverBound>,
@@ -39,7 +39,7 @@ impl Governor {
         }
     }
 
-    /// That of another path of the same connection, which begins now: the connection's limits hold
+    /// Governor of another path of the same connection, which begins now: the connection's limits hold
     /// there, too.
     #[must_use]
     pub fn beside(&self, now: Instant, heeds_receiver: bool) -> Self {
@@ -113,7 +113,7 @@ impl Governor {
         self.receiver.as_mut().is_some_and(|receiver| receiver.expire(now))
     }
 
-    /// When [`Governor::expire`] has something to do.
+    /// Returns when [`Governor::expire`] has something to do.
     pub fn expires(&self) -> Option<Instant> {
         self.receiver.as_ref().and_then(ReceiverBound::expires)
     }

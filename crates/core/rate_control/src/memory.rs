@@ -20,7 +20,7 @@ pub struct MemoryBudget {
     product: u64,
     /// All that passed, where that may have to be kept.
     kept: Option<u64>,
-    /// When the present measurement began, and what had passed by then.
+    /// Time when the present measurement began, and what had passed by then.
     since: Instant,
     before: u64,
 }

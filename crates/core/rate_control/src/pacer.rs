@@ -9,7 +9,7 @@ use crate::Pacing;
 #[derive(Clone, Copy, Debug)]
 pub struct Pacer {
     pacing: Pacing,
-    /// When the bucket is, or was, full.
+    /// Time when the bucket is, or was, full.
     full: Instant,
 }
 
@@ -37,7 +37,7 @@ impl Pacer {
         self.pacing = pacing;
     }
 
-    /// When `bytes` may leave; `None` means now.
+    /// Returns when `bytes` may leave; `None` means now.
     ///
     /// Batches larger than the burst leave when the bucket is full, and overdraw it. At rate zero
     /// nothing ever leaves.
@@ -50,7 +50,7 @@ impl Pacer {
         (at > now).then_some(at)
     }
 
-    /// Since when allowance is lost because the bucket is full; in the future while it fills.
+    /// Returns since when allowance is lost because the bucket is full; in the future while it fills.
     pub fn full_since(&self) -> Instant {
         self.full
     }

@@ -24,7 +24,7 @@ pub struct Profile {
     pub description: &'static str,
     /// Kind of repair of losses.
     pub repair: Repair,
-    /// When a receiver reports.
+    /// Schedule of a receiver's reports.
     pub feedback: FeedbackSchedule,
     /// Controller that sets the rate.
     pub controller: &'static (dyn ControllerConfig + Sync),
@@ -96,7 +96,7 @@ pub struct FeedbackSchedule {
 }
 
 impl FeedbackSchedule {
-    /// That of profiles which say nothing else.
+    /// Schedule of profiles which name no other.
     pub const USUAL: Self = Self {
         per_round_trip: 8,
         least: Duration::from_micros(250),
@@ -131,7 +131,7 @@ impl Profile {
     /// No socket sends faster, nor does any link: a greater one is taken for this.
     pub const RATE_MOST: Rate = Rate::from_gbps(1_000);
 
-    /// That of lanes on a booked circuit.
+    /// Profile of lanes on a booked circuit.
     pub const CIRCUIT: &'static Self = &TRC;
 
     /// The profile of that name.
@@ -215,7 +215,7 @@ impl ChosenProfile {
         }
     }
 
-    /// When a receiver reports, with the time that was chosen.
+    /// Schedule of a receiver's reports, with the time that was chosen.
     pub fn feedback(&self) -> FeedbackSchedule {
         match self.profile.receiver_part {
             ReceiverPart::Paptc => self.profile.feedback.each(self.parameters.time("acknowledge")),
@@ -242,7 +242,7 @@ impl ChosenProfile {
     }
 }
 
-/// Why a profile cannot be played.
+/// Reason for which a profile cannot be played.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Unplayable {
     /// There is none of that name.

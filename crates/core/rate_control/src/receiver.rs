@@ -19,7 +19,7 @@ pub(crate) struct ReceiverBound {
     share: u64,
     /// After losses in the host: what it managed, rising slowly.
     cap: Option<Rate>,
-    /// When either was last cut.
+    /// Time when either was last cut.
     cut: Instant,
     /// Most bytes in flight in this round, and in the last.
     flight: u64,
@@ -49,7 +49,7 @@ impl ReceiverBound {
         }
     }
 
-    /// So much is in flight, now that a batch left.
+    /// A batch left, and so much is in flight.
     pub fn on_sent(&mut self, in_flight: u64) {
         self.flight = self.flight.max(in_flight);
     }
@@ -114,7 +114,7 @@ impl ReceiverBound {
         is_over
     }
 
-    /// When [`Self::expire`] has something to do.
+    /// Returns when [`Self::expire`] has something to do.
     pub fn expires(&self) -> Option<Instant> {
         self.limit.map(|limit| limit.until)
     }

@@ -10,7 +10,7 @@ use longhaul_units::{Duration, Instant, Rate};
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct SenderBound {
     limit: Option<Rate>,
-    /// When it last changed.
+    /// Time when it last changed.
     since: Instant,
     /// Packets were refused since, once what had been on its way through the stack was gone.
     refusing: bool,

@@ -38,9 +38,9 @@ impl Span {
 /// Sizes, in packets, of the spans that a controller wants to hear of. `None`: it does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SpanSizes {
-    /// Of a segment.
+    /// Packets of a segment.
     pub segment: Option<u64>,
-    /// Of a chunk.
+    /// Packets of a chunk.
     pub chunk: Option<u64>,
 }
 
@@ -56,7 +56,7 @@ pub struct SpanMeter {
 }
 
 impl SpanMeter {
-    /// Of spans of `size` packets, at least one, the first of which begins now.
+    /// Meter of spans of `size` packets, at least one, the first of which begins now.
     pub fn new(now: Instant, size: u64) -> Self {
         Self { size: size.max(1), begun: now, span: Span::default() }
     }

@@ -10,7 +10,7 @@ pub(super) struct Proven {
     rate: Rate,
     /// Rate that came when too much was dropped last; none once as much was not.
     failed: Rate,
-    /// When too much was dropped last, and whether the rate was cut for it.
+    /// Time when too much was dropped last, and whether the rate was cut for it.
     dropped: Option<Instant>,
     is_cut: bool,
     /// Bytes that may be dropped yet, where some were: negative where more were than may.

@@ -33,7 +33,7 @@ pub(super) struct Reader {
     full_share: u64,
     /// Rate that came of late and was not dropped, and a little more.
     proven: Proven,
-    /// Since when the socket has not been empty.
+    /// Time since which the socket has not been empty.
     queued_since: Option<Instant>,
 }
 

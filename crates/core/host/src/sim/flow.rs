@@ -13,7 +13,7 @@ pub trait Control {
     /// Returns the next announcement to the sender, if any.
     fn poll_announcement(&mut self, now: Instant) -> Option<Announcement>;
 
-    /// When to ask again.
+    /// Returns when to ask again.
     fn next_timeout(&self) -> Option<Instant>;
 }
 
@@ -130,7 +130,7 @@ impl Flow {
         }
     }
 
-    /// When the next packet leaves.
+    /// Returns when the next packet leaves.
     fn departure(&self) -> Instant {
         match self.left {
             Some(0) => Instant::FAR_FUTURE,

@@ -18,7 +18,7 @@ pub enum Load {
     Trace(Vec<(Duration, Duration)>),
 }
 
-/// Where a load is.
+/// Position of a load in its program.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     load: Load,

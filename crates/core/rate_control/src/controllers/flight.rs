@@ -18,12 +18,12 @@ impl Flight {
         (self.last, self.present) = (self.present, in_flight);
     }
 
-    /// Of the last round: what the present one tells of.
+    /// Most bytes of the last round, which the present one reports.
     pub(super) fn last(&self) -> u64 {
         self.last
     }
 
-    /// Of both.
+    /// Most bytes of both.
     pub(super) fn most(&self) -> u64 {
         self.last.max(self.present)
     }

@@ -47,7 +47,7 @@ impl Figures {
 struct LambdaStream {
     figures: Figures,
     rate: Rate,
-    /// When the present interval began; none has before the first feedback.
+    /// Time when the present interval began; none has before the first feedback.
     since: Option<Instant>,
     seen: Seen,
     /// The least one-way delay since the rate last changed, microseconds.
@@ -265,7 +265,7 @@ const FORGET: u64 = 256;
 /// Microseconds: longer than any queue.
 const MOST_GROWN: u64 = 60_000_000;
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 9] = [
     Parameter { about: "time between two decisions; 0s: a round trip, at least 20 ms", ..INTERVAL },
     Parameter::ppm("first", "first rate, of the link", (10_000, 950_000, WHOLE)),

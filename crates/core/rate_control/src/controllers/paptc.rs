@@ -174,7 +174,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(4);
 /// In range for [`power_of`]; the step is the floor long before.
 const MOST_STEPS: u64 = 1 << 16;
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 8] = [
     Parameter { about: "time between two steps, at least 4 ms; 0s: a round trip", ..INTERVAL },
     Parameter {

@@ -19,7 +19,7 @@ impl ControllerConfig for RapidConfig {
     }
 }
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 2] = [
     Parameter {
         name: "polling",

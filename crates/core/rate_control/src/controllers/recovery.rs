@@ -4,7 +4,7 @@ use longhaul_units::{Duration, Instant};
 
 use crate::{Context, RttEstimator};
 
-/// Of those that cut a window once for all that is lost in a round trip.
+/// State of controllers that cut a window once for all that is lost in a round trip.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
     /// Losses before this time are of an event that was heeded.

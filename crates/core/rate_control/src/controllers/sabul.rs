@@ -132,7 +132,7 @@ const LEAST_INTERVAL: Duration = Duration::from_millis(1);
 /// A buffer of 40.96 MB takes no sixth.
 const BLOCKS: u64 = 5;
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 7] = [
     INTERVAL,
     Parameter::ppm("first", "first rate, of the link", (0, 800_000, WHOLE)),

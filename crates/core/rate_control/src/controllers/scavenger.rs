@@ -44,7 +44,7 @@ pub struct Scavenger {
 enum Phase {
     /// The first slow start.
     Starting,
-    /// When the next slowdown is due.
+    /// Time when the next slowdown is due.
     Avoidance(Instant),
     /// Hardly anything in flight, so that queue and least round trip show: when it began, until when.
     Slowdown(Instant, Instant),

@@ -25,7 +25,7 @@ pub(super) struct Startup {
     /// True if the path spread a train: the rate is that of its narrowest link.
     measured: bool,
     followers: Followers,
-    /// When the present rate was first used; feedback shows it a round trip later.
+    /// Time when the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
     /// Packets that the first train has.
@@ -41,7 +41,7 @@ pub(super) struct Startup {
     spread: (u64, Duration),
     /// The best of what was delivered as fast as it was sent.
     unspread: Rate,
-    /// When the window was last widened.
+    /// Time when the window was last widened.
     limited: Instant,
     /// Growth of the next step, parts per hundred.
     growth: u32,
@@ -133,7 +133,7 @@ impl Startup {
         }
     }
 
-    /// When [`Startup::on_timeout`] is to be called.
+    /// Returns when [`Startup::on_timeout`] is to be called.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let followers = match self.followers {
             Followers::Due(at) if self.hint.is_none() => Some(at),

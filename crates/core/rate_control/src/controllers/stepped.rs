@@ -174,7 +174,7 @@ pub(super) fn interval_of(chosen: Duration, least: Duration, cx: &Context<'_>) -
     if chosen == Duration::ZERO { cx.rtt.smoothed().max(least) } else { chosen }
 }
 
-/// Of those that decide by the clock.
+/// Parameter of controllers that decide by the clock.
 pub(super) const INTERVAL: Parameter = Parameter {
     name: "interval",
     about: "time between two decisions; 0s: a round trip",

@@ -21,11 +21,11 @@ struct Udt {
     window: u64,
     slow_start: bool,
     capacity: Capacity,
-    /// When the rate was last reconsidered, and what arrived since.
+    /// Time when the rate was last reconsidered, and what arrived since.
     considered: Instant,
     last_feedback: Instant,
     acked: u64,
-    /// When data last left of which there was more.
+    /// Time when data last left of which there was more.
     used: Option<Instant>,
     /// Something was lost since.
     lost: bool,
@@ -36,7 +36,7 @@ struct Udt {
 /// Losses of one event: those of packets that were sent before the rate was lowered.
 #[derive(Clone, Copy, Debug)]
 struct Epoch {
-    /// When the rate was last lowered, and the rate before the first cut.
+    /// Time when the rate was last lowered, and the rate before the first cut.
     cut: Option<Instant>,
     before: Rate,
     /// Reports of losses, in this one and on average, and those that were looked at.

@@ -1,4 +1,4 @@
-//! Why a packet was lost on the path: what its neighbours found there.
+//! Causes of losses on the path, from the queues that neighbouring packets found.
 
 use core::cmp::Reverse;
 
@@ -103,7 +103,7 @@ impl Estimates {
         self.causes.note(now, sent, queue, window);
     }
 
-    /// Why `packets` were lost that were sent at `sent`: what the queue did then.
+    /// Returns the cause of `packets` losses sent at `sent`: what the queue did then.
     pub fn cause(&mut self, sent: Instant, packets: u64) -> Cause {
         let queue = self.causes.around(sent);
         self.judge(queue, packets)

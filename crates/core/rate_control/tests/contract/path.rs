@@ -48,7 +48,7 @@ pub struct Path {
     packets: VecDeque<Packet>,
     /// Their bytes.
     in_flight: u64,
-    /// When the link has worked off what was offered to it.
+    /// Time when the link has worked off what was offered to it.
     link_free: Instant,
     /// Nothing passes until then.
     pub dark_until: Instant,

@@ -33,7 +33,7 @@ struct Entity {
 }
 
 impl Eevdf {
-    /// Of a kernel with this tick, and slices of `slice`.
+    /// Scheduler of a kernel with this tick, and slices of `slice`.
     pub fn new(tick: Duration, slice: Duration) -> Self {
         Self { tick, slice: slice.as_nanos() as i64, tasks: Vec::new(), idle_at: 0 }
     }

@@ -19,7 +19,7 @@ pub struct O1 {
     /// Queues by priority, the best first, of the active and the expired array.
     active: Queues,
     expired: Queues,
-    /// When the first task expired.
+    /// Time when the first task expired.
     expired_since: Option<Instant>,
 }
 
@@ -28,7 +28,7 @@ type Queues = Vec<VecDeque<Task>>;
 #[derive(Clone, Copy, Debug)]
 struct Entity {
     average: SleepAverage,
-    /// When it last began to run, or to wait.
+    /// Time when it last began to run, or to wait.
     timestamp: Instant,
     /// Ticks left of its slice.
     slice: u32,

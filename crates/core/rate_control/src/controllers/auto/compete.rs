@@ -29,7 +29,7 @@ pub(super) struct Compete {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pulse {
     Pending,
-    /// Since when, and the longest queue seen.
+    /// Time when it began, and the longest queue seen.
     Active(Instant, Duration),
     Done,
 }

@@ -4,10 +4,10 @@ use longhaul_units::{Duration, Instant};
 
 use super::network::BETA;
 
-/// When the next probe is due, and what the last one showed.
+/// Time when the next probe is due, and what the last one showed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cycle {
-    /// When the cycle began.
+    /// Time when the cycle began.
     begun: Instant,
     wait: Duration,
     rounds: u64,

@@ -1,4 +1,4 @@
-//! When slow start is to end: HyStart++ (RFC 9406).
+//! End of slow start: HyStart++ (RFC 9406).
 
 use longhaul_units::Duration;
 

@@ -92,7 +92,7 @@ impl CubicWindow {
         self.set((self.bytes + growth).max((self.friendly >> 10).saturating_mul(self.packet)));
     }
 
-    /// So much is the window now, whatever the law says.
+    /// Sets the window, whatever the law says.
     pub(in crate::controllers) fn set(&mut self, bytes: u64) {
         self.bytes = bytes.clamp(self.least, MOST_WINDOW);
         self.friendly = self.friendly.min((MOST_WINDOW / self.packet) << 10);

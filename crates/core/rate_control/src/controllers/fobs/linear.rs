@@ -175,7 +175,7 @@ impl ControllerConfig for FobsLinearConfig {
 /// again.
 const BANDS: usize = 201;
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 11] = [
     SEGMENT,
     CHUNK,

@@ -192,7 +192,7 @@ impl ControllerConfig for FobsStateConfig {
 /// Segments after which a link that was never reached is forgotten.
 const FORGET: u32 = 64;
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 20] = {
     const fn rate(name: &'static str, about: &'static str, default: u64) -> Parameter {
         Parameter::ppm(name, about, (10_000, default, 2 * WHOLE))

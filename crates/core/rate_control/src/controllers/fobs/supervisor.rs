@@ -288,7 +288,7 @@ const FORGET: u32 = 1_024;
 const MOST_DOUBLINGS: u32 = 5;
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// Why each is what it is: docs/rate-control.md.
+/// Reasons for each value: docs/rate-control.md.
 static PARAMETERS: [Parameter; 7] = [
     SEGMENT,
     CHUNK,

@@ -80,7 +80,7 @@ impl Monitor {
         self.open(now, packet, round_trip);
     }
 
-    /// When the present interval is over.
+    /// Returns when the present interval is over.
     pub(super) fn next_change(&self) -> Option<Instant> {
         (self.sending < self.count).then(|| self.intervals[self.sending].until)
     }

@@ -65,7 +65,7 @@ impl Startup {
         self.resume.as_ref().map(|resume| resume.usage)
     }
 
-    /// When half of the known rate is to follow the train.
+    /// Returns when half of the known rate is to follow the train.
     pub(super) fn resume_due(&self) -> Option<Instant> {
         match self.resume.as_ref()?.phase {
             Phase::Due(at) => Some(at),

@@ -6,9 +6,9 @@ use longhaul_units::{Duration, Instant, Rate};
 /// A rate for a time: `start` included, `end` not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TimeRange {
-    /// When it begins.
+    /// Time when it begins.
     pub start: Instant,
-    /// When it ends, later.
+    /// Time when it ends, later.
     pub end: Instant,
     /// Bits per second at the IP layer, headers included.
     pub rate: Rate,

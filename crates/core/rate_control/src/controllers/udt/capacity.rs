@@ -30,7 +30,7 @@ impl Capacity {
     }
 }
 
-/// As UDT's `CPktTimeWindow`.
+/// Sizes of UDT's `CPktTimeWindow`.
 const WINDOW: usize = 64;
 
 #[cfg(test)]
