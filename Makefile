@@ -27,7 +27,7 @@ help:
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
 longhaul:
-	@$(WITH) cargo build --release --locked -p longhaul -p longhaul-preload -p longhaul-relay-c
+	@$(WITH) cargo build --release --locked -p longhaul-cli -p longhaul-preload -p longhaul-relay-c
 
 demo: longhaul
 	@$(LONGHAUL) demo

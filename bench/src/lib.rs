@@ -10,7 +10,7 @@
 //! use longhaul_bench::{BenchOptions, run, table};
 //!
 //! let options = BenchOptions::new("target/release/longhaul".into());
-//! let stop = longhaul_transfer::Stop::default();
+//! let stop = longhaul::Stop::default();
 //! let report = run(&options, &stop, &mut |step| eprintln!("{step}"))?;
 //! println!("{}", table::text(&report));
 //! # Ok::<(), std::io::Error>(())
@@ -32,7 +32,7 @@ pub mod table;
 use std::io;
 use std::path::PathBuf;
 
-use longhaul_transfer::Stop;
+use longhaul::Stop;
 
 pub use self::rows::{Row, Sample, Speed, Unmeasured};
 

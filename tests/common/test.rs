@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use longhaul::Stop;
 use longhaul_session::Token;
-use longhaul_transfer::Stop;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
+use longhaul::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
 use longhaul_needs::needs;
-use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
 use socket2::{Domain, Socket, Type};
 
 use crate::program::{PROGRAM, Program};

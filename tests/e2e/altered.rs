@@ -10,10 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
+use longhaul::{CarrierChoice, CopyError, CopyOptions, CopyReport, Location, ServeOptions};
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_transfer::{
-    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, ServeOptions,
-};
 use longhaul_wire::{JOIN_LEN, Protect};
 
 use crate::relay::{Relay, StreamTaps, Tap, Way};

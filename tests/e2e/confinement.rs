@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use longhaul_transfer::{CopyError, CopyOptions};
+use longhaul::{CopyError, CopyOptions};
 
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
+use longhaul::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
 use longhaul_needs::needs;
-use longhaul_transfer::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
 use longhaul_wire::Protect;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};

@@ -8,7 +8,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, ServeEvent, ServeOptions, serve};
+use longhaul::{CarrierChoice, CopyOptions, ServeEvent, ServeOptions, serve};
 use longhaul_wire::Protect;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};

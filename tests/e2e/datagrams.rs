@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, LossLog};
+use longhaul::{CarrierChoice, CopyOptions, LossLog};
 use longhaul_units::Rate;
 use longhaul_wire::Protect;
 

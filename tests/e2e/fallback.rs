@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use longhaul::{CarrierChoice, CopyError, CopyOptions, Kept, ServeEvent, ServeOptions};
 use longhaul_history::{History, unix_time};
 use longhaul_needs::needs;
-use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, Kept, ServeEvent, ServeOptions};
 
 use crate::program::{PROGRAM, Program};
 use crate::relay::{Relay, StreamTap, Way};

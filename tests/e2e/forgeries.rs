@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, MEMORY_LEAST, ServeOptions};
+use longhaul::{CarrierChoice, CopyOptions, MEMORY_LEAST, ServeOptions};
 use longhaul_wire::Protect;
 
 use crate::program::Program;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use longhaul_transfer::{CarrierChoice, CopyOptions, ProbeOptions, ServeOptions, Stop, probe};
+use longhaul::{CarrierChoice, CopyOptions, ProbeOptions, ServeOptions, Stop, probe};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::HostAccount;
 

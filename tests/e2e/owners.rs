@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use longhaul_transfer::{CopyOptions, ServeOptions};
+use longhaul::{CopyOptions, ServeOptions};
 
 use crate::server::{Copying, Server, push, run, serve_options, slowly};
 use crate::test::{limited, token};

@@ -3,10 +3,10 @@
 use std::fs;
 use std::net::SocketAddr;
 
+use longhaul::{CarrierChoice, CopyOptions, ServeOptions};
 use longhaul_needs::needs;
 use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use longhaul_sys::traffic_control::{Change, Class, Egress, burst};
-use longhaul_transfer::{CarrierChoice, CopyOptions, ServeOptions};
 use longhaul_units::Rate;
 
 use crate::server::{Server, push, run, serve_options};

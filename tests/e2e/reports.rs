@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use longhaul::{CarrierChoice, CopyOptions, CopyReport};
 use longhaul_objects::Fsync;
-use longhaul_transfer::{CarrierChoice, CopyOptions, CopyReport};
 use longhaul_units::{Duration, Rate};
 use longhaul_wire::Bottleneck;
 

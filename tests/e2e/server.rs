@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use longhaul_objects::Fsync;
-use longhaul_transfer::{
+use longhaul::{
     CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeError, ServeEvent,
     ServeOptions, Stop, copy, serve,
 };
+use longhaul_objects::Fsync;
 use longhaul_units::Rate;
 use longhaul_wire::Protect;
 

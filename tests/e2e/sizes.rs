@@ -6,11 +6,11 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_needs::needs;
-use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
-use longhaul_transfer::{
+use longhaul::{
     CarrierChoice, CopyError, CopyOptions, Kept, ProbeOptions, ServeOptions, Stop, probe,
 };
+use longhaul_needs::needs;
+use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use serde_json::Value;
 
 use crate::program::{PROGRAM, Program};

@@ -8,8 +8,8 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use longhaul::CopyOptions;
 use longhaul_needs::needs;
-use longhaul_transfer::CopyOptions;
 use longhaul_units::Rate;
 
 use crate::program::{PROGRAM, Program, Tmpfs};

@@ -6,7 +6,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_transfer::{CopyError, CopyOptions, MEMORY_LEAST, ServeEvent, ServeOptions};
+use longhaul::{CopyError, CopyOptions, MEMORY_LEAST, ServeEvent, ServeOptions};
 use rustix::process::Signal;
 
 use crate::program::Program;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use longhaul_transfer::{CarrierChoice, CopyError, CopyOptions, ServeOptions};
+use longhaul::{CarrierChoice, CopyError, CopyOptions, ServeOptions};
 use rustix::process::Signal;
 
 use crate::program::{Ended, Program};

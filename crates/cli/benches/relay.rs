@@ -1,5 +1,5 @@
 //! What the emulated path of the demo takes: a paced flow through the relay, its CPU and lateness.
-//! `cargo bench -p longhaul --bench relay [-- RATE [SECONDS]]`.
+//! `cargo bench -p longhaul-cli --bench relay [-- RATE [SECONDS]]`.
 
 use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};

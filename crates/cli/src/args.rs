@@ -6,9 +6,9 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul::{LinkChoice, MEMORY_LEAST};
 use longhaul_pathsim::Probability;
 use longhaul_rate_control::{Parameter, Profile};
-use longhaul_transfer::{LinkChoice, MEMORY_LEAST};
 use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
 use crate::circuits::args::CircuitsArgs;

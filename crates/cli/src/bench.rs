@@ -1,7 +1,7 @@
 //! `longhaul bench`.
 
+use longhaul::Stop;
 use longhaul_bench::{BenchOptions, table};
-use longhaul_transfer::Stop;
 
 use crate::args::BenchArgs;
 use crate::failure::Failure;

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_objects::Fsync;
-use longhaul_sys::clock;
-use longhaul_transfer::{
+use longhaul::{
     CarrierChoice, CopyError, CopyOptions, Location, LossLog, Progress, Stop, ToldLoss,
 };
+use longhaul_objects::Fsync;
+use longhaul_sys::clock;
 use longhaul_units::Instant;
 
 use crate::args::{CpArgs, FsyncArg};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let losses = losses(args, &options)?;
     options.losses = losses.as_ref().map(|losses| losses.log.clone());
-    let work = || longhaul_transfer::copy(&options, &progress, &stop);
+    let work = || longhaul::copy(&options, &progress, &stop);
     let (done, told) = Display::of_copy(output).attend(&progress, work);
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;

@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use longhaul_transfer::Stop;
+use longhaul::Stop;
 use longhaul_units::{Bytes, Rate};
 use serde_json::Value;
 use tempfile::TempDir;

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use longhaul::Stop;
 use longhaul_gateway::{Ending, Event, Gateway, StartError};
-use longhaul_transfer::Stop;
 use longhaul_units::Bytes;
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! How the two hosts of a transfer fared, and what would help.
 
-use longhaul_transfer::Hosts;
+use longhaul::Hosts;
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Bottleneck, HostAccount, StallTimes};
 use serde_json::{Value, json};

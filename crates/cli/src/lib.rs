@@ -2,7 +2,7 @@
 //! `circuits`, `history`, `probe`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
-//! (`longhaul-transfer`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`, `longhaul-gateway`), shows progress,
+//! (`longhaul`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`, `longhaul-gateway`), shows progress,
 //! and says how it went: for people on standard error, for scripts as one JSON object on standard output.
 //! It holds no protocol; the only path it emulates itself is that of the demo ([`demo::relay`]).
 //!

@@ -6,11 +6,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul::{CarrierChoice, LinkChoice, Via};
 use longhaul_history::History;
 use longhaul_rate_control::Profile;
 use longhaul_relay::{ParseViaError, parse_via};
 use longhaul_session::Token;
-use longhaul_transfer::{CarrierChoice, LinkChoice, Via};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::Protect;
 use rustix::net::netdevice::name_to_index;

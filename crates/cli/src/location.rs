@@ -5,7 +5,7 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use longhaul_transfer::{DEFAULT_PORT, Location};
+use longhaul::{DEFAULT_PORT, Location};
 use longhaul_units::shown;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 

@@ -6,10 +6,10 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_sys::standard::Stream;
-use longhaul_transfer::{
+use longhaul::{
     CircuitWant, Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
 };
+use longhaul_sys::standard::Stream;
 use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
 use rustix::fs::{OFlags, fcntl_getfl};
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     let mut options = options(args, output)?;
     let circuit = circuit(args, want, &options)?;
     options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
-    let work = || longhaul_transfer::pipe(&options, &progress, &stop);
+    let work = || longhaul::pipe(&options, &progress, &stop);
     let (done, told) = Display::of_pipe(output).attend(&progress, work);
     let report = done.map_err(|error| failure(&error, &progress))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
@@ -231,7 +231,7 @@ mod tests {
     use longhaul_units::Duration;
 
     use super::*;
-    use longhaul_transfer::LinkReport;
+    use longhaul::LinkReport;
     use longhaul_units::MemoryUse;
     use longhaul_wire::{Bottleneck, Losses, Protect};
 
@@ -252,7 +252,7 @@ mod tests {
                 bottleneck: Bottleneck::Input,
                 cpu_local: Duration::from_secs(1),
                 cpu_remote: None,
-                hosts: longhaul_transfer::Hosts::default(),
+                hosts: longhaul::Hosts::default(),
                 circuit: None,
                 memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),

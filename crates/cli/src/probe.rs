@@ -1,6 +1,6 @@
 //! `longhaul probe`.
 
-use longhaul_transfer::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
+use longhaul::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul_transfer::{Progress, Snapshot};
+use longhaul::{Progress, Snapshot};
 use longhaul_units::Bytes;
 use longhaul_wire::Bottleneck;
 

@@ -1,6 +1,6 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul_transfer::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
+use longhaul::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
 use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -256,8 +256,8 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul::{Failures, Hosts};
     use longhaul_rate_control::PathMemory;
-    use longhaul_transfer::{Failures, Hosts};
     use longhaul_wire::{Bottleneck, Protect};
 
     fn report() -> CopyReport {

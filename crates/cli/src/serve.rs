@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_transfer::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Served, Stop};
+use longhaul::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Served, Stop};
 use longhaul_units::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         }
         lock(&account).take(&event, output);
     };
-    let done = longhaul_transfer::serve(&options, &events, &stop);
+    let done = longhaul::serve(&options, &events, &stop);
     let (rest, fields, last_failure) = {
         let mut account = lock(&account);
         (account.refusals.rest(), account.fields(), account.last_failure.take())

@@ -131,7 +131,7 @@ mod tests {
             assert!(findings(path, text).is_empty());
         }
         assert_eq!(findings("bindings/client/src/a.rs", text).len(), 1);
-        assert_eq!(findings("crates/io/transfer/src/a.rs", text).len(), 1);
+        assert_eq!(findings("crates/longhaul/src/a.rs", text).len(), 1);
         assert!(findings("crates/core/a/src/lib.rs", "#![forbid(unsafe_code)]\n").is_empty());
     }
 

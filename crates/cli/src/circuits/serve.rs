@@ -5,13 +5,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
+use longhaul::Stop;
 use longhaul_circuits::archive;
 use longhaul_circuits::ledger::{Ledger, Record, audit};
 use longhaul_circuits::server::{Doors, Server};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_circuits::store::{self, Location};
-use longhaul_transfer::Stop;
 use serde_json::{Map, json};
 
 use super::args::{AuditArgs, ServeArgs};

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::process::{Child, Command};
 use std::time::Duration;
 
+use longhaul::Stop;
 use longhaul_lab::pump::TcpPump;
 use longhaul_lab::{Conditions, DirectionStats, Host, LinkSpec, Testbed, TestbedOptions, Topology};
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_transfer::Stop;
 use longhaul_units::Rate;
 use serde_json::Value;
 

@@ -7,13 +7,13 @@ mod fitness;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
+use longhaul::{
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, ServiceError,
+};
 use longhaul_circuits::api::{BookRequest, Booking, FileWant, HoldWant, Range, State};
 use longhaul_circuits::client::{Access, Client, ClientError};
 use longhaul_history::{History, unix_time};
 use longhaul_rate_control::{Profile, TimeRange, Vector, VectorError};
-use longhaul_transfer::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, ServiceError,
-};
 use longhaul_units::{Duration, Rate};
 
 use self::clock::ServiceClock;

@@ -1,7 +1,7 @@
 //! What a circuit teaches those that come after it.
 
+use longhaul::CircuitReport;
 use longhaul_history::CircuitRecord;
-use longhaul_transfer::CircuitReport;
 use longhaul_units::Rate;
 
 /// What one circuit has taught.

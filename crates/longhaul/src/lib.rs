@@ -1,8 +1,8 @@
-//! Drivers that bind the pure core to sockets, files and threads.
+//! Longhaul as a library: moves files and streams between two hosts.
 //!
-//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`.
-//! Below them: lanes on threads of their own, a pool of 1 MiB buffers, file trees, and the control
-//! connection. Blocking threads and batches, no async runtime (ARCHITECTURE.md).
+//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`. They
+//! bind the carriers, file trees and the control connection to the pure core. All of them block, and end early
+//! where another thread asks them to ([`Stop`]).
 
 mod api;
 mod attend;

@@ -4,7 +4,7 @@
 //! Two network namespaces of its own, between them a line of the kernel's (HTB) behind a socket with
 //! a small send buffer, which refuses what does not fit. Needs the right to make namespaces. Prints a
 //! row for each pair of steps:
-//! `cargo run --release -p longhaul-transfer --example refusals [SECONDS]`.
+//! `cargo run --release -p longhaul --example refusals [SECONDS]`.
 
 use std::error::Error;
 use std::io::IoSlice;
