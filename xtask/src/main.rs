@@ -7,6 +7,7 @@
 //! ```text
 //! cargo xtask tidy
 //! cargo xtask swarm --seeds 100000 --from 1
+//! cargo xtask chains --seeds 100000 --from 1
 //! ```
 
 mod arguments;
@@ -52,11 +53,12 @@ fn run() -> Result<()> {
             arguments.finish()?;
             tidy::run(&root)
         }
-        "swarm" => {
+        "swarm" | "chains" => {
             let seeds = arguments.number("--seeds")?.unwrap_or(2_000);
             let from = arguments.number("--from")?.unwrap_or(1);
             arguments.finish()?;
-            swarm::run(&root, seeds, from)
+            let run = if command == "swarm" { swarm::run } else { swarm::run_chains };
+            run(&root, seeds, from)
         }
         "fuzz" => {
             let seconds = arguments.number("--seconds")?.unwrap_or(30);
@@ -92,9 +94,10 @@ fn root() -> Result<PathBuf> {
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  ci                          everything below except swarm and fuzz, with format, clippy and docs
+  ci                          everything below except swarm, chains and fuzz, with format, clippy and docs
   tidy                        dependency arrows, documents, sizes, banned calls, licences
-  swarm [--seeds N] [--from S]  simulate N seeds from S on (20000 from 1)
+  swarm [--seeds N] [--from S]  simulate transfers of N seeds from S on (2000 from 1)
+  chains [--seeds N] [--from S]  the same with sessions through chains of gateways
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
   errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words

@@ -1,8 +1,9 @@
-//! `cargo xtask swarm`: many seeds through the deterministic simulation, at release speed.
+//! `cargo xtask swarm` and `cargo xtask chains`: many seeds through the deterministic simulations of transfers
+//! and of gateways, at release speed.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
@@ -18,8 +19,31 @@ pub fn run(root: &Path, seeds: u64, from: u64) -> Result<()> {
     // came back page by page, for a tenth of the run.
     swarm
         .envs([("MALLOC_MMAP_THRESHOLD_", "1073741824"), ("MALLOC_TRIM_THRESHOLD_", "4294967296")]);
-    let mut child = swarm.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
-    let output = child.stdout.take().context("the swarm's output is a pipe")?;
+    watch(swarm, "swarm", seeds, from)
+}
+
+/// The same with chains of gateways.
+pub fn run_chains(root: &Path, seeds: u64, from: u64) -> Result<()> {
+    let mut chains = command::cargo(root);
+    chains.args([
+        "test",
+        "--quiet",
+        "--release",
+        "-p",
+        "longhaul-gateway",
+        "--test",
+        "chains",
+        "--",
+    ]);
+    chains.arg("--nocapture").env("LONGHAUL_CHAINS_SEED", from.to_string());
+    chains.env("LONGHAUL_CHAINS_COUNT", seeds.to_string());
+    watch(chains, "chains", seeds, from)
+}
+
+/// Repeats what a run says, and ends with how to replay what failed by the command `name`.
+fn watch(mut run: Command, name: &str, seeds: u64, from: u64) -> Result<()> {
+    let mut child = run.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let output = child.stdout.take().context("the output is a pipe")?;
 
     let mut failed = Vec::new();
     for line in BufReader::new(output).lines() {
@@ -34,12 +58,12 @@ pub fn run(root: &Path, seeds: u64, from: u64) -> Result<()> {
     failed.sort_unstable();
     failed.dedup();
     for seed in &failed {
-        println!("replay: cargo xtask swarm --seeds 1 --from {seed}");
+        println!("replay: cargo xtask {name} --seeds 1 --from {seed}");
     }
     if failed.is_empty() {
-        println!("replay: cargo xtask swarm --seeds {seeds} --from {from}");
+        println!("replay: cargo xtask {name} --seeds {seeds} --from {from}");
     }
-    bail!("the swarm failed ({status}, {} failing seeds named)", failed.len())
+    bail!("{name} failed ({status}, {} failing seeds named)", failed.len())
 }
 
 /// The seed in a line such as `FAILED seed 17: ...` or `fail: seed=17`.

@@ -1,8 +1,7 @@
 //! Sessions over chains of one to four gateways that stall, die and close in any order, drawn by
 //! seed: the forwarding code that ships, over segments in memory and a clock of its own.
 //!
-//! `LONGHAUL_CHAINS_SEED=SEED LONGHAUL_CHAINS_COUNT=1 cargo test -p longhaul-gateway --test chains`
-//! replays a seed.
+//! `cargo xtask chains --seeds N --from S` runs others than the first, and replays one.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 
@@ -276,6 +275,7 @@ enum Fault {
 }
 
 fn chain(seed: u64) {
+    NONCE.set(1);
     let mut draw = Draw(Xoshiro256PlusPlus::seed_from_u64(seed));
     let count = 1 + draw.below(4) as usize;
     let (client_host, target_host) = (0, count + 1);
@@ -435,11 +435,20 @@ fn number(name: &str, or: u64) -> u64 {
 #[test]
 fn no_chain_delivers_twice_or_loses_anything_before_a_clean_end() {
     let first = number("LONGHAUL_CHAINS_SEED", 1);
-    for seed in first..first + number("LONGHAUL_CHAINS_COUNT", 400) {
-        let outcome = std::panic::catch_unwind(|| chain(seed));
-        if let Err(panic) = outcome {
-            eprintln!("LONGHAUL_CHAINS_SEED={seed} LONGHAUL_CHAINS_COUNT=1 replays it");
-            std::panic::resume_unwind(panic);
+    let end = first + number("LONGHAUL_CHAINS_COUNT", 400);
+    let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+    let some = |seeds: &mut dyn Iterator<Item = u64>| {
+        for seed in seeds {
+            let outcome = std::panic::catch_unwind(|| chain(seed));
+            if let Err(panic) = outcome {
+                println!("FAILED seed {seed}: cargo xtask chains --seeds 1 --from {seed}");
+                std::panic::resume_unwind(panic);
+            }
         }
-    }
+    };
+    std::thread::scope(|scope| {
+        for part in 0..threads {
+            scope.spawn(move || some(&mut (first..end).skip(part).step_by(threads)));
+        }
+    });
 }
