@@ -19,6 +19,7 @@
 
 mod compute;
 mod copies;
+mod crowd;
 mod engine;
 mod link;
 pub mod memory_to_memory;

@@ -7,7 +7,7 @@ use longhaul_wire::Protect;
 use crate::BenchOptions;
 use crate::copies::{Files, Mover};
 use crate::link::Link;
-use crate::{copies, engine, peers, pump, raw, relay};
+use crate::{copies, crowd, engine, peers, pump, raw, relay};
 
 /// One transfer.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,6 +124,8 @@ pub(crate) enum Method {
     Peer(&'static str),
     /// A contender by name, through a node between.
     Relay(&'static str),
+    /// Many sessions at once through a gateway.
+    Crowd,
 }
 
 impl Method {
@@ -147,6 +149,7 @@ impl Method {
             }
             Self::Peer(name) => peers::measure(link, quick, name),
             Self::Relay(name) => relay::measure(options.mtu, quick, name),
+            Self::Crowd => crowd::measure(&options.program, quick),
         }
     }
 }
@@ -206,6 +209,7 @@ pub(crate) fn transfers(with_peers: bool) -> Vec<(Row, Method)> {
     if with_peers {
         rows.extend(peers::rows().into_iter().map(|(row, name)| (row, Method::Peer(name))));
         rows.extend(relay::rows().into_iter().map(|(row, name)| (row, Method::Relay(name))));
+        rows.push((crowd::row(), Method::Crowd));
     }
     rows
 }
