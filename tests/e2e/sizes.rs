@@ -199,6 +199,7 @@ fn a_probe_names_what_passed() {
             let report = probe(&options, &Stop::default()).unwrap();
             assert_eq!(report.path_mtu, Some(passed), "{report:?}");
             assert!(report.udp_round_trip.is_some());
+            assert_eq!(report.too_narrow.is_some(), most == NARROW, "{report:?}");
         }
     });
 }
@@ -220,6 +221,19 @@ fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
         let hosts = NetnsPair::new(1_000).unwrap();
         let server = server_behind(test, &hosts);
         tcp_stands_in(test, &hosts, server.address, &["takes 1000 at most"]);
+        let at = format!("lh://{}", server.address);
+        for (words, part) in [(&["--json"][..], "\"udp\":false"), (&[], "UDP does not fit")] {
+            let words = [&["probe", "--token-file", "token", &at], words].concat();
+            let probe = hosts.run_in(Side::A, || Program::start(test, &words)).unwrap().end();
+            probe.assert_succeeded();
+            let said = &probe.stdout;
+            assert!(said.contains(part) && said.contains("IP packets of 1228 bytes"), "{probe:?}");
+            assert!(
+                said.contains("takes 1000 at most") && said.contains("TCP carries"),
+                "{probe:?}"
+            );
+            assert!(!said.contains("UDP passes") && !said.contains("open port"), "{probe:?}");
+        }
     });
 }
 

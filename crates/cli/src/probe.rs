@@ -2,7 +2,7 @@
 
 use longhaul::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
-use longhaul_wire::HostAccount;
+use longhaul_wire::{BASE_DATAGRAM, HostAccount};
 use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
@@ -49,7 +49,7 @@ fn json(report: &ProbeReport) -> Value {
         "server": report.server.to_string(),
         "implementation": report.implementation,
         "tcp_rtt_ms": seconds(report.tcp_round_trip) * 1e3,
-        "udp": report.udp_round_trip.is_some(),
+        "udp": report.udp_round_trip.is_some() && too_narrow(report).is_none(),
         "rtt_ms": report.udp_round_trip.map(|rtt| seconds(rtt) * 1e3),
         "path_mtu": report.path_mtu,
         "socket_buffers": {
@@ -75,16 +75,18 @@ fn text(report: &ProbeReport) -> String {
         report.server,
         report.implementation.as_deref().unwrap_or("it does not say what it is")
     )];
-    lines.push(match (report.udp_round_trip, report.path_mtu) {
-        (Some(rtt), mtu) => format!(
-            "path     RTT {}{}; UDP passes",
-            milliseconds(rtt),
-            mtu.map_or(String::new(), |mtu| format!(", packets of up to {mtu} bytes"))
-        ),
-        (None, _) => {
-            format!("path     RTT {} (TCP); UDP does not pass", milliseconds(report.tcp_round_trip))
-        }
-    });
+    let rtt = match report.udp_round_trip {
+        Some(rtt) => milliseconds(rtt).to_string(),
+        None => format!("{} (TCP)", milliseconds(report.tcp_round_trip)),
+    };
+    let sizes =
+        report.path_mtu.map_or(String::new(), |mtu| format!(", packets of up to {mtu} bytes"));
+    let udp = match (too_narrow(report), report.udp_round_trip) {
+        (Some(_), _) => "UDP does not fit, TCP carries",
+        (None, Some(_)) => "UDP passes",
+        (None, None) => "UDP does not pass",
+    };
+    lines.push(format!("path     RTT {rtt}{sizes}; {udp}"));
     let [asked, granted] = report.buffer_here;
     let there = report.buffer_there.map_or("unknown".into(), |size| size.to_string());
     lines.push(format!("buffers  here {granted} of {asked}, there {there}"));
@@ -121,19 +123,17 @@ fn advice(report: &ProbeReport) -> Vec<String> {
             hosts::PERMIT
         ));
     }
-    if report.udp_round_trip.is_some() && report.path_mtu.is_none_or(|mtu| mtu < UDP_LEAST) {
-        advice.push(format!(
-            "UDP needs IP packets of {UDP_LEAST} bytes, which do not come through: TCP carries"
-        ));
-    }
-    if report.udp_round_trip.is_none() {
+    let too_narrow = too_narrow(report);
+    if let Some(reason) = &too_narrow {
+        advice.push(format!("{reason}: TCP carries (--carrier auto or tcp)"));
+    } else if report.udp_round_trip.is_none() {
         advice.push(format!(
             "UDP does not pass: open port {} for UDP at the server and on the way; until then TCP \
              carries",
             report.server.port()
         ));
     }
-    if let Some(rtt) = report.udp_round_trip {
+    if let Some(rtt) = report.udp_round_trip.filter(|_| too_narrow.is_none()) {
         // What a buffer holds of a stall as long as a turn of most schedulers.
         let least = report.buffer_there.unwrap_or(granted).min(granted);
         let window = longhaul_units::Rate::from_bytes_over(least.get(), rtt);
@@ -147,5 +147,16 @@ fn advice(report: &ProbeReport) -> Vec<String> {
     advice
 }
 
-/// Bytes of an IP packet of the base size (docs/protocol.md 4.6), over IPv4.
-const UDP_LEAST: u64 = 1_228;
+/// Why packets do not pass that are as large as UDP needs them, if so.
+fn too_narrow(report: &ProbeReport) -> Option<String> {
+    let is_ipv4 = report.server.ip().to_canonical().is_ipv4();
+    let least = BASE_DATAGRAM + if is_ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
+    let passed = report.path_mtu.filter(|mtu| *mtu < least as u64);
+    let named =
+        || Some(format!("UDP needs IP packets of {least} bytes, and only {} pass", passed?));
+    report.too_narrow.clone().or_else(named)
+}
+
+/// Bytes of the headers of IP and UDP.
+const HEADERS_IPV4: usize = 28;
+const HEADERS_IPV6: usize = 48;

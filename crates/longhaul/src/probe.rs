@@ -1,8 +1,8 @@
 //! What the way to a server and both hosts can do: a connection that carries nothing.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use longhaul_carriers::buffer::Buffer;
@@ -18,6 +18,7 @@ use longhaul_session::{ClientConfig, Token};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
 use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
@@ -52,6 +53,8 @@ pub struct ProbeReport {
     pub udp_round_trip: Option<Duration>,
     /// Largest IP packet that comes through to the server, as far as was tried.
     pub path_mtu: Option<u64>,
+    /// Why packets as large as UDP needs them do not pass, if so.
+    pub too_narrow: Option<String>,
     /// What this host's sockets ask for, and what they are granted.
     pub buffer_here: [Bytes; 2],
     /// What the server's are granted, as it says; it asks for as much by default.
@@ -128,6 +131,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         return Err(ProbeError::Stopped);
     }
     let passes = silent.validated.load(Ordering::Relaxed);
+    let too_narrow = lock(&silent.too_narrow).take();
     let key = PathKey {
         peer: host.clone(),
         local: *local,
@@ -142,6 +146,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         tcp_round_trip: *rtt,
         udp_round_trip: Some(seen.rtt_min).filter(|rtt| passes && !rtt.is_zero()),
         path_mtu: packet.filter(|_| passes),
+        too_narrow,
         buffer_here: [account.buffer_asked, account.buffer_granted],
         buffer_there: session.peer_limits.map(|limits| limits.socket_buffer),
         machine: Machine::describe(),
@@ -187,6 +192,7 @@ fn encrypting() -> Rate {
 struct Silent {
     validated: AtomicBool,
     closed: AtomicBool,
+    too_narrow: Mutex<Option<String>>,
 }
 
 impl UpperLayer for Silent {
@@ -200,7 +206,10 @@ impl UpperLayer for Silent {
 
     fn on_delivered(&self, _: Extent) {}
 
-    fn on_closed(&self, _: &Closed) {
+    fn on_closed(&self, closed: &Closed) {
+        if closed.code == CloseCode::PATH_MTU {
+            *lock(&self.too_narrow) = Some(shown(&closed.reason));
+        }
         self.closed.store(true, Ordering::Relaxed);
     }
 
