@@ -220,6 +220,25 @@ fn a_link_that_is_too_small_for_udp_is_left_out_with_a_notice() {
     });
 }
 
+#[needs(namespaces)]
+#[test]
+fn the_link_of_the_control_connection_may_be_too_small_for_udp() {
+    limited(|test| {
+        let reports = between_namespaces(test, FIRST_LINK_NARROW);
+        for report in &reports {
+            assert_eq!(report["verified"], true, "{report}");
+            let alive = [0, 1].map(|link| report["links"][link]["alive"].as_bool().unwrap());
+            assert_eq!(alive, [false, true], "{report}");
+            let notices = report["notices"].to_string();
+            let named = ["10.77.0.1 to 10.77.0.2 is left out", "takes 1150 at most"];
+            assert!(named.iter().all(|part| notices.contains(part)), "{report}");
+        }
+        let failed = fs::read_to_string(test.path("failed")).unwrap();
+        let named = ["takes 1150 at most", "no --link is left", "--carrier tcp"];
+        assert!(named.iter().all(|part| failed.contains(part)), "{failed}");
+    });
+}
+
 /// A namespace of the server's, two links to it, and what the scripts below use; `$0` is the program.
 const TWO_LINKS: &str = r#"
 ip link set lo up
@@ -287,4 +306,17 @@ const SECOND_LINK_NARROW: &str = r#"
 $there ip link set b1 mtu 1150
 copy here/file lh://10.77.0.2/copy > push.json
 copy lh://10.77.0.2/copy here/back > pull.json
+"#;
+/// The client's interface takes no larger ones, whichever link it has reached the server by; then neither does.
+const FIRST_LINK_NARROW: &str = r#"
+ip link set a0 mtu 1150
+head -c 1000000 here/file > here/small
+for n in 1 2 3 4; do
+    copy here/small lh://10.77.0.2/$n > small.json
+    copy here/small lh://10.77.1.2/1$n > small.json
+done
+copy here/file lh://10.77.0.2/copy > push.json
+copy lh://10.77.0.2/copy here/back > pull.json
+ip link set a1 mtu 1150
+if copy here/file lh://10.77.0.2/none > failed; then exit 1; fi
 "#;

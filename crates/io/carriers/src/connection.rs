@@ -26,7 +26,7 @@ use crate::losses::LossLog;
 use crate::protection::{Protection, object_tag_len};
 use crate::tcp::{Sending, TcpLanes};
 use crate::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
-use crate::udp::lines::{Account, FIRST, Lines, Owner};
+use crate::udp::lines::{Account, FIRST, Lines};
 
 /// What carries a connection: one or the other, with one face.
 pub enum Lanes {
@@ -312,18 +312,18 @@ pub fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on `path`; a mailbox for each, in their order. Each loss is
+    /// Starts a lane per socket, all of them on the first path of `lines`; a mailbox for each, in their order. Each loss is
     /// told to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
-        (owner, path): (Owner, Path),
+        lines: Lines,
         rules: impl Fn(LaneId) -> LaneRules,
         hosting: Hosting,
         (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
         losses: Option<&Arc<LossLog>>,
     ) -> io::Result<Self> {
-        let lines = Arc::new(Lines::new(owner, path, mailboxes.clone()));
+        let lines = Arc::new(lines);
         let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
         let (monitor, own) = match hosting.monitor {
             Some(monitoring) => {

@@ -11,8 +11,8 @@ use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::losses::LossLog;
 use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
-use longhaul_carriers::udp::lines::{Ends, Owner};
-use longhaul_carriers::udp::{path, socket_notices};
+use longhaul_carriers::udp::lines::{Ends, Lines, Owner};
+use longhaul_carriers::udp::{self, path, socket_notices};
 use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
@@ -21,6 +21,7 @@ use longhaul_units::{Duration, Instant, LaneId, Rate};
 
 use super::Failure;
 use crate::circuit::{CircuitOptions, Errand, Follower};
+use crate::links::Links;
 use crate::shared::Shared;
 
 /// What a client's lanes are made of.
@@ -30,6 +31,8 @@ pub(super) struct Link<'a> {
     pub server: SocketAddr,
     /// The path that lanes begin on.
     pub ends: Ends,
+    /// Those that the user named.
+    pub links: Option<&'a Links>,
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
     pub idle_timeout: Duration,
@@ -109,10 +112,13 @@ impl Link<'_> {
         };
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let upper = (upper, mailboxes.to_vec());
-        let owner = Owner::Client(ends);
         let hosting = Hosting { monitor: self.monitoring()?, priority };
-        let paths = (owner, path);
-        let lanes = UdpLanes::start(session, sockets, paths, rules, hosting, upper, losses)?;
+        let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
+        // Before a lane finds that its path is too small: another one may carry.
+        if let Some(links) = self.links {
+            links.open(&lines, || udp::path(profile, rtt));
+        }
+        let lanes = UdpLanes::start(session, sockets, lines, rules, hosting, upper, losses)?;
         Ok(Lanes::Udp(Box::new(lanes)))
     }
 
@@ -154,9 +160,10 @@ impl Idle<'_> {
         let Profile { feedback, .. } = *profile.profile;
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let hosting = Hosting { monitor: None, priority: Priority::Usual };
-        let paths = (Owner::Client(ends), path(profile, *rtt));
+        let path = path(profile, *rtt);
+        let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
         let upper = (upper, mailboxes.to_vec());
-        let lanes = UdpLanes::start(session, sockets, paths, |_| rules, hosting, upper, None)?;
+        let lanes = UdpLanes::start(session, sockets, lines, |_| rules, hosting, upper, None)?;
         Ok((Lanes::Udp(Box::new(lanes)), notices))
     }
 }

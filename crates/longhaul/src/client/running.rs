@@ -7,7 +7,6 @@ use std::sync::Arc;
 use longhaul_carriers::connection::{Lanes, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_carriers::udp::lane::Refusal;
-use longhaul_carriers::udp::path;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_control::Dialed;
 use longhaul_engine::{Closed, Role};
@@ -65,11 +64,13 @@ impl<'c, T: Task> Running<'c, T> {
         let Client { ref profile, idle_timeout, priority, started, .. } = *client;
         let links = Links::find(client.links, udp_address(server, session), local)?;
         let ends = links.first();
+        let links = Some(links).filter(|_| !client.links.is_empty());
         let link = Link {
             session,
             identity,
             server,
             ends,
+            links: links.as_ref(),
             rtt,
             profile,
             idle_timeout,
@@ -99,15 +100,12 @@ impl<'c, T: Task> Running<'c, T> {
             };
             Recollection::begin(history, &lanes, key)
         });
-        let links = Some(links).filter(|_| !client.links.is_empty());
-        if let (Some(links), Lanes::Udp(lanes)) = (&links, &lanes) {
-            links.open(lanes.lines(), || path(profile, rtt));
-            if links.count() > session.lanes.into() {
-                let (lanes, all) = (session.lanes, links.count());
-                notices.push(format!(
-                    "the server grants {lanes} lanes: not all of {all} links are used"
-                ));
-            }
+        if let (Some(links), Lanes::Udp(_)) = (&links, &lanes)
+            && links.count() > session.lanes.into()
+        {
+            let (lanes, all) = (session.lanes, links.count());
+            notices
+                .push(format!("the server grants {lanes} lanes: not all of {all} links are used"));
         }
         let mut circuit = None;
         if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
@@ -157,6 +155,10 @@ impl<'c, T: Task> Running<'c, T> {
             }
             match end {
                 Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
+                    let reason = match &self.links {
+                        Some(_) => format!("{reason}; {NO_LINK_LEFT}"),
+                        None => reason,
+                    };
                     let by_tcp = matches!(self.lanes, Lanes::Tcp(_));
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
@@ -370,6 +372,8 @@ impl Meter {
     }
 }
 
+/// Where links were named.
+const NO_LINK_LEFT: &str = "no --link is left that carries, and links are for UDP: leave them out";
 /// How to go on where lanes fell silent.
 const SWALLOWED: &str = "if a firewall swallows UDP by now, --carrier tcp passes";
 /// How long a disk that got nothing done may take to let its threads go.
