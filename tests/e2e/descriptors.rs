@@ -63,6 +63,35 @@ fn where_descriptors_are_too_few_for_any_copy_both_ends_name_the_limit() {
     });
 }
 
+#[test]
+fn who_finds_no_descriptors_at_a_server_of_64_hears_that_it_is_busy() {
+    limited(|test| {
+        fs::write(test.here("f"), noise(1, 4_000_000)).unwrap();
+        let words =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let mut server = Program::start_within(test, "-n 64", &words);
+        let at = server.listens();
+        let copy = |words: &[&str], to: &str| {
+            let there = format!("lh://{at}/{to}");
+            Program::cp(test, &[words, &["here/f", &there]].concat())
+        };
+        let slow = copy(&["--rate", "6Mbps"], "slow");
+        server.says("copies to here");
+        for lanes in ["1", "2"] {
+            let carrier = ["--carrier", "tcp", "--lanes", lanes];
+            let others: Vec<_> = (0..10).map(|n| copy(&carrier, &n.to_string())).collect();
+            for other in others {
+                let ended = other.end();
+                ended.assert_failed("the descriptors of this server are in use");
+                let fewer = ended.stderr.contains("try again later, or with fewer lanes");
+                assert_eq!(fewer, lanes == "2", "{ended:?}");
+            }
+        }
+        slow.end().assert_succeeded();
+        assert_same(&test.here("f"), &test.there("slow"));
+    });
+}
+
 /// So many files of 1.1 MB, no two of which are the same, though most of each is a hole.
 fn large_files(test: &Test, folder: &str, count: u64) {
     fs::create_dir(test.path(folder)).unwrap();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
+use longhaul_sys::descriptors::{MayBeShort, patiently};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
@@ -216,16 +217,14 @@ impl Server<'_> {
             if wait::wait(&[(listener.as_fd(), Interest::Readable)], Some(deadline))? == 0 {
                 continue;
             }
-            let (stream, from) = match listener.accept() {
+            // Descriptors are waited for: who is not let in hears nothing, or a reset.
+            let (stream, from) = match self.with_room(|| listener.accept()) {
                 Ok(accepted) => {
                     refused = None;
                     accepted
                 }
                 // The client was gone before we came, or descriptors are short: others go on.
                 Err(error) => {
-                    if let Some(Errno::MFILE | Errno::NFILE) = Errno::from_io_error(&error) {
-                        self.door.make_room();
-                    }
                     // Each reason once, until somebody is let in again.
                     let number = error.raw_os_error();
                     if is_own_fault(&error) && std::mem::replace(&mut refused, number) != number {
@@ -238,8 +237,7 @@ impl Server<'_> {
             };
             let from = canonical(from);
             let Some(attended) = self.place_to_attend() else { continue };
-            let Ok(at_door) = self.door.admit(&stream, from.ip()) else {
-                self.door.make_room();
+            let Ok(at_door) = self.with_room(|| self.door.admit(&stream, from.ip())) else {
                 continue;
             };
             let thread = std::thread::Builder::new().name("longhaul-client".into());
@@ -254,6 +252,18 @@ impl Server<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Does `open`; where descriptors are short, when what is kept is closed and strangers have gone.
+    fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        // One who is being answered goes by itself.
+        let soon = clock::now() + ANSWERING;
+        let short = |error: &io::Error| {
+            if error.is_short() && clock::now() >= soon {
+                self.door.make_room();
+            }
+        };
+        patiently(|| open().inspect_err(short))
     }
 
     /// Those that had to go from the door need a moment when many come at once.
@@ -306,14 +316,15 @@ impl Server<'_> {
                         return refused(reason);
                     }
                 };
+                let lanes = hello.lanes;
                 let Some(lease) = self.lease_of_others(hello, &guest) else {
-                    client.refuse(CloseCode::BUSY, NO_MEMORY);
+                    client.refuse(CloseCode::BUSY, &later(NO_MEMORY, lanes));
                     return refused("no memory is left for another client".into());
                 };
-                let Some(_descriptors) = self.descriptors.lease(client.client().hello().lanes)
-                else {
-                    client.refuse(CloseCode::BUSY, NO_DESCRIPTORS);
-                    return refused(NO_DESCRIPTORS.into());
+                let Some(_descriptors) = self.descriptors.lease(lanes) else {
+                    let reason = later(NO_DESCRIPTORS, lanes);
+                    client.refuse(CloseCode::BUSY, &reason);
+                    return refused(reason);
                 };
                 drop(stranger);
                 let place = (&guest, lease);
@@ -385,12 +396,17 @@ fn is_own_fault(error: &io::Error) -> bool {
 }
 
 /// What a client hears that finds no memory left.
-const NO_MEMORY: &str =
-    "the memory of this server is in use (serve --memory); try again later, or with fewer lanes";
+const NO_MEMORY: &str = "the memory of this server is in use (serve --memory)";
 
 /// The same of one that finds no descriptors.
-const NO_DESCRIPTORS: &str = "the descriptors of this server are in use (ulimit -n, LimitNOFILE= of \
-                              its unit); try again later, or with fewer lanes";
+const NO_DESCRIPTORS: &str =
+    "the descriptors of this server are in use (ulimit -n, LimitNOFILE= of its unit)";
+
+/// What one with so many lanes can do about it.
+fn later(reason: &str, lanes: u16) -> String {
+    let fewer = if lanes > 1 { ", or with fewer lanes" } else { "" };
+    format!("{reason}; try again later{fewer}")
+}
 
 /// An IPv4 address as one, also where an IPv6 socket took the connection.
 fn canonical(address: SocketAddr) -> SocketAddr {
@@ -406,6 +422,8 @@ const CROWDED: &str = "it did not say who it is, and made room for others that c
 /// has arrived; less than the time of a handshake. And how often is looked for it.
 const MAKING_ROOM: Duration = Duration::from_secs(5);
 const LEAVING: Duration = Duration::from_millis(10);
+/// How long a stranger may take to be answered before one has to make room for descriptors.
+const ANSWERING: Duration = Duration::from_millis(50);
 /// How often, and how many times, is looked for a thread to attend to a stranger.
 const MOMENT: Duration = Duration::from_millis(1);
 const MOMENTS: usize = 1000;
