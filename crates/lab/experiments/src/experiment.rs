@@ -487,8 +487,8 @@ impl Experiment {
     /// # Errors
     /// The first fault found, with its line and key.
     pub fn parse(text: &str, known: &dyn Fn(&str) -> bool) -> Result<Self, ExperimentError> {
-        let experiment: Self = toml::from_str(text)
-            .map_err(|error| ExperimentError(error.to_string().trim_end().to_owned()))?;
+        let experiment: Self = longhaul_settings::parse(text)
+            .map_err(|mistake| ExperimentError(mistake.to_string()))?;
         experiment.check(known).map_err(|fault| fault.located(text))?;
         Ok(experiment)
     }

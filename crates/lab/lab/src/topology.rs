@@ -170,7 +170,7 @@ impl LinkSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TopologyError {
-    /// Not the TOML of a topology; the text shows the line and names the key.
+    /// Not the TOML of a topology; the text names line and key.
     #[error("{0}")]
     Malformed(String),
     /// There is nobody to talk to.
@@ -253,8 +253,8 @@ impl Topology {
     /// # Errors
     /// The first fault found, in words that show where it is.
     pub fn parse(text: &str) -> Result<Self, TopologyError> {
-        let topology: Self = toml::from_str(text)
-            .map_err(|error| TopologyError::Malformed(error.to_string().trim_end().to_owned()))?;
+        let topology: Self = longhaul_settings::parse(text)
+            .map_err(|mistake| TopologyError::Malformed(mistake.to_string()))?;
         topology.validate()?;
         Ok(topology)
     }

@@ -119,7 +119,7 @@ impl Config {
     /// # Errors
     /// It says something that makes no sense.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: File = longhaul_settings::parse(text).map_err(|mistake| mistake.to_string())?;
         file.check()
     }
 

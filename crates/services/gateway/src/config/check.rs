@@ -383,7 +383,7 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
                 "line 10: max_session: unknown field `max_session`",
             ),
             ("s = 7", "s = ", "line 9: max_sessions: "),
-            ("\"203.0.113.9:7421\"", "7", "line 6: allow: invalid type"),
+            ("\"203.0.113.9:7421\"", "7", "line 6: allow 7: expected a list"),
             (
                 "203.0.113.0/24",
                 "203.0.113.0/33",

@@ -12,13 +12,8 @@ impl Config {
     /// # Errors
     /// It is no TOML, or has keys that mean nothing.
     pub fn parse(text: &str) -> Result<Self, Mistake> {
-        let file: File = toml::from_str(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| line(text, span.start));
-            // It goes on with an excerpt, which the line's number makes needless.
-            let why = error.message().lines().next().unwrap_or_default();
-            let key = key(text, line).map(|key| format!("{key}: ")).unwrap_or_default();
-            Mistake { text: format!("line {line}: {key}{why}"), is_of_file: false }
-        })?;
+        let file: File = longhaul_settings::parse(text)
+            .map_err(|mistake| Mistake { text: mistake.to_string(), is_of_file: false })?;
         Ok(file.written(text))
     }
 }
@@ -167,14 +162,4 @@ impl Lines<'_> {
 /// The line of a byte of `text`, from 1.
 fn line(text: &str, at: usize) -> usize {
     text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
-}
-
-/// The key whose value stands at `line` or goes on there.
-fn key(text: &str, line: usize) -> Option<&str> {
-    let before: Vec<&str> = text.lines().take(line).collect();
-    let keyed =
-        before.into_iter().rev().find(|line| line.contains('=') || line.starts_with('['))?;
-    let (key, _) = keyed.split_once('=')?;
-    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-    Some(key.trim()).filter(|key| !key.is_empty() && key.chars().all(is_key))
 }
