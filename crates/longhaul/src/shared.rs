@@ -89,7 +89,7 @@ pub(crate) enum Memory {
 struct Seen {
     standing: Standing,
     wants_messages: bool,
-    has_said_all: bool,
+    has_sent_all: bool,
     /// Where what is promised depends on it: how often memory was given back.
     given_back: Option<u64>,
     /// What may be sent has to be read first, into memory.
@@ -328,7 +328,7 @@ impl Shared {
         let seen = Seen {
             standing: half.standing(),
             wants_messages: half.wants_messages(),
-            has_said_all: half.has_said_all(),
+            has_sent_all: half.has_sent_all(),
             given_back,
             reads_first: matches!(half.transfer(), Some(Transfer::OutgoingCopy(_))),
             news,

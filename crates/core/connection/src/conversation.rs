@@ -1,33 +1,33 @@
-//! Stream 0: who may say what, in which order, and when nothing more is to be said.
+//! Stream 0: the messages that each end may send, their order, and their end.
 
 use longhaul_wire::{
     DecodeError, Direction, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
     SinkMessage, SourceMessage,
 };
 
-/// What the two ends of a connection say on stream 0, as one of them sees it (docs/protocol.md,
-/// sections 7.2 and 7.5).
+/// The messages of the two ends of a connection on stream 0, as one of them sees them
+/// (docs/protocol.md, sections 7.2 and 7.5).
 ///
 /// A client begins with its request, which decides who has the data, and goes on without waiting
-/// for an answer. A server grants the request, or refuses it and passes over what the client says
-/// until it knows. The messages of source and sink are not looked into.
+/// for an answer. A server grants the request, or refuses it and ignores the client's messages
+/// until the client knows. The messages of source and sink are not looked into.
 ///
-/// - *In*: [`handle_bytes`](Self::handle_bytes), then [`poll_heard`](Self::poll_heard) until `None`;
+/// - *In*: [`handle_bytes`](Self::handle_bytes), then [`poll_received`](Self::poll_received) until `None`;
 ///   [`handle_end`](Self::handle_end).
 /// - *Answers of a server*: [`grant`](Self::grant), [`refuse`](Self::refuse).
-/// - *Out*: [`poll_first`](Self::poll_first), before anything that the source or sink says; nothing
-///   more once [`has_said_all`](Self::has_said_all).
+/// - *Out*: [`poll_first`](Self::poll_first), before any message of source or sink; nothing
+///   more once [`has_sent_all`](Self::has_sent_all).
 #[derive(Debug)]
 pub struct Conversation {
     reader: MessageReader,
     stage: Stage,
     /// REQUEST, PIPE or REFUSED, until it is taken.
     first: Option<Message>,
-    said_all: bool,
-    heard_all: bool,
+    sent_all: bool,
+    received_all: bool,
 }
 
-/// What this end does in a transfer.
+/// The part that an end plays in a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// It has the data.
@@ -52,7 +52,7 @@ enum Stage {
     Refused,
 }
 
-/// What a client asks for.
+/// A client's request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// A copy.
@@ -61,9 +61,9 @@ pub enum Wish {
     Pipe(PipeRequest),
 }
 
-/// A message that may come now.
+/// A message that the peer may send now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// At a server, once: to be granted or refused before the next is polled.
     Wish(Wish),
     /// At a client, once: the server grants nothing.
@@ -74,7 +74,7 @@ pub enum Heard {
     Sink(SinkMessage),
 }
 
-/// How the peer broke the rules of the conversation.
+/// A breach of the conversation's rules by the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Misspoken {
     /// It is no message.
@@ -104,7 +104,13 @@ impl Conversation {
     }
 
     fn at(stage: Stage) -> Self {
-        Self { reader: MessageReader::new(), stage, first: None, said_all: false, heard_all: false }
+        Self {
+            reader: MessageReader::new(),
+            stage,
+            first: None,
+            sent_all: false,
+            received_all: false,
+        }
     }
 
     /// The part that this end plays: at a server once it has granted the request.
@@ -115,7 +121,7 @@ impl Conversation {
         }
     }
 
-    /// Whether this end asked.
+    /// True at the end that asked.
     pub fn is_client(&self) -> bool {
         matches!(self.stage, Stage::Asking(_) | Stage::Refused)
     }
@@ -125,38 +131,40 @@ impl Conversation {
         self.reader.push(bytes);
     }
 
-    /// The next message that the peer said.
+    /// The peer's next message.
     ///
     /// # Errors
     /// The peer broke the rules: the connection is to be closed for that.
-    pub fn poll_heard(&mut self) -> Result<Option<Heard>, Misspoken> {
+    pub fn poll_received(&mut self) -> Result<Option<Received>, Misspoken> {
         while let Some(message) = self.reader.next_message()? {
-            let heard = match (self.stage, message) {
+            let received = match (self.stage, message) {
                 (Stage::Awaited, Message::Request(request)) => self.asked(Wish::Copy(request)),
                 (Stage::Awaited, Message::Pipe(request)) => self.asked(Wish::Pipe(request)),
                 // It cannot know yet.
                 (Stage::Refusing, Message::Source(_) | Message::Sink(_)) => continue,
                 (Stage::Asking(_), Message::Refused(refused)) => {
                     self.stage = Stage::Refused;
-                    Heard::Refused(refused)
+                    Received::Refused(refused)
                 }
-                (_, Message::Source(said)) if self.part() == Some(Part::Sink) => {
-                    Heard::Source(said)
+                (_, Message::Source(message)) if self.part() == Some(Part::Sink) => {
+                    Received::Source(message)
                 }
-                (_, Message::Sink(said)) if self.part() == Some(Part::Source) => Heard::Sink(said),
+                (_, Message::Sink(message)) if self.part() == Some(Part::Source) => {
+                    Received::Sink(message)
+                }
                 _ => return Err(Misspoken::OutOfTurn),
             };
-            return Ok(Some(heard));
+            return Ok(Some(received));
         }
         Ok(None)
     }
 
-    fn asked(&mut self, wish: Wish) -> Heard {
+    fn asked(&mut self, wish: Wish) -> Received {
         self.stage = Stage::Asked(wish.part().other());
-        Heard::Wish(wish)
+        Received::Wish(wish)
     }
 
-    /// The peer says nothing more, and everything was taken in.
+    /// The peer sends no more messages, and all were taken in.
     ///
     /// # Errors
     /// It stopped in the middle of a message.
@@ -164,7 +172,7 @@ impl Conversation {
         if !self.reader.is_between_messages() {
             return Err(Misspoken::CutShort);
         }
-        self.heard_all = true;
+        self.received_all = true;
         Ok(())
     }
 
@@ -175,45 +183,45 @@ impl Conversation {
         }
     }
 
-    /// The server does not do what was asked, and says nothing more. Without a request to be
+    /// The server does not do what was asked, and sends no more messages. Without a request to be
     /// answered this is of no effect.
     pub fn refuse(&mut self, refused: Refused) {
         if let Stage::Asked(_) = self.stage {
             self.stage = Stage::Refusing;
             self.first = Some(Message::Refused(refused));
-            self.said_all = true;
+            self.sent_all = true;
         }
     }
 
-    /// What goes out before everything else, once.
+    /// The message that goes out before all others, once.
     #[must_use]
     pub fn poll_first(&mut self) -> Option<Message> {
         self.first.take()
     }
 
-    /// Nothing follows what this end has said.
+    /// This end has sent its last message.
     pub fn finish(&mut self) {
-        self.said_all = true;
+        self.sent_all = true;
     }
 
-    /// Whether this end has nothing more to say: what it said last was taken, too.
-    pub fn has_said_all(&self) -> bool {
-        self.said_all && self.first.is_none()
+    /// True if this end has no more messages, and its last one was taken.
+    pub fn has_sent_all(&self) -> bool {
+        self.sent_all && self.first.is_none()
     }
 
-    /// Whether a client, whose source or sink is done, may close. A source is done when it has heard
-    /// the result; a sink has said it, and knows that it was read when the source ends its half.
+    /// True if a client, whose source or sink is done, may close. A source is done when it has
+    /// received the result. A sink has sent it, and knows that it was read when the source ends its half.
     pub fn may_close(&self) -> bool {
         match self.part() {
             Some(Part::Source) => true,
-            Some(Part::Sink) => self.heard_all,
+            Some(Part::Sink) => self.received_all,
             None => false,
         }
     }
 }
 
 impl Part {
-    /// What the peer plays.
+    /// The peer's part.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {

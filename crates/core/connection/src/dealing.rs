@@ -43,12 +43,12 @@ impl Dealing {
         self.lanes().map(backlog).sum()
     }
 
-    /// Whether they have enough for now.
+    /// True if they have enough for now.
     pub fn is_full(&self, backlog: impl Fn(usize) -> u64) -> bool {
         self.waiting(backlog) >= LANE_FULL * self.lanes().len() as u64
     }
 
-    /// Whether they have sent so much of that that more is worth a wake-up.
+    /// True if they have sent so much of that that more is worth a wake-up.
     pub fn has_room(&self, backlog: impl Fn(usize) -> u64) -> bool {
         self.waiting(backlog) < LANE_FULL / 2 * self.lanes().len() as u64
     }

@@ -1,4 +1,4 @@
-//! What holds a transfer up: one rule for pushes and pulls, over UDP and TCP.
+//! The bottleneck of a transfer: one rule for pushes and pulls, over UDP and TCP.
 //!
 //! A transfer is a line of stages: reading, sending, the path, receiving, writing. Where one is too
 //! slow, those before it wait for it, and those behind it for data. So the middle tells most: while
@@ -12,7 +12,7 @@ use longhaul_wire::{Bottleneck, ReceiverBounds};
 
 use crate::Spent;
 
-/// What a source is at.
+/// A stage of a source's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// It lists, reads and hashes files, or waits until there is less to send.
@@ -23,7 +23,7 @@ pub enum Stage {
     Credit,
     /// There is nothing to read before the sink accepts more, or all is read.
     Answer,
-    /// It waits for whoever makes the data.
+    /// It waits for the program that makes the data.
     Input,
 }
 
@@ -31,14 +31,14 @@ impl Stage {
     const ALL: [Self; 5] = [Self::Reading, Self::Memory, Self::Credit, Self::Answer, Self::Input];
 }
 
-/// How long a source was at each stage while the carrier had nothing to send, and how long the
+/// Time of a source at each stage while the carrier had nothing to send, and time in which the
 /// carrier had something.
 #[derive(Clone, Copy, Debug)]
 pub struct Stages {
     now: Stage,
     since: Instant,
-    hungry_before: Duration,
-    hungry: [Duration; Stage::ALL.len()],
+    idle_before: Duration,
+    idle_time: [Duration; Stage::ALL.len()],
     sending: Duration,
 }
 
@@ -48,25 +48,25 @@ impl Stages {
         Self {
             now: Stage::Answer,
             since: now,
-            hungry_before: Duration::ZERO,
-            hungry: Default::default(),
+            idle_before: Duration::ZERO,
+            idle_time: Default::default(),
             sending: Duration::ZERO,
         }
     }
 
-    /// It is at `stage` from now on. The carrier has had nothing to send for `hungry` in all.
-    pub fn enter(&mut self, now: Instant, stage: Stage, hungry: Duration) {
-        self.update(now, hungry);
+    /// It is at `stage` from now on. The carrier has had nothing to send for `idle_time` in all.
+    pub fn enter(&mut self, now: Instant, stage: Stage, idle_time: Duration) {
+        self.update(now, idle_time);
         self.now = stage;
     }
 
     /// Counts the time of the present stage up to now.
-    pub fn update(&mut self, now: Instant, hungry: Duration) {
+    pub fn update(&mut self, now: Instant, idle_time: Duration) {
         let time = now - self.since;
-        let without = hungry.saturating_sub(self.hungry_before).min(time);
-        self.hungry[self.now as usize] += without;
+        let without = idle_time.saturating_sub(self.idle_before).min(time);
+        self.idle_time[self.now as usize] += without;
         self.sending += time - without;
-        self.hungry_before = hungry;
+        self.idle_before = idle_time;
         self.since = now.max(self.since);
     }
 }
@@ -76,7 +76,7 @@ impl Stages {
 pub struct Times([Duration; Bottleneck::COUNT]);
 
 impl Times {
-    /// What held the pace of those who share `path`, since it began.
+    /// Times by bottleneck of the lanes that share `path`, since it began.
     pub fn of_path(path: &Path) -> Self {
         let mut times = Self::default();
         for bound in Bottleneck::ALL {
@@ -90,7 +90,7 @@ impl Times {
         self.0[bound as usize] += time;
     }
 
-    /// What was booked since `earlier`.
+    /// Times booked since `earlier`.
     pub fn since(mut self, earlier: &Self) -> Self {
         for (time, before) in self.0.iter_mut().zip(&earlier.0) {
             *time = time.saturating_sub(*before);
@@ -106,7 +106,7 @@ impl Times {
         self
     }
 
-    /// What most was lost to, if anything was.
+    /// The bottleneck with the longest time, if any has one.
     fn longest(&self) -> Option<Bottleneck> {
         let codes = 0..Bottleneck::COUNT;
         let code = codes.rev().max_by_key(|code| self.0[*code])?;
@@ -114,18 +114,18 @@ impl Times {
     }
 }
 
-/// What a sending side has seen by some time, since its start.
+/// Counts of a sending side by some time, since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct SendingSide {
-    /// What the source was at, and how long the carrier had nothing to send.
+    /// Stages of the source, and time in which the carrier had nothing to send.
     pub stages: Stages,
     /// Threads that read.
     pub readers: Spent,
-    /// What held the carrier's pace.
+    /// Times of the carrier by bottleneck.
     pub carrier: Times,
     /// Threads that send.
     pub lanes: Spent,
-    /// What the receiver says of itself at that time.
+    /// The receiver's own report at that time.
     pub receiver: ReceiverBounds,
 }
 
@@ -165,13 +165,13 @@ impl Diagnosis {
         if span.carrier.is_some() || span.lanes.is_saturated() {
             times.add(span.sending(), sending);
         } else {
-            // The carrier has not told yet what held it: this time is judged when it does.
+            // The carrier has not reported its bottleneck yet: this time is judged when it does.
             self.last.stages.sending = before.sending;
         }
         for stage in Stage::ALL {
-            let hungry = stages.hungry[stage as usize];
+            let idle_time = stages.idle_time[stage as usize];
             let bound = span.waiting(stage);
-            times.add(bound, hungry.saturating_sub(before.hungry[stage as usize]));
+            times.add(bound, idle_time.saturating_sub(before.idle_time[stage as usize]));
         }
         self.now = times.longest().unwrap_or(self.now);
         for (total, time) in self.times.0.iter_mut().zip(times.0) {
@@ -179,18 +179,18 @@ impl Diagnosis {
         }
     }
 
-    /// What held it up when it was last looked at.
+    /// The bottleneck at the last look.
     pub fn now(&self) -> Bottleneck {
         self.now
     }
 
-    /// What held it up for the longest time.
+    /// The bottleneck of the longest time.
     pub fn longest(&self) -> Bottleneck {
         self.times.longest().unwrap_or(self.now)
     }
 }
 
-/// What was seen between two looks.
+/// Differences between two looks.
 struct Span {
     readers: Spent,
     carrier: Option<Bottleneck>,
@@ -199,9 +199,9 @@ struct Span {
 }
 
 impl Span {
-    /// What keeps a source at `stage` from giving the carrier more.
+    /// The bottleneck of a source that waits at `stage`.
     fn waiting(&self, stage: Stage) -> Bottleneck {
-        let stored = told(self.receiver.storage);
+        let stored = reported(self.receiver.storage);
         match stage {
             Stage::Reading if self.readers.is_blocked() => Bottleneck::SenderDisk,
             Stage::Reading => Bottleneck::SenderCpu,
@@ -212,7 +212,7 @@ impl Span {
         }
     }
 
-    /// What bounds the carrier while it has something to send.
+    /// The bottleneck of the carrier while it has something to send.
     fn sending(&self) -> Bottleneck {
         match self.carrier.unwrap_or(Bottleneck::Network) {
             // It goes as fast as it may: then nobody is too slow.
@@ -220,18 +220,18 @@ impl Span {
             _ if self.lanes.is_saturated() => Bottleneck::SenderCpu,
             Bottleneck::ReceiverBuffer => {
                 let ReceiverBounds { intake, storage } = self.receiver;
-                told(intake).or(told(storage)).unwrap_or(Bottleneck::ReceiverBuffer)
+                reported(intake).or(reported(storage)).unwrap_or(Bottleneck::ReceiverBuffer)
             }
-            named => told(self.receiver.intake).unwrap_or(named),
+            named => reported(self.receiver.intake).unwrap_or(named),
         }
     }
 }
 
-fn told(bound: Bottleneck) -> Option<Bottleneck> {
+fn reported(bound: Bottleneck) -> Option<Bottleneck> {
     (bound != Bottleneck::Unknown).then_some(bound)
 }
 
-/// What a receiving side has seen by some time, since its start.
+/// Counts of a receiving side by some time, since its start.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceivingSide {
     /// When it was seen.
@@ -245,7 +245,7 @@ pub struct ReceivingSide {
 }
 
 impl ReceivingSide {
-    /// What has held it up since `earlier`: what it tells the sender.
+    /// Its bottlenecks since `earlier`, as it reports them to the sender.
     pub fn bounds(&self, earlier: &Self) -> ReceiverBounds {
         let lanes = self.lanes.since(earlier.lanes);
         let writers = self.writers.since(earlier.writers);

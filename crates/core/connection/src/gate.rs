@@ -1,34 +1,34 @@
-//! What lets data out to the lanes, and how long what held it up.
+//! Admits data to lanes (credit, circuit), and counts how long each cause blocked it.
 
 use longhaul_units::{Duration, Instant};
 
 use crate::{Dealing, Stage, Stages};
 
-/// The lanes of a connection, as whoever deals to them sees them. What they say may be out of date.
+/// The lanes of a connection, as the dealer sees them. Their figures may be out of date.
 pub trait Lanes {
     /// Object bytes that wait to be sent there.
     fn backlog(&self, lane: usize) -> u64;
-    /// How long it has had nothing to send, in all ([`Hunger`]).
-    fn hungry(&self, lane: usize) -> Duration;
+    /// Total time in which it has had nothing to send ([`IdleTime`]).
+    fn idle_time(&self, lane: usize) -> Duration;
 }
 
-/// How long a lane has had nothing to send.
+/// Time in which a lane has had nothing to send.
 #[derive(Clone, Copy, Debug)]
-pub struct Hunger {
+pub struct IdleTime {
     since: Option<Instant>,
     before: Duration,
 }
 
-impl Hunger {
+impl IdleTime {
     /// Of a lane that has nothing yet.
     pub fn new(now: Instant) -> Self {
         Self { since: Some(now), before: Duration::ZERO }
     }
 
-    /// Whether the lane has nothing to send from `now` on.
-    pub fn set(&mut self, now: Instant, hungry: bool) {
+    /// From `now` on the lane has nothing to send, or has something.
+    pub fn set(&mut self, now: Instant, is_idle: bool) {
         self.before = self.lasted(now);
-        self.since = hungry.then_some(now);
+        self.since = is_idle.then_some(now);
     }
 
     /// In all, up to `now`.
@@ -37,7 +37,7 @@ impl Hunger {
     }
 }
 
-/// What becomes of data that may be sent.
+/// The state of the gate for data that may be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
     /// Nothing is dealt: nobody knows yet where it goes.
@@ -48,14 +48,14 @@ pub enum Outlook {
     Open,
 }
 
-/// What lets data out: the lanes that carry it, and the sink's credit.
+/// Admits data to the lanes that carry it, as far as the sink's credit goes.
 #[derive(Debug)]
 pub struct Gate {
     dealing: Dealing,
     /// Bytes that the sink takes in all.
     credit: u64,
     outlook: Outlook,
-    /// Whoever looked last found the lanes full, or all memory under way.
+    /// At the last look the lanes were full, or all memory was in flight.
     wants_room: bool,
     stages: Stages,
 }
@@ -72,7 +72,7 @@ impl Gate {
         }
     }
 
-    /// The sink promised room for so many object bytes in all. Whether that is more than before.
+    /// The sink promised room for so many object bytes in all. Returns true if that is more than before.
     pub fn handle_credit(&mut self, credit: u64) -> bool {
         let more = credit > self.credit;
         self.credit = self.credit.max(credit);
@@ -86,17 +86,17 @@ impl Gate {
         self.outlook = Outlook::Held;
     }
 
-    /// Whether nothing is dealt yet.
+    /// True while nothing is dealt.
     pub fn is_held(&self) -> bool {
         self.outlook == Outlook::Held
     }
 
-    /// What becomes of data from now on.
+    /// Sets the state for data from now on.
     pub fn set_outlook(&mut self, outlook: Outlook) {
         self.outlook = outlook;
     }
 
-    /// Whether nothing may leave before a circuit is booked or begins.
+    /// True while nothing may leave before a circuit is booked or begins.
     pub fn awaits_circuit(&self) -> bool {
         self.outlook != Outlook::Open
     }
@@ -111,7 +111,7 @@ impl Gate {
         &self.dealing
     }
 
-    /// Whether somebody waits for the lanes to send, or for memory: to be asked again once
+    /// True if the source waits for the lanes to send, or for memory: to be asked again once
     /// [`Dealing::has_room`].
     pub fn wants_room(&self) -> bool {
         self.wants_room
@@ -121,9 +121,9 @@ impl Gate {
         self.wants_room = wants;
     }
 
-    /// How long the source was at each stage.
+    /// Time of the source at each stage.
     pub fn stages(&mut self, now: Instant, lanes: &impl Lanes) -> Stages {
-        self.stages.update(now, self.hungry(lanes));
+        self.stages.update(now, self.idle_time(lanes));
         self.stages
     }
 
@@ -132,7 +132,7 @@ impl Gate {
     }
 
     pub(crate) fn enter(&mut self, now: Instant, stage: Stage, lanes: &impl Lanes) {
-        self.stages.enter(now, stage, self.hungry(lanes));
+        self.stages.enter(now, stage, self.idle_time(lanes));
     }
 
     pub(crate) fn next_lane(&self, lanes: &impl Lanes) -> usize {
@@ -143,11 +143,11 @@ impl Gate {
         self.dealing.is_full(|lane| lanes.backlog(lane))
     }
 
-    /// How long a lane has had nothing to send: the mean of those that carry data.
-    fn hungry(&self, lanes: &impl Lanes) -> Duration {
+    /// Time in which a lane has had nothing to send: the mean of those that carry data.
+    fn idle_time(&self, lanes: &impl Lanes) -> Duration {
         let carrying = self.dealing.lanes();
         let count = u32::try_from(carrying.len()).unwrap_or(u32::MAX).max(1);
-        carrying.map(|lane| lanes.hungry(lane)).sum::<Duration>() / count
+        carrying.map(|lane| lanes.idle_time(lane)).sum::<Duration>() / count
     }
 }
 
@@ -164,20 +164,20 @@ pub(crate) mod tests {
             self.0[lane]
         }
 
-        fn hungry(&self, _: usize) -> Duration {
+        fn idle_time(&self, _: usize) -> Duration {
             Duration::ZERO
         }
     }
 
     #[test]
-    fn hunger_counts_while_it_lasts() {
+    fn idle_time_counts_while_it_lasts() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
-        let mut hunger = Hunger::new(at(10));
-        assert_eq!(hunger.lasted(at(30)), Duration::from_millis(20));
-        hunger.set(at(40), false);
-        hunger.set(at(90), true);
-        hunger.set(at(95), true);
-        assert_eq!(hunger.lasted(at(100)), Duration::from_millis(40));
+        let mut idle = IdleTime::new(at(10));
+        assert_eq!(idle.lasted(at(30)), Duration::from_millis(20));
+        idle.set(at(40), false);
+        idle.set(at(90), true);
+        idle.set(at(95), true);
+        assert_eq!(idle.lasted(at(100)), Duration::from_millis(40));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Groups on their way in: where received bytes go.
+//! Incoming groups: the places where received bytes go.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -41,7 +41,7 @@ pub trait Groups<B> {
     fn begin(&mut self, target: &GroupPart) -> Result<Begun<B>, Unplaceable>;
 }
 
-/// What a group gets of which the first authentic bytes have come.
+/// The place for a group of which the first authentic bytes have come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Begun<B> {
     /// Memory.
@@ -67,7 +67,7 @@ pub enum Unplaceable {
 }
 
 impl Unplaceable {
-    /// How the peer broke the protocol, if it did (docs/protocol.md 7.2).
+    /// The breach of the protocol, if the peer broke it (docs/protocol.md 7.2).
     pub fn violation(self) -> Option<&'static str> {
         match self {
             Self::NoMemory => None,
@@ -122,7 +122,7 @@ pub struct GroupPart {
     pub group: u32,
     /// The first byte, within the group.
     pub start: u32,
-    /// How many.
+    /// Their number.
     pub len: u32,
 }
 
@@ -249,7 +249,7 @@ impl<B: AsMut<[u8]>> Incoming<B> {
     #[must_use]
     pub fn handle_repair(&mut self, repair: Repair) -> Vec<GivenUp<B>> {
         match repair {
-            Repair::ReceiveAnew(object, group) => {
+            Repair::ReceiveAgain(object, group) => {
                 self.forget(object, group);
                 Vec::new()
             }
@@ -331,8 +331,8 @@ impl<B: AsMut<[u8]>> Incoming<B> {
     }
 }
 
-/// Whether the group was handed on. One of an object that is over may be another's that never came, so
-/// whoever knows the objects is asked.
+/// True if the group was handed on. One of an object that is over may be another's that never came, so
+/// the owner of the objects is asked.
 fn is_done(
     done: &BTreeMap<ObjectId, RangeSet>,
     over: Over,

@@ -1,5 +1,4 @@
-//! The side of a copy that gets the files: what becomes of groups, and what lanes and source are
-//! told of them.
+//! The side of a copy that gets the files: it takes groups, and notifies lanes and source of them.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -17,32 +16,32 @@ use longhaul_wire::{
 
 use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Stored, Unplaceable, WholeGroup};
 
-/// A [`Sink`] over a connection. Whoever drives it hashes and writes, and does what it says with the
-/// storage. Groups are in buffers of type `I`.
+/// A [`Sink`] over a connection. Its driver hashes and writes, and does the actions on the storage.
+/// Groups are in buffers of type `I`.
 ///
 /// - *Groups*: [`begin`](Self::begin) gives memory out; those that came whole go to
 ///   [`handle_arrived`](Self::handle_arrived). What [`poll_arrived`](Self::poll_arrived) gives is hashed
-///   for [`handle_hashed`](Self::handle_hashed), and once written told to
+///   for [`handle_hashed`](Self::handle_hashed), and once written goes to
 ///   [`group_written`](Self::group_written).
 /// - *Storage*: [`poll_action`](Self::poll_action), answered by [`handle_answer`](Self::handle_answer).
 /// - *Lanes*: after each call, [`poll_repair`](Self::poll_repair) until `None`, before anything else is
-///   polled. All lanes are told, in this order.
+///   polled. All lanes get each, in this order.
 /// - *Messages*: [`handle_message`](Self::handle_message) while it
 ///   [`wants_messages`](Self::wants_messages), [`poll_message`](Self::poll_message).
 #[derive(Debug)]
 pub struct IncomingCopy<I> {
     sink: Sink,
-    /// What the source may send, and has begun to.
+    /// Bytes that the source may send, and has begun to.
     intake: Intake,
     /// Whole groups that nobody looked at.
     arrived: VecDeque<WholeGroup<I>>,
     /// Groups that were given out to be hashed and written, and are not.
     in_hand: usize,
-    /// An action is under way before which no other is begun.
+    /// An action is being done before which no other is begun.
     in_order: bool,
-    /// Groups that are to be received anew.
+    /// Groups that are to be received again.
     repairs: Repairs,
-    /// Of those that have come: what the lanes are to know.
+    /// Notices for the lanes about those that have come.
     taken: VecDeque<Repair>,
     bounds: ReceiverBounds,
     /// It ends early: nothing more is taken.
@@ -54,7 +53,7 @@ pub struct IncomingCopy<I> {
 pub struct ArrivedGroup<I> {
     /// The group.
     pub whole: WholeGroup<I>,
-    /// Whether it is the only one of its object.
+    /// True if it is the only one of its object.
     pub only: bool,
 }
 
@@ -119,8 +118,8 @@ impl<I> IncomingCopy<I> {
         Some(ArrivedGroup { whole, only })
     }
 
-    /// A group that was given out hashes to `value`. What is to be written is told to
-    /// [`Self::group_written`] next.
+    /// A group that was given out hashes to `value`. Once it is written,
+    /// [`Self::group_written`] is called.
     pub fn handle_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) -> Verdict {
         let verdict = self.sink.group_received(object, group, value);
         match verdict {
@@ -141,7 +140,7 @@ impl<I> IncomingCopy<I> {
         self.sink.group_dropped(object, group);
     }
 
-    /// What every lane is to know next of groups that do not simply arrive.
+    /// The next notice for every lane.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.taken.pop_front().or_else(|| {
@@ -161,7 +160,7 @@ impl<I> IncomingCopy<I> {
 
     // Storage.
 
-    /// What is to be done with the storage. Several actions may be under way; behind one that
+    /// The next action on the storage. Several may be done at a time; behind one that
     /// prepares ([`Action::is_in_order`]) none is given out before it was answered.
     #[must_use]
     pub fn poll_action(&mut self, now: Instant) -> Option<Action> {
@@ -182,13 +181,13 @@ impl<I> IncomingCopy<I> {
     /// When [`Self::poll_action`] may have something without anything else happening.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Instant> {
-        // Before the action under way is answered none is given out.
+        // No action is given out before that one is answered.
         self.sink.next_timeout().filter(|_| !self.in_order)
     }
 
     /// The transfer ends early: nothing more is taken. What has come whole is written, and what is
-    /// written and verified is then made durable. To be said again until that was done; returns whether
-    /// it was.
+    /// written and verified is then made durable. To be called again until it returns true: then that is
+    /// done.
     pub fn wind_up(&mut self) -> bool {
         self.is_winding_up = true;
         if !self.arrived.is_empty() || self.in_hand > 0 {
@@ -208,8 +207,8 @@ impl<I> IncomingCopy<I> {
         self.sink.handle(message)
     }
 
-    /// Whether more of what the source says is wanted; changes to `true` by
-    /// [`Self::poll_message`] only.
+    /// True if more of the source's messages are wanted; only [`Self::poll_message`] changes it to
+    /// `true`.
     pub fn wants_messages(&self) -> bool {
         self.sink.wants_messages()
     }
@@ -220,22 +219,22 @@ impl<I> IncomingCopy<I> {
         self.sink.poll_message()
     }
 
-    /// Whether the source is told next how this host fared: [`Self::set_host`] comes before that.
+    /// True if the result is the source's next message: [`Self::set_host`] comes before that.
     pub fn is_result_due(&self) -> bool {
         self.sink.is_result_due()
     }
 
-    /// This host has spent so much: what the source is told at the end.
+    /// Sets this host's account, which goes to the source with the result.
     pub fn set_host(&mut self, host: HostAccount) {
         self.sink.set_host(host);
     }
 
-    /// What the source's user should know though nothing failed, as [`longhaul_wire::Summary::notes`].
+    /// Notes for the source's user though nothing failed, as [`longhaul_wire::Summary::notes`].
     pub fn set_notes(&mut self, notes: u64) {
         self.sink.set_notes(notes);
     }
 
-    /// What the source said last of its sending.
+    /// The source's last report of its sending.
     pub fn source_report(&self) -> Option<&SourceReport> {
         self.sink.source_report()
     }
@@ -247,7 +246,7 @@ impl<I> IncomingCopy<I> {
         self.sink.credit()
     }
 
-    /// Bytes of groups that the source has begun to send, each once: once none is under way, credit is
+    /// Bytes of groups that the source has begun to send, each once: once none is in flight, credit is
     /// above [`Self::capacity`] by these.
     pub fn begun(&self) -> u64 {
         self.intake.bytes()
@@ -258,7 +257,7 @@ impl<I> IncomingCopy<I> {
         self.sink.capacity()
     }
 
-    /// What waits for its storage.
+    /// Groups that wait for its storage.
     pub fn stored(&self) -> Stored {
         // However short a group, it takes a whole buffer.
         let waiting = (self.arrived.len() + self.in_hand) as u64 * GROUP_SIZE;
@@ -280,12 +279,12 @@ impl<I> IncomingCopy<I> {
         self.sink.grow_capacity(memory.get());
     }
 
-    /// What holds this side up, as its threads show.
+    /// Sets this side's bottlenecks, as its threads show them.
     pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
         self.bounds = bounds;
     }
 
-    /// What holds this side up, for the source.
+    /// This side's bottlenecks, for the source.
     pub fn bounds(&self) -> ReceiverBounds {
         match self.sink.is_rechecking() {
             true => ReceiverBounds { storage: Bottleneck::ReceiverDisk, ..self.bounds },
@@ -295,12 +294,12 @@ impl<I> IncomingCopy<I> {
 
     // How far it is.
 
-    /// What is of no use any more when it comes.
+    /// Groups that are of no use any more when they come.
     pub fn over(&self) -> Over {
         Over { objects: self.sink.over_below(), groups: 0 }
     }
 
-    /// Whether everything is settled, and the source was told.
+    /// True if everything is settled, and the source has the result.
     pub fn is_done(&self) -> bool {
         self.sink.is_done()
     }
@@ -310,7 +309,7 @@ impl<I> IncomingCopy<I> {
         self.sink.stats()
     }
 
-    /// What was asked for and of which the source says nothing.
+    /// Paths that were asked for and that the source does not announce.
     pub fn unannounced(&self) -> Vec<String> {
         self.sink.unannounced()
     }
@@ -320,7 +319,7 @@ impl<I> IncomingCopy<I> {
         self.sink.failures()
     }
 
-    /// What grows while it goes on. Whatever else takes long and moves nothing here is to be counted
+    /// Counts that grow while it goes on. Other work that takes long and moves nothing is to be counted
     /// as `other`.
     pub fn counts(&self) -> Counts {
         let stats = self.sink.stats();

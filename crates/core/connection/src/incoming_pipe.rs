@@ -13,32 +13,32 @@ use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Unplaceable, WholeG
 /// A [`PipeSink`] over a connection. Pieces are in buffers of type `I`.
 ///
 /// - *Pieces*: those that came whole go to [`handle_piece`](Self::handle_piece);
-///   [`poll_step`](Self::poll_step) says what to do with them.
-/// - *Memory*: the driver says how many buffers were given back, whatever for, by
+///   [`poll_step`](Self::poll_step) gives the next step for them.
+/// - *Memory*: the driver says how many buffers were given back, for any reason, by
 ///   [`set_given_back`](Self::set_given_back).
 /// - *Lanes*: after each call, [`poll_repair`](Self::poll_repair) until `None`, before messages are
-///   polled. All lanes are told, in this order.
+///   polled. All lanes get each, in this order.
 /// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
 #[derive(Debug)]
 pub struct IncomingPipe<I> {
     sink: PipeSink,
     repairs: Repairs,
-    /// What the lanes are to know.
-    told: VecDeque<Repair>,
+    /// Repairs that the lanes have not polled.
+    repair_queue: VecDeque<Repair>,
     /// Whole pieces that nobody looked at.
     arrived: VecDeque<(Piece, I)>,
     /// Pieces whose turn has not come.
     buffers: BTreeMap<u32, I>,
     /// Buffers given back, or about to be, whose pieces come again or were there already.
     wasted: u64,
-    /// What it is passed on to is there.
+    /// The program that takes the output is there.
     is_joined: bool,
     /// The end was passed on.
     ended: bool,
     bounds: ReceiverBounds,
 }
 
-/// What is to be done next.
+/// A step of the driver.
 #[derive(Debug, PartialEq, Eq)]
 pub enum PipeStep<I> {
     /// Hash this piece and say what came out, with [`IncomingPipe::handle_hashed`].
@@ -58,7 +58,7 @@ impl<I> IncomingPipe<I> {
         Self {
             sink: PipeSink::new(pieces),
             repairs: Repairs::default(),
-            told: VecDeque::new(),
+            repair_queue: VecDeque::new(),
             arrived: VecDeque::new(),
             buffers: BTreeMap::new(),
             wasted: 0,
@@ -68,7 +68,7 @@ impl<I> IncomingPipe<I> {
         }
     }
 
-    /// What it is passed on to is there: the source may begin.
+    /// The program that takes the output is there: the source may begin.
     pub fn accept(&mut self) {
         self.is_joined = true;
         self.sink.accept();
@@ -100,10 +100,10 @@ impl<I> IncomingPipe<I> {
         self.arrived.push_back((Piece { number: group, len }, buffer));
     }
 
-    /// What is to be done next, if there is anything.
+    /// The next step, if there is one.
     ///
     /// # Errors
-    /// The pieces do not fit what the source said of the end.
+    /// The pieces do not fit the end that the source announced.
     pub fn poll_step(&mut self) -> Result<Option<PipeStep<I>>, PipeError> {
         while let Some(event) = self.sink.poll_event() {
             match event {
@@ -113,7 +113,7 @@ impl<I> IncomingPipe<I> {
                     }
                 }
                 PipeSinkEvent::Drop(piece) => {
-                    self.told.push_back(self.repairs.ask(piece.object(), piece.number));
+                    self.repair_queue.push_back(self.repairs.ask(piece.object(), piece.number));
                     if let Some(buffer) = self.buffers.remove(&piece.number) {
                         self.wasted += 1;
                         return Ok(Some(PipeStep::Waste(buffer)));
@@ -146,7 +146,7 @@ impl<I> IncomingPipe<I> {
             return Ok(Some(buffer));
         }
         self.buffers.insert(piece.number, buffer);
-        self.told.extend(self.repairs.take(piece.object(), piece.number));
+        self.repair_queue.extend(self.repairs.take(piece.object(), piece.number));
         Ok(None)
     }
 
@@ -155,19 +155,19 @@ impl<I> IncomingPipe<I> {
         self.wasted += 1;
     }
 
-    /// What every lane is to know next of pieces that do not simply arrive.
+    /// The next notice for every lane.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
-        self.told.pop_front()
+        self.repair_queue.pop_front()
     }
 
-    /// So many buffers were given back in all, for whatever reason. Read before the call, so that
+    /// So many buffers were given back in all, for any reason. Read before the call, so that
     /// none is counted whose waste is not.
     pub fn set_given_back(&mut self, buffers: u64) {
         self.sink.set_freed(buffers.saturating_sub(self.wasted));
     }
 
-    /// Everything is where it should be; the source is told, and how this host has fared.
+    /// Everything is where it should be: the result goes to the source, with this host's account.
     pub fn finish(&mut self, host: HostAccount) {
         self.sink.finish(host);
     }
@@ -188,14 +188,14 @@ impl<I> IncomingPipe<I> {
         self.sink.poll_message()
     }
 
-    /// What the source said last of its sending.
+    /// The source's last report of its sending.
     pub fn source_report(&self) -> Option<&SourceReport> {
         self.sink.source_report()
     }
 
     // Promises.
 
-    /// What the source may be promised (docs/protocol.md section 7.6).
+    /// The credit for the source (docs/protocol.md section 7.6).
     pub fn credit(&self) -> u64 {
         self.sink.credit()
     }
@@ -210,8 +210,8 @@ impl<I> IncomingPipe<I> {
         self.sink.capacity().saturating_mul(GROUP_SIZE)
     }
 
-    /// What holds this side up, as its threads show. It has no disk: what is slow is whoever takes its
-    /// output, also one that `has_more` to take.
+    /// Sets this side's bottlenecks, as its threads show them. It has no disk: the program that takes its
+    /// output is slow, also if it `has_more` to take.
     pub fn set_bounds(&mut self, bounds: ReceiverBounds, has_more: bool) {
         let storage = match bounds.storage {
             Bottleneck::ReceiverDisk => Bottleneck::Output,
@@ -221,14 +221,14 @@ impl<I> IncomingPipe<I> {
         self.bounds = ReceiverBounds { storage, ..bounds };
     }
 
-    /// What holds this side up, for the source.
+    /// This side's bottlenecks, for the source.
     pub fn bounds(&self) -> ReceiverBounds {
         self.bounds
     }
 
     // How far it is.
 
-    /// What is of no use any more when it comes: pieces that were passed on.
+    /// Pieces that are of no use any more when they come: they were passed on.
     pub fn over(&self) -> Over {
         Over { objects: 0, groups: self.sink.taken_below() }
     }
@@ -243,23 +243,23 @@ impl<I> IncomingPipe<I> {
         self.sink.bytes()
     }
 
-    /// Whether all was passed on.
+    /// True if all was passed on.
     pub fn is_at_end(&self) -> bool {
         self.ended
     }
 
-    /// Whether everything is where it should be, and the source was told.
+    /// True if everything is where it should be, and the source has the result.
     pub fn is_done(&self) -> bool {
         self.sink.is_done()
     }
 
-    /// Whether nothing is to be expected of it now, however long that takes: it waits for what takes
-    /// its output to come, or to take it.
+    /// True if nothing is to be expected of it now, however long that takes: it waits for the program
+    /// that takes its output to come, or to take it.
     pub fn idles(&self) -> bool {
         !self.is_joined || self.bounds.storage == Bottleneck::Output
     }
 
-    /// What grows while it goes on.
+    /// Counts that grow while it goes on.
     pub fn counts(&self) -> Counts {
         Counts { moved: self.bytes(), ..Counts::default() }
     }

@@ -19,8 +19,8 @@ pub trait SharedPath {
     fn lock(&self) -> impl DerefMut<Target = Path>;
 }
 
-/// What one thread does for one lane of a connection: packets become groups (buffers of type `I`)
-/// and messages, and the other way round (buffers of type `O`).
+/// The work of one thread for one lane of a connection: packets become groups (buffers of type `I`)
+/// and messages, and the reverse (buffers of type `O`).
 ///
 /// # Contract
 /// As that of [`Lane`]: time never goes backwards between calls.
@@ -115,7 +115,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         }
     }
 
-    /// What this host can take in, of the whole connection, or that it says nothing of that: goes with the
+    /// Sets the rate that this host can take in, of the whole connection, if it reports one: goes with the
     /// next report.
     pub fn set_capacity(&mut self, capacity: Option<Rate>) {
         self.lane.set_capacity(capacity);
@@ -145,7 +145,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
 
     // Out.
 
-    /// What the shared half is to know.
+    /// The next news for the shared half.
     #[must_use]
     pub fn poll_news(&mut self) -> Option<News<I>> {
         while self.news.is_empty() {
@@ -247,7 +247,7 @@ impl<O: Deref<Target: AsRef<[u8]>>, I: AsMut<[u8]>> LaneHalf<O, I> {
         self.lane.add_host_drops(explain(missing));
     }
 
-    /// Whether this end's messages are ended.
+    /// True if this end's messages are ended.
     pub fn has_finished_messages(&self) -> bool {
         self.messages.as_ref().is_some_and(Messages::is_finished)
     }

@@ -1,18 +1,18 @@
-//! What joins the parts of a connection: packets become groups, groups become packets, messages
+//! The parts of a connection, joined: packets become groups, groups become packets, messages
 //! go in between.
 //!
 //! Sans-IO: no socket, clock, thread, key or file. It holds the *lane half* of a connection
-//! ([`LaneHalf`]): everything that one thread does for one lane. Whoever drives it owns the socket,
+//! ([`LaneHalf`]): everything that one thread does for one lane. Its driver owns the socket,
 //! the memory of groups, the keys ([`Opener`], [`Sealer`]) and the [`Path`](longhaul_engine::Path),
 //! which lanes share. The other half, which is common to all lanes of a connection, speaks to a lane
 //! by values only: [`Order`]s, [`Repair`]s and a [`Standing`] go in, [`News`] come out, and all may be late.
 //! Product and simulation drive the same code.
 //!
-//! The shared half ([`SharedHalf`]) joins what is said on stream 0 ([`Conversation`]); the [`Transfer`],
-//! what is dealt to lanes and what becomes of what arrives, for copies ([`OutgoingCopy`],
-//! [`IncomingCopy`]) and pipes ([`OutgoingPipe`], [`IncomingPipe`]); and what looks at it now and then
-//! ([`Watch`]): how much memory it may take, what holds it up, and whether it goes on. What holds for
-//! all paths together is divided among them ([`ConnectionLimits`]).
+//! The shared half ([`SharedHalf`]) joins the messages of stream 0 ([`Conversation`]); the [`Transfer`],
+//! which deals groups to lanes and takes those that arrive, for copies ([`OutgoingCopy`],
+//! [`IncomingCopy`]) and pipes ([`OutgoingPipe`], [`IncomingPipe`]); and the [`Watch`], which looks at
+//! it now and then: its memory, its bottleneck, and its progress. [`ConnectionLimits`] divides the
+//! limits of all paths together among them.
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -33,24 +33,25 @@
 
 extern crate alloc;
 
-mod carrying;
+mod bottleneck_times;
 mod conversation;
 mod dealing;
 mod diagnosis;
 mod gate;
+mod half_messages;
 mod incoming;
 mod incoming_copy;
 mod incoming_pipe;
+mod lane_assignment;
 mod lane_half;
 mod limits;
 mod memory;
 mod messages;
 mod outgoing_copy;
 mod outgoing_pipe;
-mod pairs;
+mod path_liveness;
 mod paths;
 mod protect;
-mod pulse;
 mod race;
 mod receive;
 mod record_half;
@@ -59,19 +60,19 @@ mod send;
 mod shared_half;
 mod shares;
 mod silence;
-mod spent;
+mod thread_time;
 mod transfer;
-mod values;
 mod watch;
 mod watchdog;
 
-pub use carrying::Carrying;
-pub use conversation::{Conversation, Heard, Misspoken, Part, Wish};
+pub use bottleneck_times::Carrying;
+pub use conversation::{Conversation, Misspoken, Part, Received, Wish};
 pub use dealing::Dealing;
 pub use diagnosis::{Stage, Stages, Times};
 
 pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
-pub use gate::{Gate, Hunger, Lanes, Outlook};
+pub use gate::{Gate, IdleTime, Lanes, Outlook};
+pub use half_messages::{CREDIT_STEP, News, Order, Over, Repair, Repairs, Standing};
 pub use incoming::{Begun, GivenUp, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
 pub use incoming_copy::{ArrivedGroup, IncomingCopy};
 pub use incoming_pipe::{IncomingPipe, PipeStep};
@@ -83,9 +84,9 @@ pub use memory::{SinkMemory, Stored, buffers};
 pub use messages::MessageLane;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};
+pub use path_liveness::SILENCE;
 pub use paths::{Move, MoveAsked, Offer, PathSeen, Paths};
 pub use protect::{Forged, Opener, Sealer};
-pub use pulse::SILENCE;
 pub use race::{Race, RaceStep, TcpProgress};
 pub use receive::{DATAGRAMS_MAX, ReadBatch};
 pub use record_half::{Place, RecordHalf, RecordSeals};
@@ -93,9 +94,8 @@ pub use run::Run;
 pub use send::Datagrams;
 pub use shared_half::SharedHalf;
 pub use silence::Silence;
-pub use spent::Spent;
+pub use thread_time::Spent;
 pub use transfer::{End, Transfer, Violation, Work};
-pub use values::{CREDIT_STEP, News, Order, Over, Repair, Repairs, Standing};
 pub use watch::{CarrierSeen, Watch};
 pub use watchdog::{Counts, Watchdog};
 

@@ -6,13 +6,13 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use crate::SharedPath;
 
-/// What holds for all paths of a connection together: limits of its rate, and SUSPEND, which holds
-/// every path, whichever brought it.
+/// Limits of the rate of all paths of a connection together, and SUSPEND, which holds every path,
+/// whichever brought it.
 ///
 /// A path with a reservation has what is reserved; the others have the rest of the limits, divided by
-/// what they deliver ([`Division`]), and a hundredth at least. Whoever drives the connection calls
+/// what they deliver ([`Division`]), and a hundredth at least. The connection's driver calls
 /// [`ConnectionLimits::look`] ten times a second, and whenever lanes have moved. Each path's governor
-/// knows the limits of the connection; it is told the share of them that is its own. No two paths are
+/// knows the limits of the connection, and gets its own share of them. No two paths are
 /// locked at once.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionLimits {
@@ -62,7 +62,7 @@ impl ConnectionLimits {
     }
 }
 
-/// How much of `limit` a rate is, in parts per million.
+/// Part of `limit` that a rate is, in parts per million.
 fn part(rate: Rate, limit: Rate) -> u32 {
     let ppm = u128::from(rate.as_bps()) * u128::from(WHOLE);
     ppm.checked_div(u128::from(limit.as_bps())).map_or(WHOLE, |ppm| ppm.min(1_000_000) as u32)
@@ -149,7 +149,9 @@ mod tests {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let paths = paths([None; 2]);
         let mut limits = ConnectionLimits::default();
-        let until = |(path, _): &(Shared, u32)| path.0.borrow().suspension().map(|told| told.until);
+        let until = |(path, _): &(Shared, u32)| {
+            path.0.borrow().suspension().map(|suspension| suspension.until)
+        };
         paths[1].0.0.borrow_mut().suspend(at(0), Suspension { order: 4, until: at(500) });
         limits.look(at(100), &paths);
         assert_eq!(until(&paths[0]), Some(at(500)));
@@ -159,11 +161,13 @@ mod tests {
     }
 
     #[test]
-    fn a_suspend_that_is_said_on_two_paths_ends_at_one_time_on_both() {
+    fn a_suspend_that_comes_on_two_paths_ends_at_one_time_on_both() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let paths = paths([None; 2]);
-        let until = |(path, _): &(Shared, u32)| path.0.borrow().suspension().map(|told| told.until);
-        // The longer way was the first to be looked at, and is 20 ms longer.
+        let until = |(path, _): &(Shared, u32)| {
+            path.0.borrow().suspension().map(|suspension| suspension.until)
+        };
+        // The longer path was the first to be looked at, and is 20 ms longer.
         for (path, ms) in [(0, 320), (1, 300)] {
             paths[path].0.0.borrow_mut().suspend(at(0), Suspension { order: 1, until: at(ms) });
         }
@@ -178,7 +182,10 @@ mod tests {
         paths[0].0.0.borrow_mut().suspend(Instant::ZERO, Suspension { order: 1, until });
         paths[0].1 = 0;
         ConnectionLimits::default().look(Instant::ZERO, &paths);
-        assert_eq!(paths[1].0.0.borrow().suspension().map(|told| told.until), Some(until));
+        assert_eq!(
+            paths[1].0.0.borrow().suspension().map(|suspension| suspension.until),
+            Some(until)
+        );
     }
 
     #[test]

@@ -1,14 +1,14 @@
-//! How much memory an end takes for what it receives.
+//! Memory of an end for the groups that it receives.
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::Bytes;
 
-/// What an end that receives may take for groups.
+/// Memory that an end may take for received groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkMemory {
-    /// Bytes that the source may have under way (docs/protocol.md section 7.2).
+    /// Bytes that the source may have in flight (docs/protocol.md section 7.2).
     pub promised: Bytes,
-    /// What it may take beyond: a group that is short takes a whole buffer, and a repaired one takes
+    /// Bytes that it may take beyond: a group that is short takes a whole buffer, and a repaired one takes
     /// one on each lane that has bytes of it.
     pub spare: Bytes,
 }
@@ -20,7 +20,7 @@ impl SinkMemory {
     }
 }
 
-/// What waits for the storage of an end that receives.
+/// Groups that wait for the storage of an end that receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stored {
     /// Bytes of memory of groups that came whole and are not written.

@@ -12,23 +12,23 @@ pub trait MessageLane {
     /// none. Bytes that are not read hold the peer back.
     fn read_messages(&mut self, into: &mut [u8]) -> usize;
 
-    /// Whether the peer has ended its messages, and all were read. Says so once.
+    /// True, once, if the peer has ended its messages and all were read.
     fn poll_messages_end(&mut self) -> bool;
 
-    /// Whether encoded messages may be pushed now.
+    /// True if encoded messages may be pushed now.
     fn wants_messages(&self) -> bool;
 
-    /// Takes on encoded messages. Returns whether any bytes went on their way.
+    /// Takes on encoded messages. Returns true if any bytes went out.
     fn push_messages(&mut self, bytes: &[u8]) -> bool;
 
-    /// Goes on with what was pushed. Returns whether any bytes went on their way.
+    /// Goes on with what was pushed. Returns true if any bytes went out.
     fn write_messages(&mut self) -> bool;
 
-    /// Ends this end's messages, once more may be pushed and nothing is. Returns whether that was done.
+    /// Ends this end's messages, once more may be pushed and nothing is. Returns true if that was done.
     fn finish_messages(&mut self) -> bool;
 }
 
-/// Messages on their way through a lane.
+/// Messages that go through a lane.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     /// The part of what was pushed that the stream has not taken yet.
@@ -49,7 +49,7 @@ pub(crate) enum Half {
 }
 
 impl Messages {
-    /// Whether more may be pushed now.
+    /// True if more may be pushed now.
     pub fn wants_more(&self) -> bool {
         self.own == Half::Open && self.unwritten.is_empty()
     }
@@ -84,7 +84,7 @@ impl Messages {
         lane.stream_read(STREAM, into).unwrap_or(0)
     }
 
-    /// Whether the peer has ended its half, and everything was read. Says so once.
+    /// True, once, if the peer has ended its half and everything was read.
     pub fn poll_end(&mut self, lane: &Lane) -> bool {
         let news = self.peers == Half::Open && lane.stream_at_end(STREAM);
         if news {
@@ -93,7 +93,7 @@ impl Messages {
         news
     }
 
-    /// Whether this end's half is ended.
+    /// True if this end's half is ended.
     pub fn is_finished(&self) -> bool {
         self.own == Half::Ended
     }

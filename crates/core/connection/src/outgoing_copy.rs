@@ -9,14 +9,14 @@ use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport,
 
 use crate::{Counts, Gate, Lanes, Stage};
 
-/// A [`Source`] over a connection. Whoever drives it finds the entries, reads and hashes, and owns
+/// A [`Source`] over a connection. Its driver finds the entries, reads and hashes, and owns
 /// the memory.
 ///
 /// - *Entries*: [`push_entry`](Self::push_entry) while it [`wants_entries`](Self::wants_entries),
 ///   [`finish_entries`](Self::finish_entries).
 /// - *Groups*: [`next_group`](Self::next_group) gives what to read; what was read goes to
 ///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after. After each call
-///   all lanes hear of [`poll_withdrawn`](Self::poll_withdrawn), and what comes of that goes to
+///   all lanes get [`poll_withdrawn`](Self::poll_withdrawn), and what comes of that goes to
 ///   [`handle_withdrawn`](Self::handle_withdrawn).
 /// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct OutgoingCopy {
     drained: bool,
 }
 
-/// What is known of the bytes that are to be sent.
+/// Knowledge of the bytes that are to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// So many.
@@ -49,7 +49,7 @@ impl OutgoingCopy {
 
     // Entries.
 
-    /// Whether another entry may be pushed now.
+    /// True if another entry may be pushed now.
     pub fn wants_entries(&self) -> bool {
         self.source.wants_entries()
     }
@@ -138,12 +138,12 @@ impl OutgoingCopy {
         self.source.group_withdrawn(extent.object, group, extent.len as u32);
     }
 
-    /// What a group that was read hashes to.
+    /// Takes the hash of a group that was read.
     pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {
         self.source.group_hashed(object, group, value);
     }
 
-    /// Whether everything that may be sent now was dealt.
+    /// True if everything that may be sent now was dealt.
     pub fn is_drained(&self) -> bool {
         self.drained
     }
@@ -171,12 +171,12 @@ impl OutgoingCopy {
 
     // How far it is.
 
-    /// What the sink said at the end.
+    /// The sink's result.
     pub fn result(&self) -> Option<&Summary> {
         self.source.result()
     }
 
-    /// Whether the sink has said that everything is settled.
+    /// True once the sink has reported that everything is settled.
     pub fn is_done(&self) -> bool {
         self.source.is_done()
     }
@@ -191,8 +191,8 @@ impl OutgoingCopy {
         self.source.failures()
     }
 
-    /// Bytes that are to be sent: exact once the sink has said what it has of each object. One that
-    /// prepares a few files at a time says that of the last ones late: then as far as it is known.
+    /// Bytes that are to be sent: exact once the sink has reported what it has of each object. One that
+    /// prepares a few files at a time reports the last ones late: then as far as it is known.
     pub fn wanted(&self) -> Wanted {
         match (self.source.wanted(), self.source.stats()) {
             (Some(bytes), _) => Wanted::Exactly(bytes),
@@ -203,12 +203,12 @@ impl OutgoingCopy {
         }
     }
 
-    /// Whether all groups were given to the lanes, and these have sent them.
+    /// True once all groups were given to the lanes, and these have sent them.
     pub fn is_sent(&self, lanes: &impl Lanes) -> bool {
         self.source.is_dealt() && self.reading == 0 && self.gate.backlog(lanes) == 0
     }
 
-    /// What grows while it goes on.
+    /// Counts that grow while it goes on.
     pub fn counts(&self) -> Counts {
         let stats = self.source.stats();
         Counts {
@@ -220,7 +220,7 @@ impl OutgoingCopy {
         }
     }
 
-    /// Whether nothing is to be expected of it now, however long that takes; `bound` is what seems
+    /// True if nothing is to be expected of it now, however long that takes; `bound` is what seems
     /// to hold it up.
     pub fn idles(&self, bound: Bottleneck, lanes: &impl Lanes) -> bool {
         // Between two ranges of a booking nothing may leave.

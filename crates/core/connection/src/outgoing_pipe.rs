@@ -11,7 +11,7 @@ use crate::{Counts, Gate, Lanes, Stage};
 /// A [`PipeSource`] over a connection. Pieces are in buffers of type `O`, which are kept until they
 /// are verified at the sink.
 ///
-/// - *Pieces*: [`push`](Self::push) and [`finish`](Self::finish). Whoever reads them from somewhere
+/// - *Pieces*: [`push`](Self::push) and [`finish`](Self::finish). A driver that reads them from somewhere
 ///   asks [`next_buffer`](Self::next_buffer) first.
 /// - *Lanes*: after each call, [`poll_offer`](Self::poll_offer) until `None`.
 /// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
@@ -186,17 +186,17 @@ impl<O: Clone> OutgoingPipe<O> {
 
     // How far it is.
 
-    /// Whether the other end is there.
+    /// True once the other end is there.
     pub fn is_joined(&self) -> bool {
         self.source.is_accepted()
     }
 
-    /// Whether the sink has to do something next: take a piece, or the end.
+    /// True if the sink has to act next: take a piece, or the end.
     pub fn is_under_way(&self) -> bool {
         !self.waiting.is_empty() || self.source.unconfirmed() > 0 || self.ended
     }
 
-    /// Whether no piece follows, and the lanes have sent all there are.
+    /// True if no piece follows, and the lanes have sent all there are.
     pub fn is_sent(&self, lanes: &impl Lanes) -> bool {
         self.ended && self.waiting.is_empty() && self.gate.backlog(lanes) == 0
     }
@@ -206,23 +206,23 @@ impl<O: Clone> OutgoingPipe<O> {
         self.source.bytes() - self.source.unconfirmed()
     }
 
-    /// What the sink said at the end.
+    /// The sink's result.
     pub fn result(&self) -> Option<&Summary> {
         self.source.result()
     }
 
-    /// Bytes that went through, once the sink has said that it has them all.
+    /// Bytes that went through, once the sink has reported that it has them all.
     pub fn done(&self) -> Option<u64> {
         let result = self.result().map(|result| result.bytes.get());
         result.or_else(|| self.concluded.then(|| self.source.bytes()))
     }
 
-    /// What grows while it goes on.
+    /// Counts that grow while it goes on.
     pub fn counts(&self) -> Counts {
         Counts { moved: self.source.bytes(), settled: self.confirmed(), ..Counts::default() }
     }
 
-    /// Whether nothing is to be expected of it now, however long that takes: it waits for the other
+    /// True if nothing is to be expected of it now, however long that takes: it waits for the other
     /// end to come, or for its input. `bound` is what seems to hold it up.
     pub fn idles(&self, bound: Bottleneck, lanes: &impl Lanes) -> bool {
         !self.is_joined()

@@ -6,29 +6,29 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Duration, Instant, LaneId, PathId};
 
-use crate::pairs::pairs;
-use crate::pulse::Pulse;
+use crate::lane_assignment::assign_lanes;
+use crate::path_liveness::PathLiveness;
 use crate::shares::shares;
 
-/// What whoever opened a path wants of it.
+/// The use of a path that its opener wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offer {
     /// Nothing goes there: a circuit that has not begun, or is over.
     Closed,
-    /// What is said beside the data, and the data too where no other path carries it.
+    /// The messages beside the data, and the data too where no other path carries it.
     Standby,
     /// Lanes by this weight among those that carry data; not zero.
     Share(u64),
 }
 
-/// What was seen of a path by now.
+/// Counts of a path by now.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PathSeen {
     /// Packets sent over it, by any lane, that are known to have arrived.
     pub arrived: u64,
     /// Packets for it that this host's own stack refused, and not for their size.
     pub refused: u64,
-    /// Bytes under way over it.
+    /// Bytes in flight over it.
     pub in_flight: u64,
     /// Its smoothed round trip.
     pub round_trip: Duration,
@@ -58,18 +58,18 @@ pub struct MoveAsked {
 ///
 /// Its driver looks at each path now and then ([`look`](Self::look)). A client moves lanes as
 /// [`poll_move`](Self::poll_move) says; a server, whose lanes are where the client has taken them
-/// ([`note_place`](Self::note_place)), asks for what [`poll_ask`](Self::poll_ask) says. What others say
-/// may come late, twice, or out of turn.
+/// ([`note_place`](Self::note_place)), asks for the moves of [`poll_ask`](Self::poll_ask). Messages of the
+/// others may come late, twice, or out of turn.
 #[derive(Debug)]
 pub struct Paths {
     paths: Vec<Known>,
     /// Where each lane is.
     lanes: Vec<PathId>,
-    /// Whether each is where it belongs, and nothing has changed since.
+    /// True if each is where it belongs, and nothing has changed since.
     settled: bool,
     /// The highest order of the server for each lane.
-    heard: Vec<Option<u64>>,
-    /// What a server is to ask, and its last order.
+    last_orders: Vec<Option<u64>>,
+    /// Moves that a server is to ask for, and its last order.
     asks: VecDeque<MoveAsked>,
     order: u64,
 }
@@ -77,10 +77,10 @@ pub struct Paths {
 #[derive(Debug)]
 struct Known {
     offer: Offer,
-    pulse: Pulse,
+    liveness: PathLiveness,
     /// Packets of the base size do not pass.
     is_narrow: bool,
-    /// How often that was said while all lanes were on such paths.
+    /// Number of times that this was found while all lanes were on such paths.
     stuck: u8,
 }
 
@@ -90,12 +90,12 @@ const STUCK_MAX: u8 = 4;
 
 impl Known {
     fn new(now: Instant, offer: Offer) -> Self {
-        Self { offer, pulse: Pulse::new(now), is_narrow: false, stuck: 0 }
+        Self { offer, liveness: PathLiveness::new(now), is_narrow: false, stuck: 0 }
     }
 
     /// True where it is believed to live, and carries data.
     fn carries(&self) -> bool {
-        self.pulse.beats() && !self.is_narrow
+        self.liveness.beats() && !self.is_narrow
     }
 
     fn is_open(&self) -> bool {
@@ -111,9 +111,9 @@ impl Paths {
     pub fn new(now: Instant, lanes: Vec<PathId>) -> Self {
         let count = lanes.iter().map(|path| path.0).max().expect("a connection has a lane") + 1;
         let known = || Known::new(now, Offer::Share(1));
-        let heard = vec![None; lanes.len()];
+        let last_orders = vec![None; lanes.len()];
         let paths = (0..count).map(|_| known()).collect();
-        Self { paths, lanes, settled: false, heard, asks: VecDeque::new(), order: 0 }
+        Self { paths, lanes, settled: false, last_orders, asks: VecDeque::new(), order: 0 }
     }
 
     /// One more path.
@@ -123,12 +123,12 @@ impl Paths {
         PathId(u16::try_from(self.paths.len() - 1).unwrap_or(u16::MAX))
     }
 
-    /// How many there are.
+    /// Number of paths.
     pub fn count(&self) -> usize {
         self.paths.len()
     }
 
-    /// How many lanes are on each.
+    /// Number of lanes on each.
     pub fn counts(&self) -> Vec<u32> {
         let mut counts = vec![0; self.paths.len()];
         for path in &self.lanes {
@@ -142,13 +142,13 @@ impl Paths {
         self.settled = false;
         let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
         if known.offer == Offer::Closed && offer != Offer::Closed {
-            known.pulse = Pulse::new(now);
+            known.liveness = PathLiveness::new(now);
         }
         known.offer = offer;
     }
 
     /// Packets of the base size do not pass `path` (protocol.md 4.6): from now on it is left out, if
-    /// another one carries. Otherwise, and then false, whoever found it out closes: so does a server that
+    /// another one carries. Otherwise, and then false, the end that found it out closes: so does a server that
     /// has asked for its lanes several times, of which none came to another path.
     pub fn leave_out(&mut self, path: PathId) -> bool {
         let others = (0..).zip(&self.paths).filter(|(number, _)| PathId(*number) != path);
@@ -170,10 +170,10 @@ impl Paths {
     pub fn look(&mut self, now: Instant, path: PathId, seen: &PathSeen) {
         self.settled = false;
         let Some(known) = self.paths.get_mut(usize::from(path.0)) else { return };
-        let before = known.pulse.clone();
-        known.pulse.look(now, seen);
-        let (lived, lives) = (before.beats() || before.is_tried(), known.pulse.beats());
-        if lived && !lives && !known.pulse.is_tried() && !known.is_narrow {
+        let before = known.liveness.clone();
+        known.liveness.look(now, seen);
+        let (lived, lives) = (before.beats() || before.is_tried(), known.liveness.beats());
+        if lived && !lives && !known.liveness.is_tried() && !known.is_narrow {
             self.ask_off(path);
         }
     }
@@ -204,16 +204,16 @@ impl Paths {
     /// The server asks for a move: over the path where that lane is nothing comes through to it.
     pub fn handle_move_asked(&mut self, now: Instant, asked: MoveAsked) {
         let MoveAsked { order, lane, beside } = asked;
-        let Some(heard) = self.heard.get_mut(usize::from(lane.0)) else { return };
-        if heard.is_some_and(|heard| order <= heard) {
+        let Some(last) = self.last_orders.get_mut(usize::from(lane.0)) else { return };
+        if last.is_some_and(|last| order <= last) {
             return;
         }
-        *heard = Some(order);
+        *last = Some(order);
         self.settled = false;
         let (from, to) = (self.place(lane), self.place(beside));
-        // Where nothing is known to live here, whoever gets through knows better.
+        // Where nothing is known to live here, a peer that gets through knows better.
         if from != to && (self.lives(to) || !self.lives(from)) {
-            self.paths[usize::from(from.0)].pulse.fall_silent(now);
+            self.paths[usize::from(from.0)].liveness.fall_silent(now);
         }
     }
 
@@ -230,7 +230,7 @@ impl Paths {
         Some(Move { lane: LaneId(u16::try_from(lane).ok()?), path: then[lane] })
     }
 
-    /// A client's `lane` could not go to `path`, for this host has no way there now: it stays on `left`,
+    /// A client's `lane` could not go to `path`, for this host has no route there now: it stays on `left`,
     /// and the path is left alone as one over which nothing arrives.
     pub fn stay(&mut self, now: Instant, lane: LaneId, left: PathId, path: PathId) {
         self.settled = false;
@@ -239,11 +239,11 @@ impl Paths {
             self.note_place(lane, left);
         }
         if let Some(known) = self.paths.get_mut(usize::from(path.0)) {
-            known.pulse.fall_silent(now);
+            known.liveness.fall_silent(now);
         }
     }
 
-    /// What the client is to be asked next, over the lane that the other is to go beside.
+    /// The next move to ask the client for, over the lane that the other is to go beside.
     pub fn poll_ask(&mut self) -> Option<MoveAsked> {
         self.asks.pop_front()
     }
@@ -287,20 +287,20 @@ impl Paths {
             all[usize::from(first.0)] += 1;
         }
         for (path, known) in self.paths.iter().enumerate() {
-            // One lane finds out whether a silent path lives again.
+            // One lane finds out if a silent path lives again.
             let most = (0..all.len()).max_by_key(|path| all[*path]).unwrap_or(0);
             let wanted = is(known, |offer| matches!(offer, Offer::Share(_))) && known.is_open();
-            if wanted && known.pulse.is_tried() && all[most] > 1 {
+            if wanted && known.liveness.is_tried() && all[most] > 1 {
                 all[most] -= 1;
                 all[path] += 1;
             }
         }
-        pairs(&self.lanes, first, &all)
+        assign_lanes(&self.lanes, first, &all)
     }
 
     /// None lives: lanes are where one is tried, or stay, unless their path is closed.
     fn stranded(&self, weights: &[u64]) -> Vec<PathId> {
-        let tried = |path: &usize| weights[*path] > 0 && self.paths[*path].pulse.is_tried();
+        let tried = |path: &usize| weights[*path] > 0 && self.paths[*path].liveness.is_tried();
         let open = |path: &usize| weights[*path] > 0;
         let other = (0..weights.len()).find(tried).or_else(|| (0..weights.len()).find(open));
         let place = |now: &PathId| {

@@ -1,4 +1,4 @@
-//! What a lane asks of whoever has its keys (docs/protocol.md 4.2, 4.3).
+//! Traits by which a lane opens and seals packets, for the owner of its keys (docs/protocol.md 4.2, 4.3).
 
 use longhaul_units::PacketNumber;
 use longhaul_wire::{Header, ObjectHeader};
@@ -48,6 +48,6 @@ pub trait Sealer {
     fn seal_object(&mut self, header: &ObjectHeader, payload: &[u8], next: &[u8], out: &mut [u8]);
 
     /// All packets of a batch were sealed: those in `packets`, `segment` bytes each but the last, the
-    /// first with the number `first`. Whoever tags headers of many packets at once does it now.
+    /// first with the number `first`. A sealer that tags headers of many packets at once does it now.
     fn finish(&mut self, first: PacketNumber, packets: &mut [u8], segment: usize);
 }

@@ -17,7 +17,7 @@ pub struct Race {
     silence: Silence,
 }
 
-/// How far the TCP connections are.
+/// Progress of the TCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpProgress {
     /// Nobody has asked for them.
@@ -78,13 +78,13 @@ impl Race {
     }
 }
 
-/// How long UDP may stay silent before TCP is tried beside it.
+/// Time for which UDP may stay silent before TCP is tried beside it.
 const ROUND_TRIPS: u32 = 4;
 const LEAST: Duration = Duration::from_millis(300);
 /// An answer over UDP takes a round trip, and the time that a server needs.
 const ANSWER: u32 = 2;
 const ANSWER_LEAST: Duration = Duration::from_millis(100);
-/// How long UDP may stay silent where nothing can take its place.
+/// Time for which UDP may stay silent where nothing can take its place.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

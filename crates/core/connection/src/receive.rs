@@ -14,7 +14,7 @@ use crate::{Groups, Incoming, News, Opener, Run, SharedPath, Slot, Unplaceable, 
 /// Datagrams of one size that came together, as the kernel joins them (GRO), in one buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadBatch {
-    /// Who sent them.
+    /// The sender's address.
     pub from: SocketAddr,
     /// When they came: the kernel's time stamp where there is one.
     pub at: Instant,
@@ -54,11 +54,11 @@ pub(crate) struct Receiving<I> {
     elsewhere: Vec<u8>,
     /// The socket overflowed since something authentic came.
     overflowed: bool,
-    /// Authentic packets of consecutive numbers that the engine has not been told of.
+    /// Authentic packets of consecutive numbers, not yet reported to the engine.
     arrival: Option<Arrival>,
 }
 
-/// Whom a batch is given to, beside the lane.
+/// Everything `take` needs besides the lane.
 pub(crate) struct With<'w, O, G: ?Sized, P, I> {
     pub opener: &'w mut O,
     pub groups: &'w mut G,
@@ -97,12 +97,12 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             if header.lane != self.lane || header.connection != self.connection {
                 continue;
             }
-            // A copy of one just before it, of which the engine is to hear first.
+            // A copy of one just before it, which the engine is to get first.
             let number = header.number.get();
             if let Some(whole) = run.take_if(|run| run.numbers.contains(&number)) {
                 self.take_run(now, lane, batch, whole, bytes, with);
             }
-            if self.arrival.as_ref().is_some_and(|told| told.numbers.contains(&number)) {
+            if self.arrival.as_ref().is_some_and(|arrival| arrival.numbers.contains(&number)) {
                 self.flush_arrival(now, lane, batch.from);
             }
             if !lane.accepts(number) {
@@ -203,7 +203,7 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             Some(Slot::Place(place)) => {
                 let authentic = with.opener.open_run(run, bytes, place);
                 if let Some(target) = run.first(authentic).target().filter(|_| authentic > 0) {
-                    tell(with.news, self.incoming.accept(&target, None));
+                    report_arrived(with.news, self.incoming.accept(&target, None));
                 }
                 return Ok(Placed::of(run, authentic));
             }
@@ -217,7 +217,7 @@ impl<I: AsMut<[u8]>> Receiving<I> {
             let target = part.first(authentic).target().ok_or(Unplaceable::Unasked)?;
             self.incoming.begin(with.groups, &target)?;
             let bytes = &self.elsewhere[..target.len as usize];
-            tell(with.news, self.incoming.accept(&target, Some(bytes)));
+            report_arrived(with.news, self.incoming.accept(&target, Some(bytes)));
         }
         Ok(Placed::of(&part, authentic))
     }
@@ -251,13 +251,13 @@ impl<I: AsMut<[u8]>> Receiving<I> {
     }
 }
 
-fn tell<I>(news: &mut dyn FnMut(News<I>), whole: Option<WholeGroup<I>>) {
+fn report_arrived<I>(news: &mut dyn FnMut(News<I>), whole: Option<WholeGroup<I>>) {
     if let Some(whole) = whole {
         news(News::Arrived(whole));
     }
 }
 
-/// How far a run was opened.
+/// The outcome of opening a run.
 struct Placed {
     /// Packets that are done with.
     looked_at: usize,
@@ -272,7 +272,7 @@ impl Placed {
     }
 }
 
-/// Datagrams of a batch: more than the kernel joins (64, UDP_GRO_CNT_MAX), and bits of what tells of each.
+/// Datagrams of a batch: more than the kernel joins (64, UDP_GRO_CNT_MAX), and one bit each in the forgery mask.
 pub const DATAGRAMS_MAX: usize = 128;
 /// Most bytes of datagrams that are read together.
 const BATCH_BYTES_MAX: usize = 65_536;

@@ -1,4 +1,4 @@
-//! The lane half over TCP: records become groups and messages, and the other way round
+//! The lane half over TCP: records become groups and messages, and the reverse
 //! (docs/protocol.md section 8).
 
 mod record;
@@ -23,8 +23,8 @@ use stream::{STREAM, Stream};
 
 pub use record::RecordSeals;
 
-/// What one thread does for one TCP connection of a connection: records become groups (buffers of
-/// type `I`) and messages, and the other way round (buffers of type `O`). It has the face of a
+/// The work of one thread for one TCP connection of a connection: records become groups (buffers of
+/// type `I`) and messages, and the reverse (buffers of type `O`). It has the interface of a
 /// [`LaneHalf`](crate::LaneHalf) as far as the carrier allows: nothing is lost or resent, and a path
 /// is the kernel's business.
 ///
@@ -36,7 +36,7 @@ pub use record::RecordSeals;
 /// - *Out*: [`poll_news`](Self::poll_news) until `None`; [`poll_write`](Self::poll_write), then
 ///   [`handle_written`](Self::handle_written).
 ///
-/// What it has said with [`News::Closed`] it says goodbye with, until
+/// After [`News::Closed`] it sends its goodbye with that reason, until
 /// [`is_closed`](Self::is_closed).
 #[derive(Debug)]
 pub struct RecordHalf<O, I, S> {
@@ -44,8 +44,8 @@ pub struct RecordHalf<O, I, S> {
     /// Of the first connection.
     stream: Option<Stream>,
     standing: Standing,
-    credit_told: u64,
-    bounds_told: ReceiverBounds,
+    credit_announced: u64,
+    bounds_announced: ReceiverBounds,
     credit: u64,
     peer: ReceiverBounds,
     /// Groups to send, the first of them from `sent` on.
@@ -80,7 +80,7 @@ enum State {
     Closed,
 }
 
-/// What holds object bytes to a rate.
+/// Holds object bytes to a rate.
 #[derive(Debug)]
 struct Pace {
     rate: Option<Rate>,
@@ -100,8 +100,8 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
             seals,
             stream: first.then(Stream::default),
             standing: Standing::default(),
-            credit_told: 0,
-            bounds_told: ReceiverBounds::NONE,
+            credit_announced: 0,
+            bounds_announced: ReceiverBounds::NONE,
             credit: 0,
             peer: ReceiverBounds::NONE,
             outgoing: VecDeque::new(),
@@ -130,8 +130,8 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         }
     }
 
-    /// Sends no more of the object but what has begun to go: the record under way ends, and the socket has
-    /// what was before.
+    /// Sends no more of the object but what has begun to go: the record that was begun ends, and the
+    /// socket has all before it.
     fn withdraw(&mut self, object: ObjectId) {
         let begun = self.sent + self.record.piece_len();
         if let Some((first, _)) = self.outgoing.front_mut()
@@ -152,14 +152,13 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         self.finish_group();
     }
 
-    /// Does what the shared half says of groups that do not simply arrive. Said before
-    /// [`Self::place`] is asked.
+    /// Takes a notice of the shared half about a group. To be called before [`Self::place`].
     pub fn handle_repair(&mut self, repair: Repair) {
         let given_up = self.incoming.handle_repair(repair);
         self.news.extend(given_up.into_iter().map(News::GivenUp));
     }
 
-    /// Goes by what the shared half says that holds.
+    /// Takes the state of the shared half.
     pub fn handle_standing(&mut self, standing: &Standing) {
         self.standing = *standing;
         self.incoming.handle_over(standing.over);
@@ -206,7 +205,7 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         }
     }
 
-    /// So many bytes were received where [`Self::place`] said.
+    /// So many bytes were received into the place of [`Self::place`].
     pub fn handle_received(&mut self, count: usize) {
         self.reading.advance(count);
         if let Err(end) = self.read_on() {
@@ -214,8 +213,8 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         }
     }
 
-    /// The connection ends, by whoever's fault; the first reason holds. What the peer ended, or can
-    /// hear nothing, gets no goodbye.
+    /// The connection ends, by either end's fault; the first reason holds. A peer that ended it, or can
+    /// receive nothing, gets no goodbye.
     pub fn close(&mut self, end: Closed) {
         if !self.is_open() {
             return;
@@ -307,13 +306,13 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
 
     // Out.
 
-    /// What the shared half is to know.
+    /// The next news for the shared half.
     #[must_use]
     pub fn poll_news(&mut self) -> Option<News<I>> {
         self.news.pop_front()
     }
 
-    /// What is to be written next, one part behind the other; neither, if there is nothing.
+    /// The next bytes to write, one part behind the other; both empty, if there are none.
     #[must_use]
     pub fn poll_write(&mut self, now: Instant) -> [&[u8]; 2] {
         if self.record.is_sent() {
@@ -379,10 +378,10 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         let mut frames = Vec::new();
         let mut writer = Writer::append(&mut frames);
         let Standing { credit, bounds, .. } = self.standing;
-        if credit > self.credit_told || bounds != self.bounds_told {
-            self.credit_told = credit.max(self.credit_told);
-            self.bounds_told = bounds;
-            let credit = Bytes::new(self.credit_told);
+        if credit > self.credit_announced || bounds != self.bounds_announced {
+            self.credit_announced = credit.max(self.credit_announced);
+            self.bounds_announced = bounds;
+            let credit = Bytes::new(self.credit_announced);
             let feedback = Feedback { bounds, ..Feedback::credit_only(credit) };
             let _ = Frame::Feedback(feedback).encode(&mut writer);
         }
@@ -423,12 +422,12 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
 
     // Other.
 
-    /// Whether a part of a record is still to be written.
+    /// True if a part of a record is still to be written.
     pub fn is_writing(&self) -> bool {
         !self.record.is_sent()
     }
 
-    /// Whether it has nothing more to say.
+    /// True once it has nothing more to send.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed) && self.record.is_sent()
     }
@@ -454,29 +453,29 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         self.incoming.remembered()
     }
 
-    /// What the peer promised.
+    /// The peer's credit.
     pub fn credit(&self) -> u64 {
         self.credit
     }
 
-    /// What the peer says holds it up in receiving.
+    /// The bottlenecks in receiving that the peer reports.
     pub fn peer_bounds(&self) -> ReceiverBounds {
         self.peer
     }
 
-    /// How long the rate has held it back, up to `now`.
+    /// Time for which the rate has held it back, up to `now`.
     pub fn held(&self, now: Instant) -> Duration {
         self.pace.held_by(now)
     }
 }
 
 impl<O, I, S> RecordHalf<O, I, S> {
-    /// Whether it goes on.
+    /// True while it goes on.
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
 
-    /// Whether messages came that were not read.
+    /// True if messages came that were not read.
     pub fn has_messages(&self) -> bool {
         self.stream.as_ref().is_some_and(Stream::has_unread)
     }
@@ -500,7 +499,7 @@ impl<O, I, S> MessageLane for RecordHalf<O, I, S> {
         self.stream.is_some()
     }
 
-    /// What was pushed goes with the next record.
+    /// The messages that were pushed go with the next record.
     fn write_messages(&mut self) -> bool {
         false
     }
@@ -511,7 +510,7 @@ impl<O, I, S> MessageLane for RecordHalf<O, I, S> {
 }
 
 impl Pace {
-    /// Whether the rate allows bytes now.
+    /// True if the rate allows bytes now.
     fn allows(&mut self, now: Instant) -> bool {
         if self.rate.is_none() {
             return true;
@@ -564,10 +563,10 @@ const PIECE_MIN: u64 = 1 << 10;
 const FRAMES_MARGIN: usize = 256;
 /// A thread that was late may catch up by so much.
 const PACING_SLACK: Duration = Duration::from_millis(10);
-/// What the head of a record and TLS add, to each of the records that TLS makes of one.
+/// Bytes that the head of a record and TLS add, to each of the records that TLS makes of one.
 const FRAMING: u64 = 40;
 const TLS_RECORD: u64 = 16 << 10;
-/// What IP and TCP add, for rates at the IP layer: with IPv4, MTU 1500 and timestamps.
+/// Bytes that IP and TCP add, for rates at the IP layer: with IPv4, MTU 1500 and timestamps.
 const PAYLOAD_PER_SEGMENT: u64 = 1448;
 const HEADERS_PER_SEGMENT: u64 = 52;
 

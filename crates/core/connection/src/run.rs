@@ -48,7 +48,7 @@ impl Run {
         })
     }
 
-    /// How many.
+    /// Number of packets.
     pub fn count(&self) -> usize {
         (self.numbers.end - self.numbers.start) as usize
     }
@@ -67,7 +67,7 @@ impl Run {
         numbers.zip(bytes[self.range.clone()].chunks(self.packet))
     }
 
-    /// What is between the header and the tag of one of its packets.
+    /// Bytes between the header and the tag of one of its packets.
     pub fn payload<'p>(&self, packet: &'p [u8]) -> &'p [u8] {
         &packet[OBJECT_HEADER_LEN..][..packet.len() - self.overhead]
     }

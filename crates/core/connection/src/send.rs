@@ -63,7 +63,7 @@ impl Sending {
         self.segment as u16
     }
 
-    /// How many of that batch are in its first `sent` bytes.
+    /// Number of that batch's datagrams in its first `sent` bytes.
     pub fn datagrams_in(&self, sent: usize) -> u16 {
         u16::try_from(sent.div_ceil(self.segment.max(1))).unwrap_or(u16::MAX)
     }
@@ -110,12 +110,12 @@ impl Sending {
     }
 }
 
-/// What a packet carries.
+/// The contents of a packet.
 struct Piece<'o> {
     object: ObjectId,
     offset: u64,
     bytes: &'o [u8],
-    /// What the next packet carries, if it is of the same group and as long.
+    /// The contents of the next packet, if it is of the same group and as long.
     next: &'o [u8],
 }
 

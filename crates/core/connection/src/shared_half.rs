@@ -7,17 +7,17 @@ use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
 
 use crate::{
-    Begun, CarrierSeen, Conversation, End, GivenUp, GroupPart, Heard, IncomingCopy, IncomingPipe,
-    Lanes, Misspoken, News, OutgoingCopy, OutgoingPipe, Part, Repair, Standing, Transfer,
+    Begun, CarrierSeen, Conversation, End, GivenUp, GroupPart, IncomingCopy, IncomingPipe, Lanes,
+    Misspoken, News, OutgoingCopy, OutgoingPipe, Part, Received, Repair, Standing, Transfer,
     Unplaceable, Violation, Watch, Wish, Work,
 };
 
-/// What all threads of a connection share: what is said on stream 0, what this end does, and how it
-/// goes. Locked for a group, a message or a read batch, never for a packet.
+/// State that all threads of a connection share: the messages of stream 0, the transfer, and its
+/// progress. Locked for a group, a message or a read batch, never for a packet.
 ///
 /// - *Messages*: [`handle_bytes`](Self::handle_bytes) while it
-///   [`wants_messages`](Self::wants_messages), then [`poll_heard`](Self::poll_heard) until `None`, each
-///   given to [`handle_heard`](Self::handle_heard); [`poll_message`](Self::poll_message).
+///   [`wants_messages`](Self::wants_messages), then [`poll_received`](Self::poll_received) until `None`, each
+///   given to [`handle_received`](Self::handle_received); [`poll_message`](Self::poll_message).
 /// - *Lanes*: [`handle_news`](Self::handle_news), [`handle_credit`](Self::handle_credit),
 ///   [`begin_group`](Self::begin_group); after each call [`poll_repair`](Self::poll_repair) until
 ///   `None`, before messages are polled, [`poll_withdrawn`](Self::poll_withdrawn) until `None`, and then
@@ -31,9 +31,9 @@ use crate::{
 #[derive(Debug)]
 pub struct SharedHalf<O, I> {
     conversation: Conversation,
-    /// What this end does, once it is known, and who looks at it.
+    /// The transfer, once it is known, and its watch.
     at_work: Option<(Transfer<O, I>, Watch)>,
-    /// What the sink promised, perhaps before the request came.
+    /// The sink's credit, perhaps before the request came.
     credit: u64,
     /// When the first lane could carry data.
     validated: Option<Instant>,
@@ -85,7 +85,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.refused.as_ref()
     }
 
-    /// What this end does: of a client from the start, of a server since it granted it.
+    /// The transfer: at a client from the start, at a server since it granted it.
     pub fn transfer(&self) -> Option<&Transfer<O, I>> {
         self.at_work.as_ref().map(|(transfer, _)| transfer)
     }
@@ -139,18 +139,18 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.conversation.handle_bytes(bytes);
     }
 
-    /// Whether more of them are wanted; else they stay in their lane, and hold the peer back. Changes
-    /// to `true` by [`Self::poll_message`] only.
+    /// True if more of them are wanted; else they stay in their lane, and hold the peer back. Only
+    /// [`Self::poll_message`] changes it to `true`.
     pub fn wants_messages(&self) -> bool {
         self.transfer().is_none_or(Transfer::wants_messages)
     }
 
-    /// The next message that the peer said.
+    /// The peer's next message.
     ///
     /// # Errors
     /// The peer broke the rules: the connection is to be closed for that.
-    pub fn poll_heard(&mut self) -> Result<Option<Heard>, Violation> {
-        Ok(self.conversation.poll_heard()?)
+    pub fn poll_received(&mut self) -> Result<Option<Received>, Violation> {
+        Ok(self.conversation.poll_received()?)
     }
 
     /// Acts on a message. A wish is for the driver, which answers it by [`Self::begin`] or
@@ -158,12 +158,12 @@ impl<O: Clone, I> SharedHalf<O, I> {
     ///
     /// # Errors
     /// The peer broke the rules: the connection is to be closed for that.
-    pub fn handle_heard(&mut self, heard: Heard) -> Result<Option<Wish>, Violation> {
-        match heard {
-            Heard::Wish(wish) => return Ok(Some(wish)),
-            Heard::Refused(refused) => self.refused = Some(refused),
-            heard => match self.transfer_mut() {
-                Some(transfer) => transfer.handle(heard)?,
+    pub fn handle_received(&mut self, received: Received) -> Result<Option<Wish>, Violation> {
+        match received {
+            Received::Wish(wish) => return Ok(Some(wish)),
+            Received::Refused(refused) => self.refused = Some(refused),
+            received => match self.transfer_mut() {
+                Some(transfer) => transfer.handle(received)?,
                 None => return Err(Misspoken::OutOfTurn.into()),
             },
         }
@@ -185,9 +185,9 @@ impl<O: Clone, I> SharedHalf<O, I> {
         first.or_else(|| self.transfer_mut()?.poll_message())
     }
 
-    /// Whether nothing follows what was polled: stream 0 is to be ended behind it.
-    pub fn has_said_all(&self) -> bool {
-        self.conversation.has_said_all()
+    /// True if nothing follows the messages that were polled: stream 0 is to be ended behind them.
+    pub fn has_sent_all(&self) -> bool {
+        self.conversation.has_sent_all()
     }
 
     /// Nothing follows the messages that there are.
@@ -220,7 +220,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
                 }
                 drop(buffer);
             }
-            // Whoever keeps the bytes forgets them, and whoever has the paths moves lanes.
+            // The keeper of the bytes forgets them, and the owner of the paths moves lanes.
             News::Delivered(_) | News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
         }
     }
@@ -238,7 +238,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         }
     }
 
-    /// What holds for the lanes.
+    /// The state that holds for the lanes.
     pub fn standing(&self) -> Standing {
         self.transfer().map_or_else(Standing::default, Transfer::standing)
     }
@@ -249,7 +249,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.transfer_mut()?.poll_withdrawn()
     }
 
-    /// What every lane is to know next of groups that do not simply arrive.
+    /// The next notice for every lane.
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.transfer_mut()?.poll_repair()
@@ -274,13 +274,13 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.at_work.as_ref().map(|(_, watch)| watch.next_timeout())
     }
 
-    /// Whether it is time to look.
+    /// True if it is time to look.
     pub fn is_look_due(&self, now: Instant) -> bool {
         self.at_work.as_ref().is_some_and(|(_, watch)| watch.is_due(now))
     }
 
-    /// Looks at what this end does, given what the carrier has seen and its threads have done: what
-    /// holds it up, and whether it goes on. Returns the memory that it may take.
+    /// Looks at the transfer, given the counts of the carrier and the work of its threads: finds its
+    /// bottleneck, and if it goes on. Returns the memory that it may take.
     pub fn look(
         &mut self,
         now: Instant,
@@ -294,7 +294,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         Some(memory)
     }
 
-    /// How long nothing has moved of the transfer, whatever it waits for.
+    /// Time in which the transfer has not moved, whatever it waits for.
     pub fn still(&self) -> Duration {
         self.at_work.as_ref().map_or(Duration::ZERO, |(_, watch)| watch.still())
     }
@@ -318,7 +318,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         }
     }
 
-    /// Whether it is time for a source to say how sending goes; then the next time is later.
+    /// True if it is time for a source to report its sending; then the next time is later.
     pub fn is_report_due(&mut self, now: Instant) -> bool {
         self.at_work.as_mut().is_some_and(|(_, watch)| watch.is_report_due(now))
     }
@@ -331,7 +331,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         }
     }
 
-    /// How sending goes: of a source by its carrier's `counts`, of a sink as the source said last.
+    /// Report of the sending: of a source by its carrier's `counts`, of a sink the source's last one.
     pub fn sending(&self, counts: SourceReport) -> SourceReport {
         match &self.at_work {
             Some((transfer, watch)) => match transfer.part() {
@@ -352,7 +352,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.validated
     }
 
-    /// Whether everything is done, as far as this end knows.
+    /// True if everything is done, as far as this end knows.
     pub fn is_done(&self) -> bool {
         self.transfer().is_some_and(|transfer| transfer.done().is_some())
     }

@@ -1,14 +1,14 @@
-//! How many lanes each path gets.
+//! The number of lanes for each path.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// So many of `lanes` for each path as its weight is of all; who has any weight gets one while there
+/// So many of `lanes` for each path as its weight is of all; a path of any weight gets one while there
 /// are enough. All weights zero: none gets any.
 pub(crate) fn shares(lanes: u16, weights: &[u64]) -> Vec<u16> {
     let mut shares = vec![0; weights.len()];
     for _ in 0..lanes {
-        // The highest averages method: whoever would have the most weight for each of its lanes. A
+        // The highest averages method: the path that would have the most weight for each of its lanes. A
         // lane more or less moves no other.
         let wanting = (0..weights.len()).filter(|path| weights[*path] > 0);
         let next = wanting.max_by(|a, b| {

@@ -1,10 +1,10 @@
-//! A peer's silence, as far as this process was there to hear something.
+//! A peer's silence, as far as this process was able to receive.
 
 use longhaul_units::{Duration, Instant};
 
-/// How long nothing has been heard, by one who looks again and again. What passes between two looks
+/// Time in which nothing was received, for a caller that looks again and again. Time between two looks
 /// beyond a look's time does not count: then this process had no processor, or was stopped, and
-/// could have heard nobody.
+/// could not receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
     lasted: Duration,
@@ -12,12 +12,12 @@ pub struct Silence {
 }
 
 impl Silence {
-    /// Something was heard, or could first be heard, at `now`.
+    /// Something was received, or could first be received, at `now`.
     pub fn since(now: Instant) -> Self {
         Self { lasted: Duration::ZERO, looked: now }
     }
 
-    /// Still nothing: how long it has lasted.
+    /// Still nothing: returns how long it has lasted.
     pub fn look(&mut self, now: Instant) -> Duration {
         self.lasted += (now - self.looked).min(LOOK_MAX);
         self.looked = now;

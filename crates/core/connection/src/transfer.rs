@@ -1,4 +1,4 @@
-//! What an end does in a transfer: one face for copies and pipes, sent and received.
+//! A transfer at one of its ends: one interface for copies and pipes, sent and received.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -9,12 +9,12 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
 use crate::{
-    Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, Heard, IncomingCopy, IncomingPipe,
-    Lanes, Misspoken, OutgoingCopy, OutgoingPipe, Part, Repair, Spent, Standing, Stored,
+    Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, IncomingCopy, IncomingPipe, Lanes,
+    Misspoken, OutgoingCopy, OutgoingPipe, Part, Received, Repair, Spent, Standing, Stored,
     Unplaceable, Watch, WholeGroup,
 };
 
-/// What an end does in a transfer. Groups to be sent are in buffers of type `O`, received ones in
+/// A transfer at one of its ends. Groups to be sent are in buffers of type `O`, received ones in
 /// buffers of type `I`.
 #[derive(Debug)]
 pub enum Transfer<O, I> {
@@ -31,28 +31,28 @@ pub enum Transfer<O, I> {
 /// The peer broke the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// By what it said when.
+    /// By a message out of turn.
     #[error(transparent)]
     Misspoken(#[from] Misspoken),
-    /// By what it said of a copy that it gets.
+    /// By a message about a copy that it gets.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// By what it said of a copy that it sends.
+    /// By a message about a copy that it sends.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// By what it said of a pipe.
+    /// By a message about a pipe.
     #[error(transparent)]
     Pipe(#[from] PipeError),
 }
 
-/// What the threads of a transfer have done by some time, since its start.
+/// Work of the threads of a transfer by some time, since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Work {
-    /// What they have spent.
+    /// Their time.
     pub spent: Spent,
-    /// How long any of them had something to do.
+    /// Time in which any of them had something to do.
     pub busy: Duration,
-    /// Of a pipe that goes on elsewhere: whether something waits for whoever takes its output.
+    /// Of a pipe that goes on elsewhere: true if bytes wait for the program that takes its output.
     pub output_waits: bool,
 }
 
@@ -60,7 +60,7 @@ use Transfer::{IncomingCopy as CopyIn, IncomingPipe as PipeIn};
 use Transfer::{OutgoingCopy as CopyOut, OutgoingPipe as PipeOut};
 
 impl<O: Clone, I> Transfer<O, I> {
-    /// Whether this end has the data.
+    /// The part of this end.
     pub fn part(&self) -> Part {
         match self {
             CopyOut(_) | PipeOut(_) => Part::Source,
@@ -70,19 +70,19 @@ impl<O: Clone, I> Transfer<O, I> {
 
     // Messages.
 
-    /// Takes in what the other end says.
-    pub(crate) fn handle(&mut self, heard: Heard) -> Result<(), Violation> {
-        match (self, heard) {
-            (CopyOut(copy), Heard::Sink(message)) => copy.handle_message(message)?,
-            (PipeOut(pipe), Heard::Sink(message)) => pipe.handle_message(message)?,
-            (CopyIn(copy), Heard::Source(message)) => copy.handle_message(message)?,
-            (PipeIn(pipe), Heard::Source(message)) => pipe.handle_message(message)?,
+    /// Takes in a message of the other end.
+    pub(crate) fn handle(&mut self, received: Received) -> Result<(), Violation> {
+        match (self, received) {
+            (CopyOut(copy), Received::Sink(message)) => copy.handle_message(message)?,
+            (PipeOut(pipe), Received::Sink(message)) => pipe.handle_message(message)?,
+            (CopyIn(copy), Received::Source(message)) => copy.handle_message(message)?,
+            (PipeIn(pipe), Received::Source(message)) => pipe.handle_message(message)?,
             _ => return Err(Misspoken::OutOfTurn.into()),
         }
         Ok(())
     }
 
-    /// True where more of what the other end says is wanted; may change with everything that happens.
+    /// True where more messages of the other end are wanted; may change with everything that happens.
     pub(crate) fn wants_messages(&self) -> bool {
         match self {
             CopyIn(copy) => copy.wants_messages(),
@@ -90,7 +90,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// What it says next.
+    /// Its next message.
     pub(crate) fn poll_message(&mut self) -> Option<Message> {
         match self {
             CopyOut(copy) => copy.poll_message().map(Message::from),
@@ -111,7 +111,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// What holds for the lanes.
+    /// The state that holds for the lanes.
     pub(crate) fn standing(&self) -> Standing {
         let sends = |drained| Standing { drained, ..Standing::default() };
         let takes = |credit, capacity: u64, bounds, over| {
@@ -143,7 +143,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// What every lane is to know next of groups that do not simply arrive.
+    /// The next notice for every lane.
     pub(crate) fn poll_repair(&mut self) -> Option<Repair> {
         match self {
             CopyIn(copy) => copy.poll_repair(),
@@ -233,8 +233,8 @@ impl<O: Clone, I> Transfer<O, I> {
         memory
     }
 
-    /// Of a copy that comes in: what waits for storage. What a pipe passes on waits for whoever takes
-    /// it, of whom a rate says nothing.
+    /// Of a copy that comes in: groups that wait for storage. Pieces of a pipe wait for the program that
+    /// takes its output, of which a rate says nothing.
     pub fn stored(&self) -> Option<Stored> {
         match self {
             CopyIn(copy) => Some(copy.stored()),
@@ -250,7 +250,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Looks whether it goes on.
+    /// Looks if it goes on.
     pub(crate) fn look_for_life(
         &mut self,
         now: Instant,
@@ -282,7 +282,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Tells the other end how sending goes.
+    /// Reports to the other end how sending goes.
     pub(crate) fn report(&mut self, sending: SourceReport) {
         match self {
             CopyOut(copy) => copy.report(sending),
@@ -291,14 +291,14 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Whether nothing may leave before a circuit is booked or begins.
+    /// True while nothing may leave before a circuit is booked or begins.
     pub fn awaits_circuit(&mut self) -> bool {
         self.gate().is_some_and(|gate| gate.awaits_circuit())
     }
 
     // How far it is.
 
-    /// What the other end said last of its sending.
+    /// The other end's last report of its sending.
     pub fn source_report(&self) -> Option<&SourceReport> {
         match self {
             CopyIn(copy) => copy.source_report(),
@@ -307,7 +307,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// How the other end's host fares, as it said last.
+    /// Account of the other end's host, as last reported.
     pub fn host_there(&self) -> Option<HostAccount> {
         match self {
             CopyOut(copy) => copy.result().map(|result| result.host),
@@ -316,7 +316,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Bytes that were moved, once all is and this end knows, or has said it.
+    /// Bytes that were moved, once all is and this end knows, or has reported it.
     pub fn done(&self) -> Option<u64> {
         match self {
             CopyOut(copy) => copy.result().map(|result| result.bytes.get()),
@@ -326,7 +326,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// How many entries could not be copied, and the first of them. A pipe comes whole, or not at all.
+    /// Number of entries that could not be copied, and the first of them. A pipe comes whole, or not at all.
     pub fn failures(&self) -> (u64, &[Failure]) {
         match self {
             CopyOut(copy) => (copy.stats().failed.into(), copy.failures()),
@@ -335,7 +335,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Of a source: whether everything was given to the lanes, and these have sent it.
+    /// Of a source: true if everything was given to the lanes, and these have sent it.
     pub fn is_sent(&self, lanes: &impl Lanes) -> bool {
         match self {
             CopyOut(copy) => copy.is_sent(lanes),
@@ -344,7 +344,7 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// What grows while it goes on.
+    /// Counts that grow while it goes on.
     fn counts(&self) -> Counts {
         match self {
             CopyOut(copy) => copy.counts(),
@@ -355,7 +355,7 @@ impl<O: Clone, I> Transfer<O, I> {
     }
 }
 
-/// Why a transfer ended.
+/// End of a transfer, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum End {
     /// Everything is done, and the other end knows.

@@ -12,31 +12,31 @@ use crate::{
     lasts_at_receiver, lasts_at_sender,
 };
 
-/// What a carrier has seen by some time, since its start.
+/// Counts of a carrier by some time, since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CarrierSeen {
     /// Bytes that arrived at the peer.
     pub delivered: u64,
     /// Bytes that arrived here.
     pub received: u64,
-    /// Object bytes that arrived at the peer or here, each counted once: nothing said again and
-    /// again is among them, nor what is said beside them.
+    /// Object bytes that arrived at the peer or here, each counted once: neither repetitions
+    /// nor messages are among them.
     pub moved: u64,
     /// The least round trip of late, zero if unknown.
     pub round_trip: Duration,
     /// Time by what held its pace.
     pub times: Times,
-    /// What its threads have spent.
+    /// Time of its threads.
     pub spent: Spent,
-    /// What the peer says holds it up in receiving.
+    /// The bottlenecks in receiving that the peer reports.
     pub peer: ReceiverBounds,
 }
 
 /// Looks at a transfer at one of its ends.
 ///
-/// Whoever drives it looks when [`is_due`](Self::is_due) says so: at what it plays, with
+/// Its driver looks when [`is_due`](Self::is_due) is true: at what it plays, with
 /// [`look_at_source`](Self::look_at_source) or [`look_at_sink`](Self::look_at_sink), and then for
-/// life. A source reports to its sink when [`is_report_due`](Self::is_report_due) says so.
+/// life. A source reports to its sink when [`is_report_due`](Self::is_report_due) is true.
 #[derive(Debug)]
 pub struct Watch {
     looked: Instant,
@@ -69,12 +69,12 @@ impl Watch {
         (self.looked + LOOK_INTERVAL).min(self.reported + REPORT_INTERVAL)
     }
 
-    /// Whether it is time to look.
+    /// True if it is time to look.
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.looked + LOOK_INTERVAL
     }
 
-    /// Whether it is time for a source to say how sending goes; then the next time is later.
+    /// True if it is time for a source to report its sending; then the next time is later.
     pub fn is_report_due(&mut self, now: Instant) -> bool {
         let is_due = now >= self.reported + REPORT_INTERVAL;
         if is_due {
@@ -155,18 +155,18 @@ impl Watch {
         self.stalled.as_deref()
     }
 
-    /// How long nothing has moved, whatever is waited for.
+    /// Time in which nothing has moved, whatever is waited for.
     pub fn still(&self) -> Duration {
         self.watchdog.still()
     }
 
-    /// What holds sending up now.
+    /// The bottleneck of sending now.
     pub fn bound(&self, awaits_circuit: bool) -> Bottleneck {
         // The data waits for a circuit, whatever else there may be to say.
         if awaits_circuit { Bottleneck::Reservation } else { self.sending.now() }
     }
 
-    /// How sending goes, by the carrier's `counts`.
+    /// Report of the sending, by the carrier's `counts`.
     pub fn report(&self, counts: SourceReport) -> SourceReport {
         let (bound, bottleneck) = (self.sending.now(), self.sending.longest());
         SourceReport { bound, bottleneck, ..counts }

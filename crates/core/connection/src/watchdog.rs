@@ -15,7 +15,7 @@ use longhaul_wire::Bottleneck;
 
 use crate::Silence;
 
-/// What grows while a transfer goes on, at either end.
+/// Counts that grow while a transfer goes on, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Object bytes that arrived at the peer, or here, each once.
@@ -31,15 +31,15 @@ pub struct Counts {
     pub other: u64,
 }
 
-/// Watches [`Counts`]. What stands still for its patience, and waits for nothing that may last, is
-/// at its end.
+/// Ends a transfer whose [`Counts`] made no progress for its patience, unless it waits for something
+/// that may last.
 ///
 /// Looked at again and again; time without looks does not count (see [`Silence`]).
 #[derive(Debug)]
 pub struct Watchdog {
     patience: Duration,
     counts: Counts,
-    /// What counts towards the end.
+    /// Silence that counts towards the end.
     silence: Option<Silence>,
     /// The same, whatever is waited for, and how long that was when it was looked at last.
     standing: Option<Silence>,
@@ -53,13 +53,13 @@ impl Watchdog {
         Self { patience, counts, silence: None, standing: None, still }
     }
 
-    /// How long nothing has moved, whatever is waited for.
+    /// Time in which nothing has moved, whatever is waited for.
     pub fn still(&self) -> Duration {
         self.still
     }
 
-    /// What is seen at `now`, and whether something is waited for that may last. In words what
-    /// became of the transfer once it has stood still for too long.
+    /// Looks at the counts at `now`; `waits` if the transfer waits for something that may last. Returns the
+    /// reason in words once it has stood still for too long.
     pub fn look(
         &mut self,
         now: Instant,
@@ -99,13 +99,13 @@ impl Watchdog {
     }
 }
 
-/// Whether the sender says of itself what may last: it watches its disk, and knows its booking and
+/// True if the sender itself reports a cause that may last: it watches its disk, and knows its booking and
 /// its input.
 pub fn lasts_at_sender(bound: Bottleneck) -> bool {
     matches!(bound, Bottleneck::SenderDisk | Bottleneck::Reservation | Bottleneck::Input)
 }
 
-/// Whether the receiver says of its storage what may last: it watches its disk, what it hashes, and
+/// True if the receiver reports a cause of its storage that may last: it watches its disk, what it hashes, and
 /// what takes its output.
 pub fn lasts_at_receiver(storage: Bottleneck) -> bool {
     use Bottleneck::{Output, ReceiverCpu, ReceiverDisk};
@@ -186,20 +186,20 @@ mod tests {
         let counts = Counts { carried: 9, moved: 7, entries: 5, settled: 3, other: 0 };
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         assert_eq!(watchdog.look(at(0), counts, false, Bottleneck::Network), None);
-        let said = watchdog.look(at(100), counts, false, Bottleneck::Network).unwrap();
+        let reason = watchdog.look(at(100), counts, false, Bottleneck::Network).unwrap();
         for known in ["3 of 5 announced entries", "7 bytes of contents", "9 crossed", "by: network"]
         {
-            assert!(said.contains(known), "{said}");
+            assert!(reason.contains(known), "{reason}");
         }
-        let said = watchdog.look(at(200), counts, false, Bottleneck::ReceiverDisk).unwrap();
-        assert!(said.contains("the receiver disk got nothing done"), "{said}");
+        let reason = watchdog.look(at(200), counts, false, Bottleneck::ReceiverDisk).unwrap();
+        assert!(reason.contains("the receiver disk got nothing done"), "{reason}");
         let pipe = Counts { entries: 0, ..counts };
         watchdog.look(at(300), pipe, false, Bottleneck::Network);
-        let said = watchdog.look(at(400), pipe, false, Bottleneck::Network).unwrap();
-        assert!(!said.contains("entries"), "{said}");
+        let reason = watchdog.look(at(400), pipe, false, Bottleneck::Network).unwrap();
+        assert!(!reason.contains("entries"), "{reason}");
     }
 
-    /// What the sink says of its disk comes back to it in the source's reports.
+    /// The sink's report of its disk comes back to it in the source's reports.
     #[test]
     fn an_end_is_not_believed_about_the_other() {
         for bound in (0..Bottleneck::COUNT).map(|code| Bottleneck::from_code(code as u8)) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GivenUp, GroupPart, Groups, Hunger, MessageLane, News, Order, Repair, Standing, Stored,
-    Unplaceable, Violation, WholeGroup,
+    Begun, GivenUp, GroupPart, Groups, IdleTime, MessageLane, News, Order, Repair, Standing,
+    Stored, Unplaceable, Violation, WholeGroup,
 };
 use longhaul_engine::{Closed, Path};
 use longhaul_sys::clock;
@@ -230,7 +230,7 @@ pub struct Mailbox {
     sleeping: AtomicBool,
     /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
     backlog: AtomicU64,
-    hunger: Mutex<Hunger>,
+    idle: Mutex<IdleTime>,
 }
 
 impl Mailbox {
@@ -245,7 +245,7 @@ impl Mailbox {
             look: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             backlog: AtomicU64::new(0),
-            hunger: Mutex::new(Hunger::new(clock::now())),
+            idle: Mutex::new(IdleTime::new(clock::now())),
         })
     }
 
@@ -254,7 +254,7 @@ impl Mailbox {
         if let Command::Order(Order::Offer { extent, .. }) = &command
             && self.backlog.fetch_add(extent.len, Ordering::Relaxed) == 0
         {
-            self.set_hungry(false);
+            self.set_idle(false);
         }
         lock(&self.commands).push_back(command);
         self.wake();
@@ -299,17 +299,17 @@ impl Mailbox {
     pub fn set_backlog(&self, bytes: u64) {
         let before = self.backlog.swap(bytes, Ordering::Relaxed);
         if (before == 0) != (bytes == 0) {
-            self.set_hungry(bytes == 0);
+            self.set_idle(bytes == 0);
         }
     }
 
-    fn set_hungry(&self, hungry: bool) {
-        lock(&self.hunger).set(clock::now(), hungry);
+    fn set_idle(&self, is_idle: bool) {
+        lock(&self.idle).set(clock::now(), is_idle);
     }
 
     /// How long there has been nothing to send, in all.
-    pub fn hungry(&self) -> Duration {
-        lock(&self.hunger).lasted(clock::now())
+    pub fn idle_time(&self) -> Duration {
+        lock(&self.idle).lasted(clock::now())
     }
 
     /// What wakes the thread of the lane.

@@ -62,8 +62,8 @@ impl Lanes for Mailboxes {
         self.0[lane].backlog()
     }
 
-    fn hungry(&self, lane: usize) -> Duration {
-        self.0[lane].hungry()
+    fn idle_time(&self, lane: usize) -> Duration {
+        self.0[lane].idle_time()
     }
 }
 

@@ -11,8 +11,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    End as Ending, Heard, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, RecordHalf,
-    Sealer, Transfer, Violation, Watch, Wish, Work,
+    End as Ending, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, Received,
+    RecordHalf, Sealer, Transfer, Violation, Watch, Wish, Work,
 };
 use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, Suspension, What};
 use longhaul_objects::limits::GROUP_SIZE;
@@ -376,8 +376,8 @@ impl Connection {
             progress = true;
             self.half.handle_bytes(&self.messages[..count]);
             loop {
-                let handled = match self.half.poll_heard() {
-                    Ok(Some(heard)) => self.handle(now, heard, scenario, env),
+                let handled = match self.half.poll_received() {
+                    Ok(Some(received)) => self.handle(now, received, scenario, env),
                     Ok(None) => break,
                     Err(error) => Err(error),
                 };
@@ -398,14 +398,14 @@ impl Connection {
     fn handle(
         &mut self,
         now: Instant,
-        heard: Heard,
+        received: Received,
         scenario: &Scenario,
         env: &mut Env<'_>,
     ) -> Result<(), Violation> {
         env.trace.event(now, Kind::Message, [self.end as u64, 0, 0]);
-        env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{heard:?}")));
-        self.driver.note_heard(&heard);
-        if let Some(wish) = self.half.handle_heard(heard)? {
+        env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{received:?}")));
+        self.driver.note_received(&received);
+        if let Some(wish) = self.half.handle_received(received)? {
             if scenario.granted {
                 self.begin(now, wish.part().other(), scenario, env);
             } else {
@@ -520,12 +520,12 @@ impl Connection {
             progress |= self.lanes[0].messages().push_messages(&bytes);
         }
         // Behind the last words the messages end (docs/protocol.md section 7.5).
-        if self.is_done() && !self.half.has_said_all() {
+        if self.is_done() && !self.half.has_sent_all() {
             self.half.report(SourceReport::default());
             self.half.finish();
             return true;
         }
-        if self.half.has_said_all() {
+        if self.half.has_sent_all() {
             progress |= self.lanes[0].messages().finish_messages();
         }
         progress
@@ -560,7 +560,7 @@ impl Connection {
     pub fn is_at_rest(&self) -> bool {
         self.lines.are_empty()
             && self.lanes.iter().all(|state| state.undelivered() == 0)
-            && self.lanes[0].has_said_all()
+            && self.lanes[0].has_sent_all()
     }
 
     /// Bytes of a copy that count against the credit, as this end sees it once all is done: what a source

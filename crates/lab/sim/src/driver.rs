@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Heard, IncomingPipe, OutgoingCopy, OutgoingPipe, Part, Repair, SharedHalf,
+    Begun, GroupPart, IncomingPipe, OutgoingCopy, OutgoingPipe, Part, Received, Repair, SharedHalf,
     Transfer, Unplaceable, buffers,
 };
 use longhaul_objects::{Belief, TagKey};
@@ -86,8 +86,8 @@ impl Driver {
     }
 
     /// The other end says something.
-    pub fn note_heard(&mut self, heard: &Heard) {
-        if let (Self::Sink(driver), Heard::Source(message)) = (self, heard) {
+    pub fn note_received(&mut self, received: &Received) {
+        if let (Self::Sink(driver), Received::Source(message)) = (self, received) {
             driver.note_message(message);
         }
     }

@@ -146,7 +146,7 @@ impl SinkDriver {
 
     /// All lanes are told of a group that was found to be wrong.
     pub fn note_repair(&mut self, repair: Repair) {
-        if let Repair::ReceiveAnew(object, group) = repair {
+        if let Repair::ReceiveAgain(object, group) = repair {
             self.received.remove(&(object, group));
             self.repaired.insert((object, group));
         }

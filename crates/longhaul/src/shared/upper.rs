@@ -20,12 +20,12 @@ impl UpperLayer for Shared {
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         self.lock().handle_bytes(bytes);
         loop {
-            // What is heard may take long: meanwhile others may speak.
-            let heard = self.change(|half| match half.poll_heard()? {
-                Some(heard) => half.handle_heard(heard).map(Some),
+            // Acting on a message may take long: meanwhile others may send.
+            let received = self.change(|half| match half.poll_received()? {
+                Some(received) => half.handle_received(received).map(Some),
                 None => Ok(None),
             });
-            match heard? {
+            match received? {
                 Some(Some(wish)) => self.open(&wish),
                 Some(None) => {}
                 None => break,
@@ -61,7 +61,7 @@ impl UpperLayer for Shared {
     }
 
     fn is_finished(&self) -> bool {
-        lock(&self.seen).has_said_all
+        lock(&self.seen).has_sent_all
     }
 
     fn on_credit(&self, credit: u64) {

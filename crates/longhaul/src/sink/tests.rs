@@ -96,7 +96,7 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
         assert_eq!(said(&shared), SinkMessage::Repair { object: ObjectId(0), group: 0 }.into());
         let mut anew = Vec::new();
         lane.take_repairs(|repair| anew.push(repair));
-        assert_eq!(anew, [Repair::ReceiveAnew(ObjectId(0), 0)]);
+        assert_eq!(anew, [Repair::ReceiveAgain(ObjectId(0), 0)]);
         shared.stop();
     });
 }

@@ -9,7 +9,7 @@ fn threads(run: u64, idle: u64) -> Spent {
     Spent { alive: ms(100), run: ms(run), ready: ms(0), idle: ms(idle) }
 }
 
-/// A source that was at `stage` for 100 ms, for which it let the carrier go hungry.
+/// A source that was at `stage` for 100 ms, for which the carrier had nothing to send.
 fn at(stage: Stage) -> SendingSide {
     seen(stage, 90, Bottleneck::Network)
 }
@@ -19,10 +19,10 @@ fn sending(carrier: Bottleneck) -> SendingSide {
     seen(Stage::Reading, 10, carrier)
 }
 
-fn seen(stage: Stage, hungry: u64, carrier: Bottleneck) -> SendingSide {
+fn seen(stage: Stage, idle_time: u64, carrier: Bottleneck) -> SendingSide {
     let mut stages = Stages::new(Instant::ZERO);
     stages.enter(Instant::ZERO, stage, ms(0));
-    stages.update(Instant::ZERO + ms(100), ms(hungry));
+    stages.update(Instant::ZERO + ms(100), ms(idle_time));
     let mut times = Times::default();
     times.add(carrier, ms(60));
     times.add(Bottleneck::StartUp, ms(40));
@@ -42,7 +42,7 @@ fn named(seen: SendingSide) -> Bottleneck {
     diagnosis.now()
 }
 
-const TOLD: [Bottleneck; 3] =
+const REPORTED: [Bottleneck; 3] =
     [Bottleneck::Unknown, Bottleneck::ReceiverCpu, Bottleneck::ReceiverDisk];
 
 #[test]
@@ -90,14 +90,14 @@ fn while_sending_the_side_without_spare_time_is_the_bottleneck() {
 }
 
 #[test]
-fn without_credit_it_is_what_the_receiver_says() {
-    for storage in TOLD {
+fn without_credit_the_receiver_names_the_bottleneck() {
+    for storage in REPORTED {
         let receiver = ReceiverBounds { storage, ..ReceiverBounds::NONE };
         let waiting = SendingSide { receiver, ..at(Stage::Credit) };
         let ending = SendingSide { receiver, ..at(Stage::Answer) };
         let expected = match storage {
             Bottleneck::Unknown => (Bottleneck::ReceiverBuffer, Bottleneck::Network),
-            told => (told, told),
+            reported => (reported, reported),
         };
         assert_eq!((named(waiting), named(ending)), expected);
     }
@@ -111,13 +111,9 @@ fn what_took_longest_is_named_in_the_end() {
     let mut seen = at(Stage::Credit);
     diagnosis.observe(seen);
     // 40 ms each.
-    for (until, hungry) in [(140, 90), (180, 130), (220, 145)] {
-        seen.stages.enter(
-            Instant::ZERO + ms(until - 40),
-            Stage::Reading,
-            seen.stages.hungry_before,
-        );
-        seen.stages.update(Instant::ZERO + ms(until), ms(hungry));
+    for (until, idle_time) in [(140, 90), (180, 130), (220, 145)] {
+        seen.stages.enter(Instant::ZERO + ms(until - 40), Stage::Reading, seen.stages.idle_before);
+        seen.stages.update(Instant::ZERO + ms(until), ms(idle_time));
         seen.carrier.add(Bottleneck::Network, ms(10));
         diagnosis.observe(seen);
     }
@@ -127,7 +123,7 @@ fn what_took_longest_is_named_in_the_end() {
 
 /// Its thread had no turn, or slept until it might send again.
 #[test]
-fn what_a_carrier_tells_late_counts_for_all_the_time_since_it_told() {
+fn a_late_report_of_a_carrier_counts_for_all_the_time_since_its_last() {
     let mut diagnosis = Diagnosis::new(Instant::ZERO);
     let mut seen = sending(Bottleneck::Network);
     diagnosis.observe(seen);
@@ -155,7 +151,7 @@ fn a_receiver_tells_what_holds_it_up() {
         let ReceiverBounds { intake, storage } = end.bounds(&begin);
         (intake, storage)
     };
-    let (unknown, cpu, disk) = (TOLD[0], TOLD[1], TOLD[2]);
+    let (unknown, cpu, disk) = (REPORTED[0], REPORTED[1], REPORTED[2]);
     assert_eq!(bounds(threads(30, 0), threads(5, 80), ms(20)), (unknown, unknown));
     assert_eq!(bounds(threads(90, 0), threads(5, 80), ms(20)), (cpu, unknown));
     assert_eq!(bounds(threads(30, 0), threads(20, 10), ms(90)), (unknown, disk));

@@ -70,7 +70,7 @@ fn of_a_damaged_piece_the_lanes_hear_first_and_its_memory_is_not_promised_twice(
     assert_eq!(pipe.handle_hashed(piece, value("oNe"), "oNe"), Ok(None));
     assert_eq!(pipe.poll_message(), None, "the lanes do not know");
     assert_eq!(pipe.poll_step(), Ok(Some(PipeStep::Waste("oNe"))));
-    assert_eq!(pipe.poll_repair(), Some(Repair::ReceiveAnew(ObjectId(3), 0)));
+    assert_eq!(pipe.poll_repair(), Some(Repair::ReceiveAgain(ObjectId(3), 0)));
     let repair = SinkMessage::Repair { object: ObjectId(3), group: 0 };
     assert_eq!(pipe.poll_message(), Some(repair));
     pipe.set_given_back(1);

@@ -223,7 +223,7 @@ fn groups_cross_whole_whatever_is_lost() {
 }
 
 #[test]
-fn a_repair_waits_for_the_first_try_and_is_received_anew() {
+fn a_repair_waits_for_the_first_try_and_is_received_again() {
     let mut pair = Pair::new();
     pair.grant(1 << 30);
     pair.run(20, || false);
@@ -233,12 +233,12 @@ fn a_repair_waits_for_the_first_try_and_is_received_anew() {
     pair.run(100, || false);
     assert_eq!((pair.ends[0].delivered(), pair.ends[1].arrived()), (2, 1), "a repetition");
     pair.offer(0, 3);
-    pair.ends[1].half.handle_repair(Repair::ReceiveAnew(OBJECT, 0));
+    pair.ends[1].half.handle_repair(Repair::ReceiveAgain(OBJECT, 0));
     pair.run(100, || false);
     let Some(News::Arrived(whole)) = pair.ends[1].news.last() else { panic!("nothing came") };
     assert_eq!(whole.buffer, vec![3; LEN as usize]);
-    // Said once more than needed, it does no harm.
-    pair.ends[1].half.handle_repair(Repair::ReceiveAnew(OBJECT, 7));
+    // Given once more than needed, it does no harm.
+    pair.ends[1].half.handle_repair(Repair::ReceiveAgain(OBJECT, 7));
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn stale_credit_takes_nothing_back() {
     pair.grant(0);
     pair.run(20, || false);
     assert_eq!(pair.ends[0].half.engine().credit(), 2 * u64::from(LEN));
-    // Less than a step goes with the next report only; a step is told to a peer that waits.
+    // Less than a step goes with the next report only; a step is reported to a peer that waits.
     let more = 2 * u64::from(LEN) + 9;
     let step = |credit| Standing { credit, credit_step: 10, ..Standing::default() };
     pair.ends[1].half.handle_standing(&step(more + 1));
@@ -332,7 +332,7 @@ fn stale_credit_takes_nothing_back() {
 }
 
 #[test]
-fn messages_come_in_order_and_their_end_is_said_once() {
+fn messages_come_in_order_and_their_end_is_reported_once() {
     let mut pair = Pair::new();
     let text: Vec<u8> = (0..3_000_000u32).map(|i| (i / 3) as u8).collect();
     assert!(pair.ends[0].half.wants_messages() && !pair.ends[1].half.poll_messages_end());
@@ -412,7 +412,7 @@ fn control_messages_that_the_local_stack_refuses_wait_a_moment() {
 }
 
 #[test]
-fn an_end_that_is_told_to_close_says_so_to_both() {
+fn an_end_that_closes_reports_it_to_both() {
     let mut pair = Pair::new();
     pair.run(20, || false);
     let bounds = ReceiverBounds::NONE;

@@ -20,14 +20,14 @@ fn joined(credit: u64) -> OutgoingPipe<&'static str> {
 }
 
 /// Lanes that have had nothing to send for so long.
-struct Hungry(Duration);
+struct Idle(Duration);
 
-impl Lanes for Hungry {
+impl Lanes for Idle {
     fn backlog(&self, _: usize) -> u64 {
         0
     }
 
-    fn hungry(&self, _: usize) -> Duration {
+    fn idle_time(&self, _: usize) -> Duration {
         self.0
     }
 }
@@ -101,7 +101,7 @@ fn a_damaged_piece_goes_again_until_it_is_confirmed() {
 }
 
 #[test]
-fn behind_the_last_piece_it_waits_for_whoever_takes_the_output() {
+fn behind_the_last_piece_it_waits_for_the_program_that_takes_the_output() {
     let mut pipe = joined(2);
     let mut diagnosis = Diagnosis::new(NOW);
     assert_eq!(pipe.next_buffer(NOW, &idle(), || Some(7)), Ok(Some(7)));
@@ -111,7 +111,7 @@ fn behind_the_last_piece_it_waits_for_whoever_takes_the_output() {
     assert!(offers(&mut pipe, &idle()).is_empty());
     let second = Duration::from_secs(1);
     diagnosis.observe(SendingSide {
-        stages: pipe.gate.stages(NOW + second, &Hungry(second)),
+        stages: pipe.gate.stages(NOW + second, &Idle(second)),
         readers: Spent::default(),
         carrier: Times::default(),
         lanes: Spent::default(),

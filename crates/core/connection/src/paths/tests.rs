@@ -204,7 +204,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is said, in whatever order: lanes settle, on a path that is open if any is, and on
+    /// For any messages, in any order: lanes settle, on a path that is open if any is, and on
     /// one that lives if any of those does, but for the one that finds out.
     #[test]
     fn lanes_are_where_they_can_be(
@@ -240,14 +240,14 @@ proptest! {
             }
             let settled = settle(&mut paths);
             let open = |path: usize| paths.paths[path].offer != Offer::Closed;
-            let lives = |path: usize| open(path) && paths.paths[path].pulse.beats();
+            let lives = |path: usize| open(path) && paths.paths[path].liveness.beats();
             let any_open = (0..paths.count()).any(open);
             let any_lives = (0..paths.count()).any(lives);
             let wrong = settled.iter().map(|path| usize::from(*path)).filter(|path| {
                 any_lives && !lives(*path) || any_open && !open(*path)
             });
             let wrong: Vec<usize> = wrong.collect();
-            let tried = wrong.iter().all(|path| paths.paths[*path].pulse.is_tried());
+            let tried = wrong.iter().all(|path| paths.paths[*path].liveness.is_tried());
             let mut distinct = wrong.clone();
             distinct.dedup();
             prop_assert!(tried && distinct.len() == wrong.len(), "{settled:?} {paths:?}");

@@ -8,7 +8,7 @@ use longhaul_wire::{AEAD_TAG_LEN, CLEAR_TAG_LEN, MAX_RECORD_HEAD, RecordHead, Wr
 
 use crate::{Forged, GroupPart};
 
-/// What authenticates the records of both directions where TLS does not, each in its order: every
+/// Authenticates the records of both directions where TLS does not, each in its order: every
 /// call is about the next one (docs/protocol.md sections 4.2 and 8). An error where there are no keys
 /// for another record.
 pub trait RecordSeals {
@@ -22,7 +22,7 @@ pub trait RecordSeals {
     /// The tag of a record of object bytes that begins with `head`.
     fn object_tag(&mut self, head: &[u8; MAX_RECORD_HEAD]) -> Result<[u8; CLEAR_TAG_LEN], Forged>;
 
-    /// Whether `tag` is that of the record of object bytes that begins with `head`.
+    /// True if `tag` is that of the record of object bytes that begins with `head`.
     fn verify_object(
         &mut self,
         head: &[u8; MAX_RECORD_HEAD],
@@ -58,7 +58,7 @@ impl<O: Deref<Target: AsRef<[u8]>>> Record<O> {
         self.sent == self.len()
     }
 
-    /// What is still to be written of head and body.
+    /// The rest of head and body to write.
     pub fn rest(&self) -> [&[u8]; 2] {
         let head = &self.head[self.sent.min(self.head.len())..];
         let Some((bytes, piece)) = &self.body else { return [head, &[]] };
@@ -154,7 +154,7 @@ impl Reading {
         }
     }
 
-    /// What there is of a head, without its tag.
+    /// The part of a head that is there, without its tag.
     pub fn head(bytes: &[u8; LONGEST_HEAD], count: usize) -> &[u8] {
         &bytes[..count.min(MAX_RECORD_HEAD)]
     }

@@ -40,7 +40,7 @@ impl Default for Stream {
 }
 
 impl Stream {
-    /// Whether more may be pushed.
+    /// True if more may be pushed.
     pub fn wants_more(&self) -> bool {
         self.own == Half::Open && (self.unsent.len() as u64) < WINDOW
     }
@@ -115,7 +115,7 @@ impl Stream {
         count
     }
 
-    /// Whether the peer has ended its half, and everything was read. Says so once.
+    /// True, once, if the peer has ended its half and everything was read.
     pub fn poll_end(&mut self) -> bool {
         let news = self.peers == Half::Ending && self.unread.is_empty();
         if news {

@@ -129,10 +129,10 @@ fn groups_and_messages_cross_in_steps_of_any_size() {
         pass(&mut here, &mut there, &mut Room(2), step);
         assert_eq!(arrived(&mut there), sent);
         assert_eq!((there.credit(), there.placed(), here.backlog()), (77, 5001, 0));
-        let mut heard = [0; 9];
+        let mut read = [0; 9];
         assert!(!there.poll_messages_end(), "they were not read");
-        assert_eq!(there.read_messages(&mut heard), 5);
-        assert!(heard.starts_with(b"hello") && there.poll_messages_end());
+        assert_eq!(there.read_messages(&mut read), 5);
+        assert!(read.starts_with(b"hello") && there.poll_messages_end());
         assert!(!there.poll_messages_end(), "once");
     }
 }
@@ -158,14 +158,14 @@ fn a_repetition_goes_elsewhere() {
     offer(&mut here, 0, 300);
     pass(&mut here, &mut there, room, 100);
     assert!(arrived(&mut there).is_empty() && there.is_open());
-    // To be received anew it takes memory again.
-    there.handle_repair(Repair::ReceiveAnew(ObjectId(300), 0));
+    // To be received again it takes memory again.
+    there.handle_repair(Repair::ReceiveAgain(ObjectId(300), 0));
     let again = offer(&mut here, 0, 300);
     pass(&mut here, &mut there, &mut Room(1), 100);
     assert_eq!(arrived(&mut there), [again]);
 }
 
-/// Of three groups the first is on its way: its record ends, and nothing else of them follows.
+/// Of three groups the first is being sent: its record ends, and nothing else of them follows.
 #[test]
 fn what_is_withdrawn_goes_no_further_than_the_record_under_way() {
     for (passed, records) in [(0, 0), (100_000, 1), (PIECE + 100_000, 2)] {

@@ -49,15 +49,15 @@ fn client(direction: Direction) -> Half {
     client
 }
 
-/// Brings all that one end says to the other; the first error.
+/// Brings all messages of one end to the other; returns the first error.
 fn pass(from: &mut Half, to: &mut Half) -> Result<Option<Wish>, Violation> {
     let mut wish = None;
     while let Some(message) = from.poll_message() {
         let mut bytes = Vec::new();
         message.encode(&mut bytes).unwrap();
         to.handle_bytes(&bytes);
-        while let Some(heard) = to.poll_heard()? {
-            wish = wish.or(to.handle_heard(heard)?);
+        while let Some(received) = to.poll_received()? {
+            wish = wish.or(to.handle_received(received)?);
         }
     }
     Ok(wish)
@@ -101,7 +101,7 @@ fn an_empty_copy_is_done_at_both_ends_once_the_client_closes() {
 }
 
 #[test]
-fn a_sink_that_closes_waits_until_its_source_has_heard_the_result() {
+fn a_sink_that_closes_waits_until_its_source_has_read_the_result() {
     let mut client =
         Half::client(&Wish::Pipe(PipeRequest { role: PipeRole::Receive, name: b"pipe".to_vec() }));
     let mut pipe = IncomingPipe::new(4);
@@ -124,10 +124,10 @@ fn what_is_not_for_this_end_is_a_violation_before_and_after_it_has_begun() {
     let mut bytes = Vec::new();
     Message::from(SinkMessage::Accept { objects: 1 }).encode(&mut bytes).unwrap();
     server.handle_bytes(&bytes);
-    assert_eq!(server.poll_heard(), Err(Misspoken::OutOfTurn.into()));
+    assert_eq!(server.poll_received(), Err(Misspoken::OutOfTurn.into()));
     let mut sink = client(Direction::Pull);
-    let wrong = Heard::Sink(SinkMessage::Accept { objects: 1 });
-    assert_eq!(sink.handle_heard(wrong), Err(Misspoken::OutOfTurn.into()));
+    let wrong = Received::Sink(SinkMessage::Accept { objects: 1 });
+    assert_eq!(sink.handle_received(wrong), Err(Misspoken::OutOfTurn.into()));
 }
 
 #[test]

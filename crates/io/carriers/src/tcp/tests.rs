@@ -77,7 +77,7 @@ fn a_group_is_taken_once_unless_it_is_forgotten() {
     }
     server.upper.wait(|upper| upper.groups.contains_key(&1));
     assert_eq!(server.upper.state().taken, 2);
-    server.lanes.mailboxes[0].post_repair(Repair::ReceiveAnew(OBJECT, 0));
+    server.lanes.mailboxes[0].post_repair(Repair::ReceiveAgain(OBJECT, 0));
     client.offer(0, 0, size);
     server.upper.wait(|upper| upper.taken == 3);
     assert!(server.upper.state().groups[&0] == group_bytes(0, size));

@@ -5,7 +5,7 @@ use std::ops::DerefMut;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, Hunger, MessageLane, News, Order, Place, RecordHalf, Repair,
+    Begun, GroupPart, Groups, IdleTime, MessageLane, News, Order, Place, RecordHalf, Repair,
     SharedPath, Standing, Unplaceable,
 };
 use longhaul_engine::{LaneStats, Path, Suspension};
@@ -22,7 +22,7 @@ use crate::staging::Staged;
 pub(crate) struct LaneState {
     pub carrier: Carrying,
     /// How long it had nothing to send.
-    hunger: Hunger,
+    idle: IdleTime,
 }
 
 #[derive(Debug)]
@@ -35,7 +35,7 @@ use Carrying::{Tcp, Udp};
 
 impl LaneState {
     pub fn new(local: Instant, carrier: Carrying) -> Self {
-        Self { carrier, hunger: Hunger::new(local) }
+        Self { carrier, idle: IdleTime::new(local) }
     }
 
     pub fn udp(&mut self) -> Option<&mut UdpLane> {
@@ -55,7 +55,7 @@ impl LaneState {
 
     /// Notes whether it has something to send.
     pub fn note_backlog(&mut self, local: Instant) {
-        self.hunger.set(local, self.backlog() == 0);
+        self.idle.set(local, self.backlog() == 0);
     }
 
     pub fn handle_order(&mut self, local: Instant, order: Order<Arc<Vec<u8>>>) {
@@ -128,7 +128,7 @@ impl LaneState {
     }
 
     /// Whether what was said has got through, as far as can be told here.
-    pub fn has_said_all(&self) -> bool {
+    pub fn has_sent_all(&self) -> bool {
         match &self.carrier {
             Udp(lane) => lane.half.engine().stream_sent(StreamId(0)),
             Tcp(half) => !half.is_writing(),
@@ -220,8 +220,8 @@ impl longhaul_connection::Lanes for Lanes<'_> {
         self.lanes[lane].backlog()
     }
 
-    fn hungry(&self, lane: usize) -> Duration {
-        self.lanes[lane].hunger.lasted(self.local)
+    fn idle_time(&self, lane: usize) -> Duration {
+        self.lanes[lane].idle.lasted(self.local)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which lane is on which path.
+//! Assignment of lanes to paths.
 
 use alloc::vec::Vec;
 
@@ -7,7 +7,7 @@ use longhaul_units::PathId;
 /// Where each lane is to be, given where it is `now` and how many each path is to have: as few move
 /// as can be. The first lane is wherever `first` says, and counts there; a path that has more than it
 /// gets loses its last lanes. Where all shares are taken a lane stays.
-pub(crate) fn pairs(now: &[PathId], first: PathId, shares: &[u16]) -> Vec<PathId> {
+pub(crate) fn assign_lanes(now: &[PathId], first: PathId, shares: &[u16]) -> Vec<PathId> {
     let mut left = shares.to_vec();
     let mut take = |path: PathId| match left.get_mut(usize::from(path.0)) {
         Some(count @ 1..) => {
@@ -40,17 +40,17 @@ mod tests {
 
     #[test]
     fn as_few_lanes_move_as_can_be() {
-        let pairs = |now: &[u16], first, shares: &[u16]| {
-            let pairs = pairs(&paths(now), PathId(first), shares);
-            pairs.iter().map(|path| path.0).collect::<Vec<_>>()
+        let assign = |now: &[u16], first, shares: &[u16]| {
+            let lanes = assign_lanes(&paths(now), PathId(first), shares);
+            lanes.iter().map(|path| path.0).collect::<Vec<_>>()
         };
-        assert_eq!(pairs(&[0, 0, 0], 0, &[3]), [0, 0, 0]);
-        assert_eq!(pairs(&[0, 0, 0], 0, &[1, 2]), [0, 1, 1], "to a circuit");
-        assert_eq!(pairs(&[0, 1, 1], 0, &[3, 0]), [0, 0, 0], "and back");
-        assert_eq!(pairs(&[0, 0, 1, 1], 0, &[1, 2, 1]), [0, 2, 1, 1]);
-        assert_eq!(pairs(&[1, 1, 1], 1, &[1, 2]), [1, 1, 0], "the last ones");
-        assert_eq!(pairs(&[0, 1], 1, &[0, 2]), [1, 1], "the first lane is moved by name");
-        assert_eq!(pairs(&[0, 0], 0, &[0, 0]), [0, 0], "nowhere to go");
+        assert_eq!(assign(&[0, 0, 0], 0, &[3]), [0, 0, 0]);
+        assert_eq!(assign(&[0, 0, 0], 0, &[1, 2]), [0, 1, 1], "to a circuit");
+        assert_eq!(assign(&[0, 1, 1], 0, &[3, 0]), [0, 0, 0], "and back");
+        assert_eq!(assign(&[0, 0, 1, 1], 0, &[1, 2, 1]), [0, 2, 1, 1]);
+        assert_eq!(assign(&[1, 1, 1], 1, &[1, 2]), [1, 1, 0], "the last ones");
+        assert_eq!(assign(&[0, 1], 1, &[0, 2]), [1, 1], "the first lane is moved by name");
+        assert_eq!(assign(&[0, 0], 0, &[0, 0]), [0, 0], "nowhere to go");
     }
 
     proptest! {
@@ -63,11 +63,11 @@ mod tests {
             prop_assume!(shares.iter().any(|share| *share > 0));
             let first = PathId(shares.iter().position(|share| *share > 0).unwrap() as u16);
             let places = paths(&now);
-            let then = pairs(&places, first, &shares);
+            let then = assign_lanes(&places, first, &shares);
             let mut counts = vec![0; 4];
             then.iter().for_each(|path| counts[usize::from(path.0)] += 1);
             prop_assert_eq!(&counts, &shares);
-            prop_assert_eq!(&pairs(&then, first, &shares), &then, "settled");
+            prop_assert_eq!(&assign_lanes(&then, first, &shares), &then, "settled");
         }
     }
 }

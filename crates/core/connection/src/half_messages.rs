@@ -1,4 +1,4 @@
-//! What the two halves of a connection tell each other.
+//! Messages between the two halves of a connection.
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
@@ -10,10 +10,10 @@ use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::{GivenUp, MoveAsked, WholeGroup};
 
-/// What the shared half tells a lane, once.
+/// An order of the shared half to a lane, given once.
 #[derive(Clone, Debug)]
 pub enum Order<O> {
-    /// Send this group, or this part of one. It must not overlap bytes on their way to the peer, unless
+    /// Send this group, or this part of one. It must not overlap bytes in flight to the peer, unless
     /// it is the whole of the same bytes again: a repair, which waits until those have arrived.
     Offer {
         /// Which bytes of the object.
@@ -30,33 +30,33 @@ pub enum Order<O> {
     Close(CloseCode, String),
 }
 
-/// What the shared half tells every lane of groups that do not simply arrive. Taken in as it was said,
-/// between receiving and placing.
+/// A notice of the shared half to every lane about groups that are withdrawn, repeated or no longer
+/// needed. Lanes take notices in their order, between receiving and placing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Repair {
-    /// The group did not verify: what comes of it is no repetition. Said before the peer is asked
-    /// for it.
-    ReceiveAnew(ObjectId, u32),
-    /// The group that was to be received anew has come, perhaps on another lane: what comes of it is a
+    /// The group did not verify: what comes of it is no repetition. Sent to the lanes before the peer is
+    /// asked for it.
+    ReceiveAgain(ObjectId, u32),
+    /// The group that was to be received again has come, perhaps on another lane: what comes of it is a
     /// repetition, and what has come here is of no use.
     Taken(ObjectId, u32),
     /// The files of the object failed: what has come here is of no use, and the rest may never come.
     Unneeded(ObjectId),
 }
 
-/// What the shared half says that holds until it says otherwise. Lanes may see it late.
+/// State of the shared half that every lane reads. Lanes may see it late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Object bytes that this end takes in all. Never shrinks.
     pub credit: u64,
-    /// Bytes of new credit that are worth telling a peer that may wait for them; less of it goes with
+    /// Bytes of new credit that are worth a report to a peer that may wait for them; less of it goes with
     /// the next report.
     pub credit_step: u64,
-    /// What holds this end up in receiving.
+    /// Bottlenecks of this end in receiving.
     pub bounds: ReceiverBounds,
     /// Everything that may be sent now was offered: a round of repair may end.
     pub drained: bool,
-    /// What is of no use any more when it comes.
+    /// Groups that are of no use any more when they come.
     pub over: Over,
 }
 
@@ -66,14 +66,14 @@ pub struct Standing {
 pub struct Over {
     /// Of a copy: objects below this number.
     pub objects: u32,
-    /// Of a pipe: groups below this number, of whatever object.
+    /// Of a pipe: groups below this number, of any object.
     pub groups: u32,
 }
 
 /// A step of new credit ([`Standing::credit_step`]) for sinks that promise several times as much.
 pub const CREDIT_STEP: u64 = 8 * GROUP_SIZE;
 
-/// What a lane tells the shared half.
+/// News of a lane for the shared half.
 #[derive(Debug, PartialEq, Eq)]
 pub enum News<I> {
     /// The peer's address is proven: the lane may carry data.
@@ -89,7 +89,7 @@ pub enum News<I> {
     GivenUp(GivenUp<I>),
     /// The server asks that a lane moves.
     MoveAsked(MoveAsked),
-    /// A packet is taken as lost; only where the lane was asked to tell.
+    /// A packet is taken as lost; only where the lane was asked to report it.
     Lost(PacketNumber, Cause),
     /// UDP does not fit the path that the lane is on, for this reason: [`Paths::leave_out`] says what is to
     /// become of it.
@@ -100,18 +100,18 @@ pub enum News<I> {
     Closed(Closed),
 }
 
-/// Groups that are to be received anew.
+/// Groups that are to be received again.
 #[derive(Clone, Debug, Default)]
 pub struct Repairs(BTreeSet<(ObjectId, u32)>);
 
 impl Repairs {
-    /// The group did not verify: what every lane is to know.
+    /// The group did not verify: the notice for every lane.
     pub fn ask(&mut self, object: ObjectId, group: u32) -> Repair {
         self.0.insert((object, group));
-        Repair::ReceiveAnew(object, group)
+        Repair::ReceiveAgain(object, group)
     }
 
-    /// The group came whole, and is taken: what every lane is to know, if it is anything.
+    /// The group came whole, and is taken: the notice for every lane, if they need one.
     pub fn take(&mut self, object: ObjectId, group: u32) -> Option<Repair> {
         self.0.remove(&(object, group)).then_some(Repair::Taken(object, group))
     }
@@ -121,12 +121,12 @@ impl Repairs {
         self.0.retain(|(other, _)| *other != object);
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

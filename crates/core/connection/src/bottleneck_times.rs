@@ -1,4 +1,4 @@
-//! What held the pace of those who carry data, whichever path they are on.
+//! Times by bottleneck of the path that carries data, over all changes of it.
 
 use longhaul_units::PathId;
 
@@ -8,7 +8,7 @@ use crate::Times;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Carrying {
     path: PathId,
-    /// What that one had booked when it was looked at last.
+    /// Times that this path had booked at the last look.
     seen: Times,
     sum: Times,
 }
@@ -24,7 +24,8 @@ impl Carrying {
         self.path
     }
 
-    /// That one has booked `times` by now; what was booked in all while each carried.
+    /// Takes in the `times` that this path has booked by now; returns the sum over all paths, each while it
+    /// carried data.
     pub fn look(&mut self, times: Times) -> Times {
         self.sum = self.sum.plus(&times.since(&self.seen));
         self.seen = times;
@@ -47,7 +48,7 @@ mod tests {
         let (ip, circuit) = (Bottleneck::Network, Bottleneck::Reservation);
         let mut carrying = Carrying::default();
         assert_eq!(carrying.look(booked(ip, 5)), booked(ip, 5));
-        // IP goes on meanwhile, with what is said beside the data.
+        // IP goes on meanwhile, with the messages beside the data.
         carrying.go(PathId(1), booked(circuit, 1));
         let sum = booked(ip, 5).plus(&booked(circuit, 3));
         assert_eq!(carrying.look(booked(circuit, 4)), sum);

@@ -1,4 +1,4 @@
-//! What the time of threads goes into.
+//! Time of threads, by what they do with it.
 
 use core::ops::AddAssign;
 
@@ -27,7 +27,7 @@ impl AddAssign for Spent {
 }
 
 impl Spent {
-    /// What was spent since `earlier`.
+    /// Time spent since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             alive: self.alive.saturating_sub(earlier.alive),
@@ -37,14 +37,14 @@ impl Spent {
         }
     }
 
-    /// Whether they worked whenever they got a CPU. Time that others had it does not count: a
+    /// True if they worked whenever they got a CPU. Time that others had it does not count: a
     /// thread that has to wait for its turn and is done soon each time is not too slow.
     pub fn is_saturated(&self) -> bool {
         let offered = self.alive.saturating_sub(self.ready);
         offered > Duration::ZERO && self.run * 8 >= offered * 7
     }
 
-    /// Whether work took them less CPU time than waiting for the system, which is the disk's time.
+    /// True if work took them less CPU time than waiting for the system, which is the disk's time.
     pub fn is_blocked(&self) -> bool {
         let awake = self.run + self.ready + self.idle;
         self.alive.saturating_sub(awake) > self.run
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn who_neither_runs_nor_rests_is_blocked() {
+    fn a_thread_that_neither_runs_nor_rests_is_blocked() {
         let spent = |run, ready, idle| Spent {
             alive: ms(200),
             run: ms(run),
