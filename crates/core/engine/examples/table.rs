@@ -170,7 +170,7 @@ fn shallow() {
     }
 }
 
-/// What a flow makes of a path, in percent of the `ideal` seconds, and the percentage of its packets that
+/// The result of a flow on a path, in percent of the `ideal` seconds, and the percentage of its packets that
 /// was lost.
 fn print_completion(config: &PathConfig, rate: Rate, flow: Longhaul, ideal: f64) {
     let mut world = World::new(config, rate, 7);
@@ -201,7 +201,7 @@ fn beside_cubic(rate: Rate, rtt: Duration, chosen: ChosenProfile) -> f64 {
 fn profiles() {
     let (rate, rtt) = (Rate::from_mbps(500), Duration::from_millis(50));
     println!(
-        "{rate}, {rtt:?}, 1 GB, those that need a rate told 95 % of the link's: percent of what the \
+        "{rate}, {rtt:?}, 1 GB, those that need a rate get 95 % of the link's: percent of what the \
          link allows, start-up included (percent lost): quiet, 1 % chance, queue of 5 %, half of the \
          rate from 5 s on, receiver that stalls 60 ms each second (- where it took more than 300 s); share of two \
          beside one CUBIC"
@@ -220,11 +220,11 @@ fn profiles() {
     // Rounds are of a whole file, and here a lane is given a few groups at a time.
     let left_out = ["rapid", "rbudp", "unlimited"];
     for profile in Profile::all().iter().filter(|profile| !left_out.contains(&profile.name)) {
-        let told = profile.needs_rate.then(|| rate.scale(19, 20));
+        let given = profile.needs_rate.then(|| rate.scale(19, 20));
         print!("{:12}", profile.name);
         for (index, (config, stalls, allowed)) in paths.iter().enumerate() {
             let offer = Offer::Bytes(1_000_000_000);
-            let mut flow = Longhaul::new(played(profile.name, told), rtt, offer, 3);
+            let mut flow = Longhaul::new(played(profile.name, given), rtt, offer, 3);
             if *stalls {
                 flow = flow.host(Host {
                     rate: rate.scale(4, 1),
@@ -239,7 +239,7 @@ fn profiles() {
             let ideal = if index == 3 { 5.0 + (full - 5.0) * 2.0 } else { full / allowed };
             print_completion(config, rate, flow, ideal);
         }
-        println!("  {:4.0}", beside_cubic(rate, rtt, played(profile.name, told)));
+        println!("  {:4.0}", beside_cubic(rate, rtt, played(profile.name, given)));
     }
 }
 

@@ -17,10 +17,10 @@ pub enum Role {
 
 /// Bytes that a client sends before the server's first RESPONSE.
 const CLIENT_FIRST_FLIGHT: u64 = 64 << 10;
-/// What of these is kept for CHALLENGEs: a client whose probes and messages had used up all could
+/// The part of these that is kept for CHALLENGEs: a client whose probes and messages had used up all could
 /// never ask again for a RESPONSE that was lost.
 const CHALLENGES: u64 = 4 << 10;
-/// How many times the bytes received may be sent to an address that is not validated.
+/// Multiple of the bytes received that may be sent to an address that is not validated.
 const AMPLIFICATION: u64 = 3;
 /// First interval between two CHALLENGEs without RESPONSE; doubled each time.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
@@ -280,7 +280,7 @@ mod tests {
         assert!(a.on_response(address(1), [1; 8]));
         a.go_to(Instant::ZERO, address(2), [2; 8]);
         assert!(!a.is_validated());
-        // What is under way still comes.
+        // Packets in flight still come.
         assert!(a.on_received(Instant::ZERO, address(1), 10, true, || [9; 8]));
         assert_eq!(a.poll_challenge(Instant::ZERO, 60), Some((address(2), [2; 8])));
         assert!(!a.on_response(address(1), [2; 8]), "from elsewhere");

@@ -7,7 +7,7 @@ use longhaul_wire::ConnectionId;
 
 use crate::Role;
 
-/// How a lane is set up.
+/// Settings of a lane.
 #[derive(Clone, Debug)]
 pub struct LaneConfig {
     /// From WELCOME.
@@ -20,7 +20,7 @@ pub struct LaneConfig {
     pub role: Role,
     /// The server's address; `None` at the server, which learns the client's.
     pub remote: Option<SocketAddr>,
-    /// How lost object bytes are found and repaired.
+    /// Policy by which lost object bytes are found and repaired.
     pub repair: Repair,
     /// When packets received are reported.
     pub feedback: FeedbackSchedule,

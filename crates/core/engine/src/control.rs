@@ -1,4 +1,4 @@
-//! What CONTROL packets carried, so that it can be repeated when one is lost.
+//! Frames of CONTROL packets that were sent, so that they can be repeated when one is lost.
 
 use longhaul_units::{LaneId, StreamId};
 
@@ -13,7 +13,7 @@ pub(crate) enum SentFrame {
         stream: StreamId,
         piece: Piece,
     },
-    /// The limit is looked up anew when it is repeated.
+    /// The limit is looked up again when it is repeated.
     StreamLimit {
         stream: StreamId,
     },
@@ -24,7 +24,7 @@ pub(crate) enum SentFrame {
     Challenge,
     /// Repeated by the policy of repair, if at all.
     Repair,
-    /// Repeated until the client has heard it, or is asked something else.
+    /// Repeated until the client has received it, or is asked something else.
     Move {
         order: u64,
         lane: LaneId,

@@ -43,7 +43,7 @@ pub enum Event {
         beside: LaneId,
     },
     /// UDP does not fit the path that the lane is on, for this reason: it is to go on over another one, or
-    /// to close with [`CloseCode::PATH_MTU`]. Told again while it stays.
+    /// to close with [`CloseCode::PATH_MTU`]. Reported again while it stays.
     FitsNot(String),
     /// The lane is closed; nothing else will happen on it.
     Closed(Closed),
@@ -56,13 +56,13 @@ pub struct Closed {
     pub code: CloseCode,
     /// Reason for people.
     pub reason: String,
-    /// Whether the peer closed, rather than this side.
+    /// True if the peer closed, rather than this side.
     pub by_peer: bool,
 }
 
 impl Closed {
-    /// Nothing was heard from the peer for `time`. Whoever notices it first, a lane, the control
-    /// connection or the kernel, tells people the same.
+    /// Nothing was received from the peer for `time`. A lane, the control connection and the kernel
+    /// report it to people in the same words.
     pub fn silent(time: Duration) -> Self {
         let reason = format!("{SILENCE} {} s", time.as_secs_f32());
         Self { code: CloseCode::TIMEOUT, reason, by_peer: false }

@@ -1,13 +1,13 @@
+mod announced;
+mod app_limited;
 mod feedback;
 mod liveness;
 mod moves;
 mod peer;
-mod promises;
 mod receive;
 mod refused;
+mod state_schedule;
 mod streams;
-mod supply;
-mod telling;
 mod transmit;
 
 use alloc::boxed::Box;
@@ -27,20 +27,20 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::address::Addresses;
+use crate::lane_paths::{Carried, LanePaths};
 use crate::ledger::Ledger;
 use crate::mtu::MtuSearch;
 use crate::outbox::{Gone, Outbox};
 use crate::reception::Reception;
 use crate::repair::{self, Policy};
-use crate::ways::{Carried, Ways};
 use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role, Suspension};
+use announced::Announced;
+use app_limited::AppLimited;
 use liveness::Liveness;
 use moves::Asks;
 use peer::Peer;
-use promises::Promises;
+use state_schedule::StateSchedule;
 use streams::Stream;
-use supply::Supply;
-use telling::Telling;
 
 pub use refused::NotSent;
 pub use streams::StreamError;
@@ -79,16 +79,16 @@ pub struct Lane {
     ledger: Ledger,
     outbox: Outbox,
     repair: Box<dyn Policy>,
-    ways: Ways,
+    paths: LanePaths,
     /// Highest `largest` that the peer reported, for RTT samples from news only.
     reported_largest: Option<u64>,
     liveness: Liveness,
     /// The local stack had refused packets and was offered another one.
     tries: bool,
-    /// When the driver was told last that UDP does not fit this path.
-    fits_not_told: Option<Instant>,
-    telling: Telling,
-    supply: Supply,
+    /// Time of the last report to the driver that UDP does not fit this path.
+    fits_not_reported: Option<Instant>,
+    state_schedule: StateSchedule,
+    app_limited: AppLimited,
     /// There was something to send, and the peer had suspended it.
     held: bool,
     meter: DeliveryMeter,
@@ -97,10 +97,10 @@ pub struct Lane {
 
     // Receiving.
     /// A packet of the base size, or above, has come: UDP fits, as far as is known here.
-    heard_base: bool,
+    received_base: bool,
     reception: Reception,
     responses: VecDeque<(SocketAddr, [u8; 8])>,
-    promises: Promises,
+    announced: Announced,
 
     streams: BTreeMap<StreamId, Stream>,
     asks: Asks,
@@ -140,7 +140,7 @@ struct OneWayMinimum {
 }
 
 impl OneWayMinimum {
-    /// How far `sample` (us) is above the minimum of the last 10 to 20 s, which follows clock drift.
+    /// Difference of `sample` (us) above the minimum of the last 10 to 20 s, which follows clock drift.
     fn above(&mut self, now: Instant, sample: i64) -> i64 {
         if now - self.since > Duration::from_secs(10) {
             self.previous = self.current.take();
@@ -169,21 +169,21 @@ impl Lane {
             ledger: Ledger::default(),
             outbox: Outbox::default(),
             repair: repair::policy(config.repair),
-            ways: Ways::new(config.path, config.reordering),
+            paths: LanePaths::new(config.path, config.reordering),
             reported_largest: None,
             liveness: Liveness::new(now),
             tries: false,
-            fits_not_told: None,
-            telling: Telling::default(),
-            supply: Supply::new(),
+            fits_not_reported: None,
+            state_schedule: StateSchedule::default(),
+            app_limited: AppLimited::new(),
             held: false,
             meter: DeliveryMeter::default(),
             one_way: OneWayMinimum::default(),
             peer: Peer::new(),
-            heard_base: false,
+            received_base: false,
             reception: Reception::new(config.feedback),
             responses: VecDeque::new(),
-            promises: Promises::new(),
+            announced: Announced::new(),
             streams: BTreeMap::new(),
             asks: Asks::new(),
             stats: LaneStats::default(),
@@ -224,15 +224,15 @@ impl Lane {
         self.repair.on_flushed();
     }
 
-    /// Object bytes that the peer may be sent for the first time, in all, as it last said.
+    /// Object bytes that the peer may be sent for the first time, in all, as it last announced.
     pub fn credit(&self) -> u64 {
         self.peer.credit()
     }
 
     /// Announces that this side takes `credit` object bytes in all.
     pub fn set_credit(&mut self, credit: u64) {
-        // Told with the next report; reports flow while there is anything to be limited.
-        self.promises.raise_credit(credit);
+        // It goes with the next report; reports flow while there is anything to be limited.
+        self.announced.raise_credit(credit);
     }
 
     /// Announces, now, credit that a waiting peer needs.
@@ -246,7 +246,7 @@ impl Lane {
 
     /// Announces the rate at which this host can receive.
     pub fn set_capacity(&mut self, capacity: Option<Rate>) {
-        self.promises.set_capacity(capacity);
+        self.announced.set_capacity(capacity);
     }
 
     /// Packets found missing since the last call, but for those that the socket dropped and those
@@ -255,14 +255,14 @@ impl Lane {
         self.reception.take_unexplained()
     }
 
-    /// So many packets were lost in this host before they came to a socket; the peer is told.
+    /// So many packets were lost in this host before they came to a socket; they are reported to the peer.
     pub fn add_host_drops(&mut self, packets: u64) {
         self.reception.host_drops += packets;
     }
 
     /// Tells the peer, now if it is news, what holds this host up.
     pub fn set_bounds(&mut self, bounds: ReceiverBounds) {
-        if self.promises.set_bounds(bounds) {
+        if self.announced.set_bounds(bounds) {
             self.announce();
         }
     }
@@ -270,7 +270,7 @@ impl Lane {
     /// Announces what this host expects to take, now where it is much less than before; nothing lifts
     /// what was announced (protocol.md 5.4.3).
     pub fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) {
-        if self.promises.set_limit(now, limit) {
+        if self.announced.set_limit(now, limit) {
             self.announce();
         }
     }
@@ -279,7 +279,7 @@ impl Lane {
     /// a time that is over resumes. Orders count over all lanes; one that is not higher than those
     /// before is passed over (protocol.md 5.11).
     pub fn suspend_peer(&mut self, now: Instant, suspension: Suspension) {
-        self.promises.suspend(now, suspension);
+        self.announced.suspend(now, suspension);
     }
 
     /// Closes the lane: CLOSE is sent, nothing else is any more.
@@ -307,26 +307,26 @@ impl Lane {
     /// Leaves `path` and goes on over another one, or over one where it has been before. From here on
     /// every method is given that one.
     ///
-    /// What is under way keeps its numbers, so its fate is still learnt and repaired, but it teaches the
+    /// Packets in flight keep their numbers: their fate is still learnt and repaired, but they teach the
     /// other path nothing. What a path's MTU is, is known again when the lane comes back.
     pub fn leave_path(&mut self, now: Instant, path: &mut Path, onward: Onward) {
         let Onward { path: other, remote, datagram_max } = onward;
-        path.on_left(self.config.lane, self.ledger.unsettled_bytes(self.ways.since()));
+        path.on_left(self.config.lane, self.ledger.unsettled_bytes(self.paths.since()));
         let search = match self.config.only_messages {
             true => MtuSearch::none(now),
             false => MtuSearch::new(now, datagram_max),
         };
         let mut left = core::mem::replace(&mut self.mtu, search);
         left.on_left();
-        let known = self.ways.go(self.next_number, path.rtt().smoothed(), left, other);
+        let known = self.paths.go(self.next_number, path.rtt().smoothed(), left, other);
         if let Some(known) = known.filter(|known| known.is_within(datagram_max)) {
             self.mtu = known;
         }
         if let Some(remote) = remote {
             self.addresses.go_to(now, remote, self.rng.next_u64().to_be_bytes());
         }
-        self.fits_not_told = None;
-        self.supply.on_moved(self.next_number);
+        self.fits_not_reported = None;
+        self.app_limited.on_moved(self.next_number);
         self.config.datagram_max = datagram_max;
         self.meter = DeliveryMeter::default();
         self.one_way = OneWayMinimum::default();
@@ -335,17 +335,17 @@ impl Lane {
 
     /// The path that it is on.
     pub fn path(&self) -> PathId {
-        self.ways.path()
+        self.paths.path()
     }
 
     /// Each path that it was ever on, and what it has sent over it.
     pub fn all_carried(&self) -> impl Iterator<Item = (PathId, Carried)> + '_ {
-        self.ways.all_carried()
+        self.paths.all_carried()
     }
 
-    /// What it has sent over `path`.
+    /// Its counts over `path`.
     pub fn carried(&self, path: PathId) -> Carried {
-        self.ways.carried(path)
+        self.paths.carried(path)
     }
 
     /// One past the highest packet number received.
@@ -393,7 +393,7 @@ impl Lane {
     fn unpaced_due(&self, now: Instant, path: &Path) -> Option<Instant> {
         let address = self.addresses.next_timeout(CONTROL_MIN_WIRE);
         let messages = self.control_allowed().then(|| {
-            [self.reception.report_due(), self.telling.due(), self.messages_due(now, path)]
+            [self.reception.report_due(), self.state_schedule.due(), self.messages_due(now, path)]
         });
         let probe = self.probe_allowed().then(|| self.mtu.due(self.mtu_retry(path)));
         let messages = messages.into_iter().flatten();
@@ -410,7 +410,7 @@ impl Lane {
                 return;
             }
             if self.fits_not_due().is_some_and(|at| at <= now) {
-                self.fits_not_told = Some(now);
+                self.fits_not_reported = Some(now);
                 self.events.push_back(Event::FitsNot(self.fits_not()));
             }
             if self.ask_due(path).is_some_and(|at| at <= now) {
@@ -434,7 +434,7 @@ impl Lane {
         self.liveness.on_probe_timeout(now);
         self.stats.probe_timeouts += 1;
         self.repair.on_probe_timeout();
-        self.ways.on_probe_timeout();
+        self.paths.on_probe_timeout();
         if !self.config.only_messages {
             self.mtu.on_probe_timeout();
         }
@@ -477,11 +477,11 @@ impl Lane {
         self.mtu.ask_due(self.base_apart(path))
     }
 
-    /// When the driver is to know that UDP does not fit, where that is in the way: a server without objects to
-    /// send has only small packets, and a client is not heard before.
+    /// Time to report to the driver that UDP does not fit, where that matters: a server without objects to
+    /// send has only small packets, and takes no request of a client before.
     fn fits_not_due(&self) -> Option<Instant> {
         let sends = self.config.role == Role::Client || self.outbox.undelivered() > 0;
-        let due = self.fits_not_told.map_or(Instant::ZERO, |told| told + FITS_NOT_APART);
+        let due = self.fits_not_reported.map_or(Instant::ZERO, |at| at + FITS_NOT_APART);
         (sends && self.mtu.fits_not()).then_some(due)
     }
 
@@ -539,7 +539,7 @@ impl Lane {
         self.outbox.undelivered()
     }
 
-    /// Whether the lane is closed and has nothing more to send.
+    /// True if the lane is closed and has nothing more to send.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
@@ -549,7 +549,7 @@ impl Lane {
         self.addresses.current()
     }
 
-    /// Whether the peer's address is proven.
+    /// True if the peer's address is proven.
     pub fn is_validated(&self) -> bool {
         self.addresses.is_validated()
     }
@@ -583,7 +583,7 @@ impl Lane {
         self.peer.receiver()
     }
 
-    /// What holds the peer up, as it said last.
+    /// The peer's bottlenecks, as it last reported.
     pub fn peer_bounds(&self) -> ReceiverBounds {
         self.peer.bounds()
     }
@@ -624,7 +624,7 @@ const STREAMS_MAX: usize = 64;
 #[cfg(test)]
 mod tests;
 
-/// Whether `role` opens streams with this id (protocol.md 6).
+/// True if `role` opens streams with this id (protocol.md 6).
 fn opens(role: Role, stream: StreamId) -> bool {
     stream.0.is_multiple_of(2) == (role == Role::Client)
 }

@@ -1,4 +1,4 @@
-//! What was sent and not yet settled: one [`Entry`] for up to 64 packets of consecutive numbers.
+//! Packets sent and not yet settled: one [`Entry`] for up to 64 packets of consecutive numbers.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub(crate) struct Entry {
     pub content: Content,
 }
 
-/// What was said of lost packets when they were found missing.
+/// Causes of lost packets, from when they were found missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Why {
     /// So many, by the receiver's word.
@@ -66,7 +66,7 @@ impl Why {
     }
 }
 
-/// What is thought of packets that a report says are missing.
+/// Judgement of packets that a report shows as missing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     /// They may still come.
@@ -163,7 +163,7 @@ fn mask(start: u64, end: u64) -> u64 {
     below(end) & !below(start)
 }
 
-/// What a report told about the packets of one entry.
+/// Outcome of a report for the packets of one entry.
 pub(crate) struct Outcome<'a> {
     pub entry: &'a mut Entry,
     /// Newly reported received, and not taken as lost before.
@@ -300,17 +300,17 @@ impl Ledger {
         counted.map(|entry| entry.bytes_of(entry.all() & !entry.acked & !entry.lost)).sum()
     }
 
-    /// Whether any packet is neither acked nor lost.
+    /// True if any packet is neither acked nor lost.
     pub fn has_unsettled(&self) -> bool {
         self.entries.iter().rev().any(|entry| entry.acked | entry.lost != entry.all())
     }
 
-    /// Whether an OBJECT packet is neither acked nor lost.
+    /// True if an OBJECT packet is neither acked nor lost.
     pub fn has_unsettled_objects(&self) -> bool {
         self.has_unsettled_objects_below(u64::MAX)
     }
 
-    /// Whether an OBJECT packet below `end` is neither acked nor lost.
+    /// True if an OBJECT packet below `end` is neither acked nor lost.
     pub fn has_unsettled_objects_below(&self, end: u64) -> bool {
         self.entries.iter().take_while(|entry| entry.first < end).any(|entry| {
             matches!(entry.content, Content::Object { .. })
@@ -319,8 +319,8 @@ impl Ledger {
     }
 }
 
-/// Entries up to which lost packets are kept. Who sends far more than the path carries, as `fixed` may
-/// be told to, loses more in two round trips than is worth any memory.
+/// Entries up to which lost packets are kept. A sender of far more than the path carries, as `fixed` may
+/// be set to, loses more in two round trips than is worth any memory.
 const LOST_KEPT_MAX: usize = 8_192;
 
 #[cfg(test)]

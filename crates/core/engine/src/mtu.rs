@@ -12,7 +12,7 @@ pub(crate) use base::LEAST;
 
 /// UDP payload sizes worth trying: MTU 1280, IPv6 and IPv4 at 1500, cloud links, IPv6 and IPv4 at 9000.
 const CANDIDATES: [u16; 6] = [1232, 1452, 1472, 4052, 8952, 8972];
-/// How often a size is tried before the search gives it up.
+/// Times that a size is tried before the search gives it up.
 const TRIES: u8 = 3;
 /// Time between two searches.
 const SEARCH_INTERVAL: Duration = Duration::from_secs(600);
@@ -101,7 +101,7 @@ impl MtuSearch {
         self.local_max
     }
 
-    /// Whether it holds where the local interface sends up to `local_max` bytes.
+    /// True if it holds where the local interface sends up to `local_max` bytes.
     pub fn is_within(&self, local_max: u16) -> bool {
         self.confirmed <= local_max && self.local_max <= local_max
     }
@@ -140,7 +140,7 @@ impl MtuSearch {
         self.base.ask_due(apart)
     }
 
-    /// That packet is on its way.
+    /// That packet is in flight.
     pub fn on_asked(&mut self) {
         self.base.on_asked();
     }

@@ -1,4 +1,4 @@
-//! Object bytes on their way: extents offered by the driver, cut into runs of packets, followed
+//! Outgoing object bytes: extents offered by the driver, cut into runs of packets, followed
 //! until every byte is acknowledged.
 
 use alloc::collections::{BTreeMap, VecDeque};
@@ -12,9 +12,9 @@ use longhaul_units::{Extent, ObjectId, RangeSet};
 pub struct Run {
     /// The bytes.
     pub extent: Extent,
-    /// How many packets they take.
+    /// Number of packets that they take.
     pub packets: u16,
-    /// Whether these bytes were sent before.
+    /// True if these bytes were sent before.
     pub resent: bool,
 }
 
@@ -103,7 +103,7 @@ impl Outbox {
         self.offered.len()
     }
 
-    /// Whether the next new bytes go on with an extent of which some were sent.
+    /// True if the next new bytes go on with an extent of which some were sent.
     pub fn is_amid_extent(&self) -> bool {
         self.is_amid
     }
@@ -365,7 +365,7 @@ mod tests {
         assert!(outbox.undelivered() == 0 && !outbox.has_resends());
     }
 
-    /// What is done with of `object`: unsent extents, and those of which the peer has some.
+    /// Extents of `object` that are done with: unsent ones, and those of which the peer has some.
     fn withdraw(outbox: &mut Outbox, object: u32) -> [Vec<Extent>; 2] {
         let [mut unsent, mut known] = [Vec::new(), Vec::new()];
         outbox.withdraw(ObjectId(object), |gone| match gone {

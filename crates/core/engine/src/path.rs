@@ -24,7 +24,7 @@ use refusals::Refusals;
 #[derive(Debug)]
 pub struct Path {
     controller: Box<dyn Controller>,
-    /// What the controller judges as a whole.
+    /// Packets that the controller judges as a whole.
     spans: Spans,
     estimates: Estimates,
     governor: Governor,
@@ -38,7 +38,7 @@ pub struct Path {
     /// When feedback last opened a window that had been full.
     opened: Instant,
     lateness: Lateness,
-    /// What the governor allows now.
+    /// The rate that the governor allows now.
     allowed: Pacing,
     bound: Bottleneck,
     suspension: Option<Suspension>,
@@ -48,7 +48,7 @@ pub struct Path {
     dscp: Dscp,
     /// IP-layer bytes known to have arrived, over all lanes.
     delivered: u64,
-    /// What each lane delivered last.
+    /// The last delivery of each lane.
     deliveries: Vec<LaneDelivery>,
     /// Size of a full packet of each lane that has feedback, headers included.
     packets: Vec<(LaneId, u64)>,
@@ -57,7 +57,7 @@ pub struct Path {
     quiet_until: Instant,
 }
 
-/// How much of its allowance the sender lost lately because it was not there to use it.
+/// Part of its allowance that the sender lost lately because it was not there to use it.
 #[derive(Clone, Copy, Default, Debug)]
 struct Lateness {
     lost: Duration,
@@ -71,14 +71,14 @@ impl Lateness {
         self.used = self.used * 31 / 32 + used;
     }
 
-    /// Whether the sender's processor sets the rate, rather than what is allowed: an eighth is
+    /// True if the sender's processor sets the rate, rather than what is allowed: an eighth is
     /// lost. Single batches are late on every busy host, and the burst makes up for most of them.
     fn is_bound(&self) -> bool {
         self.lost * 7 > self.used
     }
 }
 
-/// The spans under way.
+/// The spans that are being measured.
 #[derive(Debug)]
 struct Spans {
     segment: Option<SpanMeter>,
@@ -94,8 +94,8 @@ impl Spans {
 }
 
 /// SUSPEND (protocol.md 5.11): the receiving host is the same for all lanes of a connection. The greater
-/// one holds: that of the later order, and of what was said of one order the one that ends first, which
-/// came the shortest way. So all paths come to the same one, whatever came first on each.
+/// one holds: that of the later order, and of several with one order the one that ends first, which
+/// came by the shortest path. So all paths come to the same one, whatever came first on each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Suspension {
     /// A higher one replaces a lower one.
@@ -171,7 +171,7 @@ impl Path {
         self.heeds_marks
     }
 
-    /// What its packets ask marks by, if they may.
+    /// The codepoint by which its packets ask for marks, if they may.
     pub(crate) fn codepoint(&self) -> Ecn {
         if self.heeds_marks { self.controller.codepoint() } else { Ecn::NotEct }
     }
@@ -211,7 +211,7 @@ impl Path {
         self.controller.metrics()
     }
 
-    /// What is known of it, for logs and plots.
+    /// Its state, for logs and plots.
     pub fn estimates(&self) -> &Estimates {
         &self.estimates
     }
@@ -239,18 +239,18 @@ impl Path {
         self.renew(now);
     }
 
-    /// What a controller that takes over now is to know, if it is to go on where this one is.
+    /// State for a controller that takes over now and is to go on where this one is.
     pub fn known(&self) -> Known {
         Known { rate: self.allowed.rate, round_trip: self.rtt.smoothed() }
     }
 
-    /// What earlier transfers have learnt of the path; to be told before the first data.
+    /// Applies the history of the path; to be called before the first data.
     pub fn recall(&mut self, now: Instant, memory: &PathMemory) {
         self.controller.recall(memory);
         self.renew(now);
     }
 
-    /// What became of what was told by [`Path::recall`]; nothing where the controller does not build
+    /// How the controller used the history given to [`Path::recall`]; `None` where it does not build
     /// on it.
     pub fn memory_use(&self) -> Option<MemoryUse> {
         self.controller.memory_use()
@@ -261,9 +261,9 @@ impl Path {
         self.controller.member()
     }
 
-    /// What this transfer has learnt of the path, for those to come; nothing before much was delivered.
-    /// What start-up has seen, and what went about as fast as it was allowed to, the path carries at
-    /// least.
+    /// This transfer's observation of the path, for those to come; `None` before much was delivered.
+    /// The path carries at least the rate that start-up has seen, and any rate that was about as fast as
+    /// allowed.
     pub fn observed(&self) -> Option<Observation> {
         let packet = self.estimates.packet();
         let (rate, round_trip) = (self.estimates.bandwidth()?, self.estimates.min_rtt()?);
@@ -294,7 +294,7 @@ impl Path {
         self.estimates.set_packet(largest.unwrap_or(bytes));
     }
 
-    /// How long each bound was active.
+    /// Time for which each bound was active.
     pub fn governor(&self) -> &Governor {
         &self.governor
     }
@@ -329,12 +329,12 @@ impl Path {
         }
     }
 
-    /// The receiving host takes no more than that for a while, as it has said over another path.
+    /// The receiving host takes no more than that for a while, as it has reported over another path.
     pub fn heed(&mut self, now: Instant, limit: HostLimit) {
         self.govern(now, |governor| governor.heed(limit));
     }
 
-    /// What the peer wished last.
+    /// The peer's last SUSPEND.
     pub fn suspension(&self) -> Option<Suspension> {
         self.suspension
     }
@@ -355,7 +355,7 @@ impl Path {
         self.held = true;
     }
 
-    /// How long the sender has been losing allowance by its own fault: neither pacing nor window nor
+    /// Time for which the sender has been losing allowance by its own fault: neither pacing nor window nor
     /// the peer held it. Zero while that is too short to show.
     pub(crate) fn sender_late_by(&self, now: Instant) -> Duration {
         let resumed = self.suspension.map_or(Instant::ZERO, |suspension| suspension.until);
@@ -363,7 +363,7 @@ impl Path {
         if self.held || late <= LATE { Duration::ZERO } else { late }
     }
 
-    /// Whether this host's processor sets the rate: then what arrives says little of the path.
+    /// True if this host's processor sets the rate: then what arrives says little of the path.
     pub(crate) fn is_sender_bound(&self) -> bool {
         self.lateness.is_bound()
     }
@@ -407,13 +407,13 @@ impl Path {
         controller.on_sent(&mut cx, &sent);
     }
 
-    /// Bytes that are neither on their way nor acknowledged any more.
+    /// Bytes that are no longer in flight, and not acknowledged.
     pub(crate) fn on_settled(&mut self, bytes: u64) {
         debug_assert!(bytes <= self.in_flight, "settled more than was sent");
         self.in_flight = self.in_flight.saturating_sub(bytes);
     }
 
-    /// A lane goes elsewhere; what it has under way, so many bytes, counts no more.
+    /// A lane goes elsewhere; its bytes in flight, so many, count no more.
     pub(crate) fn on_left(&mut self, lane: LaneId, bytes: u64) {
         self.on_settled(bytes);
         self.deliveries.retain(|other| other.lane != lane);
@@ -488,8 +488,8 @@ impl Path {
         self.estimates.cause(sent, packets)
     }
 
-    /// What the path delivers, as `sample` of one lane completes it: each lane sees its own share
-    /// only, and the controller would take the share for the whole.
+    /// Adds the recent samples of the other lanes: a lane sees only its share, and the controller would
+    /// take the share for the whole.
     pub(crate) fn joined(&mut self, now: Instant, lane: LaneId, sample: Delivery) -> Delivery {
         self.deliveries.retain(|other| other.lane != lane && other.until >= now);
         let others = self.deliveries.iter().fold(Rate::ZERO, |sum, other| sum + other.rate);
@@ -509,22 +509,22 @@ impl Path {
     ) {
         self.delivered += feedback.acked_bytes;
         let feedback = Feedback { capacity: receiver.capacity, ..*feedback };
-        let told = self.estimates.on_feedback(now, &self.rtt, &feedback);
+        let feedback = self.estimates.on_feedback(now, &self.rtt, &feedback);
         let (controller, mut cx) = self.controlled(now);
-        controller.on_feedback(&mut cx, &told);
-        self.tell_spans(now, &told);
+        controller.on_feedback(&mut cx, &feedback);
+        self.measure_spans(now, &feedback);
         let wanted = self.controller.pacing().rate;
         let Self { governor, estimates, rtt, .. } = self;
-        governor.on_feedback(now, rtt, estimates, (&told, receiver), wanted);
+        governor.on_feedback(now, rtt, estimates, (&feedback, receiver), wanted);
         if core::mem::take(&mut self.held) {
             self.opened = now;
         }
         self.renew(now);
     }
 
-    fn tell_spans(&mut self, now: Instant, told: &Feedback) {
+    fn measure_spans(&mut self, now: Instant, feedback: &Feedback) {
         let [segment, chunk] = [&mut self.spans.segment, &mut self.spans.chunk]
-            .map(|meter| meter.as_mut().and_then(|meter| meter.on_feedback(now, told)));
+            .map(|meter| meter.as_mut().and_then(|meter| meter.on_feedback(now, feedback)));
         let (controller, mut cx) = self.controlled(now);
         if let Some(segment) = segment {
             controller.on_segment(&mut cx, &segment);
@@ -603,11 +603,11 @@ mod tests {
         let chosen = Profile::wished(Some("auto"), None, []).unwrap();
         let controller = chosen.controller(at, 1500, None);
         let mut path = Path::new(at, controller, Governor::new(at, false), Duration::ZERO, 1);
-        let mut told = |lane, bytes| {
+        let mut largest = |lane, bytes| {
             path.set_packet(LaneId(lane), bytes);
             path.estimates.packet()
         };
-        assert_eq!([told(0, 1500), told(1, 9000), told(0, 4000)], [1500, 9000, 9000]);
+        assert_eq!([largest(0, 1500), largest(1, 9000), largest(0, 4000)], [1500, 9000, 9000]);
         path.on_left(LaneId(1), 0);
         path.set_packet(LaneId(0), 4000);
         assert_eq!(path.estimates.packet(), 4000);
@@ -622,9 +622,9 @@ mod tests {
             Path::new(at(0), controller, Governor::new(at(0), false), Duration::from_millis(80), 1);
         assert_eq!(path.suspended_until(at(0)), None);
         path.suspend(at(0), Suspension { order: 2, until: at(300) });
-        // Said again on another lane, or older and late.
+        // Received again on another lane, or older and late.
         path.suspend(at(0), Suspension { order: 2, until: at(310) });
-        assert_eq!(path.suspended_until(at(0)), Some(at(300)), "the shorter way");
+        assert_eq!(path.suspended_until(at(0)), Some(at(300)), "the shorter path");
         path.suspend(at(0), Suspension { order: 1, until: at(900) });
         assert_eq!(path.suspended_until(at(299)), Some(at(300)));
         assert_eq!(path.suspended_until(at(300)), None);

@@ -1,4 +1,4 @@
-//! What has arrived on a lane, and when to tell the peer: replay filter and feedback schedule
+//! Packets that arrived on a lane, and when to report them: replay filter and feedback schedule
 //! (protocol.md 4.4, 5.4).
 
 use alloc::collections::VecDeque;
@@ -22,14 +22,14 @@ const EARLY_BULK_BYTES: u64 = 16 << 10;
 const EARLY_BYTES: u64 = 512 << 10;
 /// Reports behind time that are kept: of all that counts as the first.
 const STEPS_MAX: usize = (EARLY_BYTES / EARLY_BULK_BYTES) as usize;
-/// What has come pays for answers to ROUND_END, byte for byte, up to so many bytes; a whole answer takes
+/// Received bytes pay for answers to ROUND_END, byte for byte, up to so many; a whole answer takes
 /// less than [`ANSWER_BYTES`], however many gaps there are.
 const PAID_MAX: u64 = 1 << 20;
 /// With less than that in hand no other answer is begun.
 const ANSWER_BYTES: u64 = 96 << 10;
 /// So many ranges fit one report in any case.
 const GAPS_FEW: usize = 32;
-/// Interval until the peer has told its round trip.
+/// Interval until the peer has announced its round trip.
 const INTERVAL_UNKNOWN: Duration = Duration::from_millis(2);
 
 /// Packets of consecutive numbers that arrived together and authenticated, for the first time.
@@ -67,8 +67,8 @@ pub(crate) struct Reception {
     unexplained: u64,
     /// The peer's smoothed RTT, from STATE.
     peer_round_trip: Option<Duration>,
-    /// What a report would have said each [`EARLY_BULK_BYTES`], had there been time: a host that reads
-    /// a train late, and all of it at once, still tells how fast it came.
+    /// Reports that would have gone each [`EARLY_BULK_BYTES`], had there been time: a host that reads
+    /// a train late, and all of it at once, still reports how fast it came.
     steps: VecDeque<Tally>,
     unreported_bytes: u64,
     /// Of these, what came behind the newest step.
@@ -139,7 +139,7 @@ impl Reception {
         }
     }
 
-    /// Whether a packet with this number may be opened: its epoch is the current one or a
+    /// True if a packet with this number may be opened: its epoch is the current one or a
     /// neighbour, and it is no replay.
     pub fn accepts(&self, number: u64) -> bool {
         let epoch = PacketNumber::new(number).epoch();
@@ -202,7 +202,7 @@ impl Reception {
         self.steps.pop_front().filter(|step| step.packets < self.packets)
     }
 
-    /// What a report of `step` says of packet numbers, if that has room in `buffer`.
+    /// The packet numbers for a report of `step`, if they have room in `buffer`.
     pub fn report_step<'b>(&self, step: &Tally, buffer: &'b mut [u8]) -> Option<Ranges<'b>> {
         let span = self.floor..step.largest.number + 1;
         let ranges = Ranges::lowest(buffer, span.clone(), self.received.iter());
@@ -216,7 +216,7 @@ impl Reception {
 
     /// The peer's STATE: nothing below `floor` matters any more.
     pub fn on_state(&mut self, floor: u64, round_trip: Option<Duration>) {
-        // A floor above what was ever received would make us deaf to packets in flight; those
+        // A floor above what was ever received would reject packets in flight; those
         // can only be numbers that the peer has already settled, so it is taken as it stands,
         // but never beyond the next epoch's start.
         self.settle_below(floor);
@@ -243,7 +243,7 @@ impl Reception {
         self.urgent = true;
     }
 
-    /// The peer's ROUND_END: rotating reports begin anew at the floor, and go on until they come to
+    /// The peer's ROUND_END: rotating reports begin again at the floor, and go on until they come to
     /// `end`. Where that was asked for so often that nothing pays for it any more, the question brings one
     /// report in its time, which goes on where the last one left: answers come more slowly, and whole.
     pub fn on_round_end(&mut self, end: u64) {
@@ -275,7 +275,7 @@ impl Reception {
         })
     }
 
-    /// What the next report says of packet numbers, in the room of `buffer`: everything above the
+    /// The packet numbers for the next report, in the room of `buffer`: everything above the
     /// floor if it fits, else the newest numbers and rotating older ones in turn.
     pub fn report<'b>(&mut self, buffer: &'b mut [u8]) -> Ranges<'b> {
         let span = self.floor..self.end();
@@ -302,7 +302,7 @@ impl Reception {
         self.received.last().map_or(self.floor, |last| last.end)
     }
 
-    /// Whether the rotating reports have come to `end`.
+    /// True if the rotating reports have come to `end`.
     fn reported_to(&self, end: u64) -> bool {
         self.rotation >= end.min(self.end())
     }
@@ -426,12 +426,12 @@ mod tests {
             reception.on_arrival(&arrival(i * 10..i * 10 + 5), true);
         }
         let mut buffer = [0; 16];
-        let mut told = 0;
+        let mut reports = 0;
         for number in 95..195 {
             reception.on_arrival(&arrival(number..number + 1), true);
-            told += u32::from(reception.report(&mut buffer).from() == 0);
+            reports += u32::from(reception.report(&mut buffer).from() == 0);
         }
-        assert!(told >= 20, "{told} of 100 reports tell of the oldest numbers");
+        assert!(reports >= 20, "{reports} of 100 reports have the oldest numbers");
     }
 
     /// Asks as often, with a packet of 66 bytes each time, and reads all that comes of it. Returns

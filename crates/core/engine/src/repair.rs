@@ -1,4 +1,4 @@
-//! How lost object bytes are found and sent again: one policy a file.
+//! Policies that find lost object bytes and send them again: one a file.
 
 mod chunks;
 mod continuous;
@@ -15,7 +15,7 @@ use chunks::Chunks;
 use continuous::Continuous;
 use rounds::Rounds;
 
-/// What a way of repair decides. A lane tells it what happens, and asks it before it takes a missing
+/// A policy of repair. A lane reports events to it, and asks it before it takes a missing
 /// object packet as lost, and which bytes go next; what is lost goes to the outbox whatever the policy.
 pub(crate) trait Policy: Debug + Send {
     /// Bytes were offered.
@@ -24,14 +24,14 @@ pub(crate) trait Policy: Debug + Send {
     /// Nothing more will be offered before something is delivered.
     fn on_flushed(&mut self) {}
 
-    /// All that was offered is sent, in packets below `next`; `outstanding` tells whether the fate of
+    /// All that was offered is sent, in packets below `next`; `outstanding` is true if the fate of
     /// any is open.
     fn on_all_sent(&mut self, _next: u64, _outstanding: &dyn Fn() -> bool) {}
 
     /// Nothing is acknowledged any more.
     fn on_probe_timeout(&mut self) {}
 
-    /// What is to be said to the peer now, in packet `number`; again after
+    /// The frame for the peer now, in packet `number`; again after
     /// [`Policy::on_probe_timeout`], if need be.
     fn poll_frame(&mut self, _number: u64) -> Option<Frame<'static>> {
         None
@@ -43,16 +43,16 @@ pub(crate) trait Policy: Debug + Send {
         None
     }
 
-    /// A report up to `largest` was taken in; `outstanding` tells whether the fate of any packet below a
+    /// A report up to `largest` was taken in; `outstanding` is true if the fate of any packet below a
     /// number is open.
     fn on_report(&mut self, _largest: u64, _outstanding: &dyn Fn(u64) -> bool) {}
 
-    /// Whether fresh bytes go before lost ones, while both may go.
+    /// True if fresh bytes go before lost ones, while both may go.
     fn prefers_fresh(&self) -> bool {
         false
     }
 
-    /// Whether bytes of an extent may be sent of which none was sent before. Once begun it is sent to
+    /// True if bytes of an extent may be sent of which none was sent before. Once begun it is sent to
     /// its end.
     fn may_begin(&self) -> bool {
         true

@@ -1,4 +1,4 @@
-/// What a lane did so far. All counts are since its start.
+/// Counts of a lane so far. All counts are since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaneStats {
     /// Packets sent, of every kind.

@@ -10,7 +10,7 @@ pub(crate) const INITIAL_LIMIT: u64 = 256 << 10;
 /// Bytes a receiver buffers: enough for 10 MB/s of metadata at 100 ms.
 pub(crate) const RECEIVE_WINDOW: u64 = 1 << 20;
 
-/// What the peer did that the protocol forbids on a stream.
+/// The peer's breach of the protocol on a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Violation {
     BeyondLimit,
@@ -18,7 +18,7 @@ pub(crate) enum Violation {
     FinalMoved,
 }
 
-/// Bytes on their way to the peer.
+/// Outgoing bytes.
 #[derive(Debug)]
 pub(crate) struct SendHalf {
     /// Bytes from `base` on: sent and unacknowledged, then unsent.
@@ -92,7 +92,7 @@ impl SendHalf {
         self.base + self.buffer.len() as u64
     }
 
-    /// Whether a frame could be made now.
+    /// True if a frame could be made now.
     pub fn has_pending(&self) -> bool {
         !self.resend.is_empty()
             || self.next < self.written().min(self.limit)
@@ -162,7 +162,7 @@ impl SendHalf {
             self.resend.insert(gap);
         }
         if piece.fin && self.end_state == EndState::Sent {
-            // An empty final frame is made anew; otherwise the last resent piece carries the end.
+            // An empty final frame is made again; otherwise the last resent piece carries the end.
             self.end_state = EndState::Unsent;
         }
     }
@@ -253,7 +253,7 @@ impl ReceiveHalf {
         self.end == Some(self.read)
     }
 
-    /// A new limit worth telling the peer: once half of the window was read.
+    /// A new limit worth announcing to the peer: once half of the window was read.
     pub fn new_limit(&mut self) -> Option<u64> {
         let limit = self.read + RECEIVE_WINDOW;
         if self.end.is_some() || limit < self.limit + RECEIVE_WINDOW / 2 {
@@ -263,7 +263,7 @@ impl ReceiveHalf {
         Some(limit)
     }
 
-    /// The limit that was told last.
+    /// The limit that was announced last.
     pub fn limit(&self) -> u64 {
         self.limit
     }

@@ -10,8 +10,8 @@ use super::receive::Fault;
 use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
 use crate::control::SentFrame;
+use crate::lane_paths::Arrived;
 use crate::ledger::{Content, Entry, Outcome, Report, Verdict, Why};
-use crate::ways::Arrived;
 use crate::{Event, LaneStats};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -25,8 +25,8 @@ impl Lane {
         feedback: &Feedback<'_>,
     ) -> Result<(), Fault> {
         let largest = feedback.largest.get();
-        let told = feedback.forgotten.map_or(0, PacketNumber::get).max(feedback.ranges.to());
-        if largest >= self.next_number || told > self.next_number {
+        let end = feedback.forgotten.map_or(0, PacketNumber::get).max(feedback.ranges.to());
+        if largest >= self.next_number || end > self.next_number {
             return Err(Fault::UnsentReported);
         }
         if self.is_beyond_sent(feedback) {
@@ -37,30 +37,30 @@ impl Lane {
         self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
         self.stats.marked = self.stats.marked.max(feedback.ecn.ce);
         let newest = self.reported_largest.is_none_or(|reported| largest > reported);
-        // Of packets that went another way the fate matters, not the time.
-        let news = newest && largest >= self.ways.since();
+        // Packets sent on another path count as acked or lost, but give no RTT sample.
+        let news = newest && largest >= self.paths.since();
         if newest && !news {
             self.reported_largest = Some(largest);
         }
         // Between the last packet before a pause and the first behind it nothing was to be delivered:
         // the pause is no part of a rate.
-        let before = self.reported_largest.is_none_or(|reported| self.supply.limits(reported));
-        if before && !self.supply.limits(largest) {
+        let before = self.reported_largest.is_none_or(|reported| self.app_limited.limits(reported));
+        if before && !self.app_limited.limits(largest) {
             self.meter = DeliveryMeter::default();
         }
         let times = news.then(|| self.on_times(now, arrived, path, feedback));
         let (rtt, one_way_delta) = times.unwrap_or((None, None));
         let Settled { mut sample, ect, late, earlier, base } = self.settle(path, feedback);
         for Elsewhere { number, arrived, lost } in earlier {
-            self.ways.on_acked(number, arrived);
-            self.ways.on_lost(number, lost);
+            self.paths.on_acked(number, arrived);
+            self.paths.on_lost(number, lost);
         }
-        let (since, arrived) = (self.ways.since(), sample.acked_packets + sample.spurious_packets);
-        self.ways.on_acked(since, arrived);
-        self.ways.on_lost(since, sample.lost.total());
-        // What still arrives from another way would count as delivered by this one.
-        let mixed = self.ledger.floor().is_some_and(|floor| floor < self.ways.since())
-            && self.ledger.has_unsettled_objects_below(self.ways.since());
+        let (since, arrived) = (self.paths.since(), sample.acked_packets + sample.spurious_packets);
+        self.paths.on_acked(since, arrived);
+        self.paths.on_lost(since, sample.lost.total());
+        // Packets that still arrive from another path would count as delivered by this one.
+        let mixed = self.ledger.floor().is_some_and(|floor| floor < self.paths.since())
+            && self.ledger.has_unsettled_objects_below(self.paths.since());
         if mixed {
             self.meter = DeliveryMeter::default();
         }
@@ -68,7 +68,7 @@ impl Lane {
             bytes: feedback.bytes.get(),
             received: feedback.largest_received,
             sent: feedback.largest_sent,
-            application_limited: self.supply.limits(largest) || path.is_sender_bound(),
+            application_limited: self.app_limited.limits(largest) || path.is_sender_bound(),
             late,
         };
         let delivery = (news && !mixed)
@@ -77,7 +77,7 @@ impl Lane {
             .map(|delivery| path.joined(now, self.config.lane, delivery));
         let time = (now, path.rtt().smoothed());
         let marks =
-            self.ways.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect, mixed });
+            self.paths.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect, mixed });
         sample.marked_packets = if path.heeds_marks() { marks } else { 0 };
         sample.rtt = rtt;
         sample.one_way_delta = one_way_delta;
@@ -88,7 +88,7 @@ impl Lane {
         }
         self.watch_sizes(now, path, &sample, base);
         self.mtu.on_report_over();
-        if largest >= self.ways.since() {
+        if largest >= self.paths.since() {
             self.mtu.on_reported(largest, now, self.base_apart(path));
         }
         if let Some(quiet) = self.mtu.quiet(self.base_apart(path)) {
@@ -98,13 +98,13 @@ impl Lane {
         let Self { repair, ledger, .. } = self;
         repair.on_report(largest, &|end| ledger.has_unsettled_objects_below(end));
         self.ledger.forget(now.before(path.rtt().smoothed() * 2));
-        self.ways.forget(self.floor().get());
+        self.paths.forget(self.floor().get());
         path.set_packet(self.config.lane, self.full_wire());
         path.on_feedback(now, &sample, &self.peer.receiver());
         Ok(())
     }
 
-    /// Whether it counts what cannot have arrived. On the way IPv4 may become IPv6, whose header is
+    /// True if it counts more than can have arrived. A translator may make IPv4 into IPv6, whose header is
     /// longer.
     fn is_beyond_sent(&self, feedback: &Feedback<'_>) -> bool {
         let LaneStats { packets_sent, bytes_sent, .. } = self.stats;
@@ -155,10 +155,10 @@ impl Lane {
         let mut base = OfBase::default();
         let least = BASE_DATAGRAM as u64 + self.ip_overhead();
         let tells = self.config.tells_losses;
-        let Self { ledger, outbox, repair, streams, asks, mtu, events, ways, peer, stats, .. } =
+        let Self { ledger, outbox, repair, streams, asks, mtu, events, paths, peer, stats, .. } =
             self;
-        ways.on_arrived(ledger, largest, ranges.iter());
-        let since = ways.since();
+        paths.on_arrived(ledger, largest, ranges.iter());
+        let since = paths.since();
         // Where it begins with what the receiver remembers, all before that is missing.
         let forgotten = feedback.forgotten.is_some_and(|below| ranges.from() <= below.get());
         let from = if forgotten { 0 } else { ranges.from() };
@@ -171,8 +171,8 @@ impl Lane {
                 };
                 match later {
                     Some(end) if entry.end() <= end => Verdict::Lost,
-                    Some(_) if ways.is_lost(entry, smoothed) => Verdict::Missing,
-                    None if ways.is_lost(entry, smoothed) => Verdict::Lost,
+                    Some(_) if paths.is_lost(entry, smoothed) => Verdict::Missing,
+                    None if paths.is_lost(entry, smoothed) => Verdict::Lost,
                     _ => Verdict::Open,
                 }
             },
@@ -212,7 +212,7 @@ impl Lane {
                         sample.lost = sample.lost.plus(&causes);
                         stats.lost += causes.total();
                         if tells {
-                            events.extend(told(&outcome, causes));
+                            events.extend(loss_events(&outcome, causes));
                         }
                     }
                     sample.spurious_packets += u64::from(outcome.spurious.count_ones());
@@ -252,7 +252,7 @@ impl Lane {
         );
         self.stats.spurious += sample.spurious_packets;
         if sample.spurious_packets > 0 {
-            ways.on_spurious(smoothed);
+            paths.on_spurious(smoothed);
         }
         Settled { sample, ect, late, earlier, base }
     }
@@ -274,9 +274,9 @@ impl Lane {
     }
 }
 
-/// What a report told of packets.
+/// Outcome of a report for packets.
 struct Settled {
-    /// Of those of the present way.
+    /// Of those of the present path.
     sample: Sample,
     /// Those of them that arrived and had been sent with ECT(0).
     ect: u64,
@@ -286,26 +286,26 @@ struct Settled {
     base: OfBase,
 }
 
-/// What became of packets of the base size, or above, of the present way, probes left out.
+/// Fate of packets of the base size, or above, of the present path, probes left out.
 #[derive(Clone, Copy, Default)]
 struct OfBase {
     arrived: bool,
     lost: bool,
 }
 
-/// What became of packets that had gone over another path, `number` among them.
+/// Fate of packets that had gone over another path, `number` among them.
 struct Elsewhere {
     number: u64,
     arrived: u64,
     lost: u64,
 }
 
-/// What the receiver says of the packets of `entry` that were `lost`.
+/// The receiver's own causes for the packets of `entry` that were `lost`.
 fn attribute(peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
     peer.attribute(&(entry.first..entry.end()), u64::from(lost.count_ones()))
 }
 
-/// Why they were lost: the receiver says so, or the path shows it.
+/// Their causes of loss: the receiver reports them, or the path shows them.
 fn judge(path: &mut Path, peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
     let mut causes = attribute(peer, entry, lost);
     let open = core::mem::take(&mut causes.unknown);
@@ -315,8 +315,8 @@ fn judge(path: &mut Path, peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
     causes
 }
 
-/// One event for each packet that `outcome` tells was lost.
-fn told(outcome: &Outcome<'_>, mut causes: Losses) -> impl Iterator<Item = Event> {
+/// One event for each packet that was lost by `outcome`.
+fn loss_events(outcome: &Outcome<'_>, mut causes: Losses) -> impl Iterator<Item = Event> {
     let (first, mut bits) = (outcome.entry.first, outcome.lost);
     core::iter::from_fn(move || {
         let cause = Cause::ALL.into_iter().find(|cause| *causes.count_mut(*cause) > 0)?;

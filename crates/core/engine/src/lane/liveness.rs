@@ -1,42 +1,49 @@
-//! Whether the peer lives: when to ask it, and when to give it up.
+//! Liveness of the peer: when to ask it, and when to give it up.
 
 use longhaul_units::{Duration, Instant};
 
 #[derive(Debug)]
 pub(super) struct Liveness {
-    last_heard: Instant,
-    /// Since when nothing eliciting was acknowledged, while something is unsettled.
+    last_received: Instant,
+    /// Time of the last acknowledgement of an ack-eliciting packet, while one is unsettled.
     waiting_since: Option<Instant>,
-    /// Probe timeouts since something was.
+    /// Probe timeouts since then.
     timeouts: u32,
-    /// The peer is to be asked for a sign of life,
+
+    /// A PING is to ask the peer for a sign of life.
     ping_wanted: bool,
-    /// as it was last because it did not answer.
+    /// Time of the last PING to a peer that did not answer.
     pinged: Instant,
 }
 
 impl Liveness {
     pub(super) const fn new(now: Instant) -> Self {
-        Self { last_heard: now, waiting_since: None, timeouts: 0, ping_wanted: false, pinged: now }
+        Self {
+            last_received: now,
+            waiting_since: None,
+            timeouts: 0,
+            ping_wanted: false,
+            pinged: now,
+        }
     }
 
-    /// Something of the peer authenticated.
-    pub(super) fn on_heard(&mut self, now: Instant) {
-        self.last_heard = now;
+    /// A packet of the peer authenticated.
+    pub(super) fn on_received(&mut self, now: Instant) {
+        self.last_received = now;
     }
 
-    /// Something went out that the peer answers.
+    /// An ack-eliciting packet went out.
     #[inline]
     pub(super) fn on_asked(&mut self, now: Instant) {
         self.waiting_since.get_or_insert(now);
     }
 
-    /// Something of what went out has arrived.
+    /// A packet that went out has arrived.
     pub(super) fn on_arrived(&mut self) {
         self.timeouts = 0;
     }
 
-    /// The peer has reported, and what is under way still is to be answered.
+    /// The peer has reported; packets still in flight are to be acknowledged.
     pub(super) fn on_report(&mut self, now: Instant, is_unsettled: bool) {
         self.waiting_since = is_unsettled.then_some(now);
     }
@@ -60,11 +67,11 @@ impl Liveness {
     pub(super) fn ask_again_due(&self, first: Duration) -> Option<Instant> {
         let silent = self.timeouts > 0 && self.waiting_since.is_some() && !self.ping_wanted;
         let due = self.pinged + first.max(ASKED_APART);
-        (silent && due < self.last_heard + ASKED_FOR).then_some(due)
+        (silent && due < self.last_received + ASKED_FOR).then_some(due)
     }
 
-    /// The lane goes another way. Whoever was silent on the last one is given his time here, and
-    /// learns of the new way by something that comes over it.
+    /// The lane moves to another path. A peer that was silent on the last one gets its full time here, and
+    /// learns of the new path by a PING over it.
     pub(super) fn on_moved(&mut self, now: Instant) {
         self.timeouts = 0;
         self.waiting_since = self.waiting_since.map(|_| now);
@@ -94,13 +101,13 @@ impl Liveness {
     /// A peer that has nothing to say must still be able to show that it lives: when to ask it,
     /// while nothing that is unsettled asks already.
     pub(super) fn keep_alive_due(&self, idle_timeout: Duration) -> Option<Instant> {
-        let due = self.last_heard + idle_timeout / 3;
+        let due = self.last_received + idle_timeout / 3;
         (!self.ping_wanted && self.waiting_since.is_none()).then_some(due)
     }
 
     /// When the peer is given up.
     pub(super) fn idle_at(&self, idle_timeout: Duration) -> Instant {
-        self.last_heard + idle_timeout
+        self.last_received + idle_timeout
     }
 }
 
@@ -132,7 +139,7 @@ mod tests {
         }
         assert_eq!(asked, 61, "each 80 ms up to 5 s");
         liveness.on_arrived();
-        liveness.on_heard(begin + Duration::from_secs(9));
+        liveness.on_received(begin + Duration::from_secs(9));
         assert_eq!(liveness.ask_again_due(first), None);
     }
 }

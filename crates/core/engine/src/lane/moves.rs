@@ -10,14 +10,14 @@ use super::Lane;
 use super::transmit::push;
 use crate::control::SentFrame;
 
-/// What the client was asked, by the lane that is to move, until it is known to have heard it.
+/// Moves that the client was asked for, by the lane that is to move, until it has acknowledged them.
 pub(super) type Asks = BTreeMap<LaneId, Ask>;
 
 #[derive(Debug)]
 pub(super) struct Ask {
     order: u64,
     beside: LaneId,
-    /// It is to be said, perhaps again.
+    /// It is to be sent, perhaps again.
     due: bool,
 }
 
@@ -30,7 +30,7 @@ impl Lane {
         }
     }
 
-    /// Whether there is something to ask.
+    /// True if there is a move to ask for.
     pub(super) fn asks_due(&self) -> bool {
         self.asks.values().any(|ask| ask.due)
     }
@@ -52,7 +52,7 @@ impl Lane {
     }
 }
 
-/// The client has heard what it was asked by `order`, or has not.
+/// The packet that asked for a move by `order` arrived, or was lost.
 pub(super) fn on_ask(asks: &mut Asks, order: u64, lane: LaneId, arrived: bool) {
     let Some(ask) = asks.get_mut(&lane).filter(|ask| ask.order == order) else { return };
     if arrived {

@@ -1,4 +1,4 @@
-//! What the peer said of itself.
+//! The peer's announcements about itself.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -17,10 +17,10 @@ pub(super) struct Peer {
     drops: Losses,
     /// Those of the socket's that are not found missing yet, by the numbers among which they are.
     of_socket: VecDeque<(Range<u64>, u64)>,
-    /// Those of the rest of the host, which it tells late.
+    /// Those of the rest of the host, which it reports late.
     of_host: u64,
-    /// Numbers below have been told of.
-    told_below: u64,
+    /// Numbers below have been reported.
+    reported_below: u64,
 }
 
 impl Peer {
@@ -32,7 +32,7 @@ impl Peer {
             drops: Losses::default(),
             of_socket: VecDeque::new(),
             of_host: 0,
-            told_below: 0,
+            reported_below: 0,
         }
     }
 
@@ -57,27 +57,27 @@ impl Peer {
             limit: feedback.limit.map(|limit| host_limit(now, limit)),
         };
         self.bounds = feedback.bounds;
-        let numbers = self.told_below..feedback.largest.get() + 1;
+        let numbers = self.reported_below..feedback.largest.get() + 1;
         let Losses { socket, host, .. } = self.drops;
         let fresh = feedback.socket_drops.saturating_sub(socket);
         if fresh > 0 && !numbers.is_empty() {
-            if self.of_socket.len() == MOST_TOLD {
+            if self.of_socket.len() == REPORTS_MAX {
                 self.of_socket.pop_front();
             }
             self.of_socket.push_back((numbers.clone(), fresh));
         }
-        self.told_below = self.told_below.max(numbers.end);
+        self.reported_below = self.reported_below.max(numbers.end);
         self.of_host += feedback.host_drops.saturating_sub(host);
         self.drops.socket = socket.max(feedback.socket_drops);
         self.drops.host = host.max(feedback.host_drops);
     }
 
-    /// Divides `lost` packets with such numbers by what the peer says of its own drops, which it tells
+    /// Divides `lost` packets with such numbers by the peer's reports of its own drops, which come
     /// before their loss is found. Of the rest nothing is known yet.
     pub(super) fn attribute(&mut self, numbers: &Range<u64>, lost: u64) -> Losses {
         let mut socket = 0;
-        let overlaps = |told: &Range<u64>| told.start < numbers.end && numbers.start < told.end;
-        for (_, left) in self.of_socket.iter_mut().filter(|(told, _)| overlaps(told)) {
+        let overlaps = |other: &Range<u64>| other.start < numbers.end && numbers.start < other.end;
+        for (_, left) in self.of_socket.iter_mut().filter(|(range, _)| overlaps(range)) {
             let taken = (lost - socket).min(*left);
             *left -= taken;
             socket += taken;
@@ -98,4 +98,4 @@ fn host_limit(now: Instant, limit: ReceiverLimit) -> HostLimit {
 }
 
 /// Reports whose drops are remembered until they are found missing: of two round trips and more.
-const MOST_TOLD: usize = 64;
+const REPORTS_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! What the driver hands in once it authenticated.
+//! Input from the driver, once it authenticated.
 
 use alloc::string::{String, ToString};
 use core::net::SocketAddr;
@@ -11,7 +11,7 @@ use crate::stream::Violation;
 use crate::{Arrival, Event, Path, Role, Suspension};
 
 impl Lane {
-    /// Whether a packet with this number may be opened: no replay, and of a current key epoch
+    /// True if a packet with this number may be opened: no replay, and of a current key epoch
     /// (protocol.md 4.2, 4.4).
     #[inline]
     pub fn accepts(&self, number: u64) -> bool {
@@ -63,12 +63,12 @@ impl Lane {
             rand_core::Rng::next_u64(rng).to_be_bytes()
         });
         if usable {
-            self.liveness.on_heard(now);
+            self.liveness.on_received(now);
             let packets = arrival.numbers.end - arrival.numbers.start;
             let base = BASE_DATAGRAM as u64 + self.ip_overhead();
-            self.heard_base |= arrival.wire_bytes >= base * packets;
+            self.received_base |= arrival.wire_bytes >= base * packets;
             self.reception.on_arrival(arrival, eliciting);
-            self.ways.on_received(arrival.wire_bytes);
+            self.paths.on_received(arrival.wire_bytes);
         }
         usable
     }
@@ -118,7 +118,7 @@ impl Lane {
     }
 }
 
-/// What the peer did wrong, for the reason of CLOSE.
+/// The peer's fault, for the reason of CLOSE.
 #[derive(Debug)]
 pub(super) enum Fault {
     Frame(DecodeError),

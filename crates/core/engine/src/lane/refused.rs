@@ -19,7 +19,7 @@ pub enum NotSent {
 
 impl Lane {
     /// Of the batch that was planned last the local stack took only the first `taken` packets. The
-    /// others, of up to `size` bytes of UDP payload, are sent anew under new numbers.
+    /// others, of up to `size` bytes of UDP payload, are sent again under new numbers.
     pub fn not_sent(
         &mut self,
         now: Instant,
@@ -55,7 +55,7 @@ impl Lane {
             }
         });
         self.stats.lost += refused;
-        self.ways.on_lost(transmit.first.get(), refused);
+        self.paths.on_lost(transmit.first.get(), refused);
         path.on_refused(refused, bytes);
         self.tries = false;
         match (taken, why) {
@@ -69,7 +69,7 @@ impl Lane {
             if taken == 0 && transmit.what != What::Control && size >= BASE_DATAGRAM as u16 {
                 self.mtu.on_refused(size, transmit.first.get());
             }
-            self.ways.on_refused(transmit.first.get(), refused);
+            self.paths.on_refused(transmit.first.get(), refused);
             path.slow_sender(now);
         }
     }

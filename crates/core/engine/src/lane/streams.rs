@@ -78,11 +78,11 @@ impl Lane {
     }
 
     /// Reads bytes in order; returns how many, 0 when none are there now. A server reads none before
-    /// it is known that UDP fits: what is asked for may have to be asked for by another carrier
+    /// it is known that UDP fits: the client may have to repeat its request over another carrier
     /// (protocol.md 4.6). The peer has finished when [`stream_at_end`](Self::stream_at_end).
     pub fn stream_read(&mut self, id: StreamId, into: &mut [u8]) -> Result<usize, StreamError> {
         let stream = self.streams.get_mut(&id).ok_or(StreamError::Unknown)?;
-        if self.config.role == Role::Server && !self.heard_base {
+        if self.config.role == Role::Server && !self.received_base {
             return Ok(0);
         }
         let count = stream.receive.read(into);
@@ -92,12 +92,12 @@ impl Lane {
         Ok(count)
     }
 
-    /// Whether the peer has finished and everything was read.
+    /// True if the peer has finished and everything was read.
     pub fn stream_at_end(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_some_and(|stream| stream.receive.is_at_end())
     }
 
-    /// Whether everything written, the end included, was acknowledged.
+    /// True if everything written, the end included, was acknowledged.
     pub fn stream_sent(&self, id: StreamId) -> bool {
         self.streams.get(&id).is_some_and(|stream| stream.send.is_done())
     }
@@ -157,7 +157,7 @@ impl Lane {
         }
     }
 
-    /// Whether a stream has anything for a frame.
+    /// True if a stream has anything for a frame.
     pub(super) fn streams_pending(&self) -> bool {
         self.streams
             .values()

@@ -70,16 +70,16 @@ struct Pair {
     server: Side,
     up: Link<Packet>,
     down: Link<Packet>,
-    /// The way to the server by another path, and its rate control.
+    /// The link to the server by another path, and its rate control.
     other: Option<(Link<Packet>, Path)>,
     sizes_seen: Vec<u64>,
-    /// What becomes of the codepoint of the client's packet of that number; `None`: it is lost.
+    /// Fate of the codepoint of the client's packet of that number; `None`: it is lost.
     meddling: fn(u64, Ecn) -> Option<Ecn>,
     /// Packets that the client has sent with ECT(0).
     ect_sent: u64,
     /// Steps since time moved by more than a microsecond: a driver must not be made to spin.
     spins: u32,
-    /// How often, and for how long, the client's host does not let it run.
+    /// Interval and length of the pauses in which the client's host does not let it run.
     stalls: Option<(Duration, Duration)>,
 }
 
@@ -598,7 +598,7 @@ impl Controller for Narrow {
 }
 
 /// Frames may come in any order: a limit that came before the first bytes of its stream was dropped,
-/// and whoever had more to say than the first limit allows waited for ever.
+/// and an end with more to send than the first limit allows waited for ever.
 #[test]
 fn a_limit_that_comes_before_its_stream_holds() {
     let mut pair = Pair::new(&gigabit(30));
@@ -609,14 +609,14 @@ fn a_limit_that_comes_before_its_stream_holds() {
     // The limit goes in the packet of the first bytes, before them.
     assert_eq!(pair.client.lane.stream_read(id, &mut buffer), Ok(0));
     let answer = vec![7; 500_000];
-    let (mut said, mut heard) = (0, 0);
+    let (mut written, mut read) = (0, 0);
     let end = pair.now + Duration::from_secs(10);
-    while heard < answer.len() {
-        assert!(pair.now < end, "{heard} of {said} bytes were heard");
+    while read < answer.len() {
+        assert!(pair.now < end, "{read} of {written} bytes were read");
         pair.step();
-        said += pair.server.lane.stream_write(id, &answer[said..]).unwrap_or(0);
+        written += pair.server.lane.stream_write(id, &answer[written..]).unwrap_or(0);
         while let Ok(n @ 1..) = pair.client.lane.stream_read(id, &mut buffer) {
-            heard += n;
+            read += n;
         }
     }
 }
@@ -804,7 +804,7 @@ fn repair_policies_are_those_of_their_profiles() {
     assert_eq!(chosen.repair(), Repair::Chunks(sizes));
 }
 
-/// Sends at a rate and keeps the fastest delivery that it was told of, behind the first megabyte:
+/// Sends at a rate and keeps the fastest delivery that was reported to it, behind the first megabyte:
 /// that is reported in pieces so small that a burst shows.
 #[derive(Debug)]
 struct Recorder {
@@ -831,7 +831,7 @@ impl Controller for Recorder {
     }
 }
 
-/// A host on the way that stalls, and then lets go of all it held at once, is no faster path.
+/// A host on the path that stalls, and then lets go of all it held at once, is no faster path.
 #[test]
 fn lumps_do_not_look_like_capacity() {
     // The forwarder sleeps 60 ms in every 100, and then sends at 5 Gb/s.

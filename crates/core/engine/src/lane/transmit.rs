@@ -1,4 +1,4 @@
-//! What to send next: control first, then streams, then objects.
+//! The next packets to send: control first, then streams, then objects.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -34,7 +34,7 @@ pub struct Transmit {
     pub to: SocketAddr,
     /// Number of the first packet.
     pub first: PacketNumber,
-    /// How many.
+    /// Their number.
     pub packets: u16,
     /// Send time for their headers.
     pub send_time: u32,
@@ -42,7 +42,7 @@ pub struct Transmit {
     pub ecn: Ecn,
     /// The codepoint of differentiated services for the same.
     pub dscp: Dscp,
-    /// What they carry.
+    /// Their contents.
     pub what: What,
 }
 
@@ -53,7 +53,7 @@ impl Transmit {
     }
 }
 
-/// What a batch carries.
+/// Contents of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
     /// One CONTROL packet with [`Plan::frames`].
@@ -92,7 +92,7 @@ impl Lane {
             State::Closing { .. } => return self.plan_close(now, path, plan),
             State::Closed => return None,
         }
-        // The driver would have said so by now.
+        // The driver would have reported a refusal by now.
         if core::mem::take(&mut self.tries) {
             path.on_offer_taken();
         }
@@ -112,7 +112,7 @@ impl Lane {
         planned
     }
 
-    /// What goes as soon as it is there.
+    /// Packets that go as soon as they are there.
     fn plan_unpaced(&mut self, now: Instant, path: &mut Path, plan: &mut Plan) -> Option<Transmit> {
         if let Some(transmit) = self.plan_address(now, path, plan) {
             return Some(transmit);
@@ -135,12 +135,12 @@ impl Lane {
         usize::from(self.mtu.control()) - HEADER_LEN - AEAD_TAG_LEN
     }
 
-    /// Whether the address may be sent a CONTROL packet of any size below the path MTU.
+    /// True if the address may be sent a CONTROL packet of any size below the path MTU.
     pub(super) fn control_allowed(&self) -> bool {
         self.addresses.allowance() >= self.control_wire(self.frames_room())
     }
 
-    /// Whether the address may be sent a size probe.
+    /// True if the address may be sent a size probe.
     pub(super) fn probe_allowed(&self) -> bool {
         self.addresses.allowance() > u64::from(self.config.datagram_max) + self.ip_overhead()
     }
@@ -166,12 +166,12 @@ impl Lane {
         let wire = self.control_wire(plan.frames.len());
         let number = self.next_number;
         self.next_number += 1;
-        self.supply.on_control(self.next_number);
+        self.app_limited.on_control(self.next_number);
         self.addresses.on_sent(to, wire);
         self.stats.packets_sent += 1;
         self.stats.bytes_sent += wire;
         let ecn = self.control_codepoint(path, content.as_ref());
-        self.ways.on_sent(1, wire, ecn);
+        self.paths.on_sent(1, wire, ecn);
         if let Some(content) = content {
             if !matches!(content, Content::Probe(_)) {
                 path.on_control_sent(now, wire);
@@ -202,7 +202,7 @@ impl Lane {
         }
     }
 
-    /// Whether the peer is there, and what size passes, is not to depend on the codepoint. What nobody
+    /// The peer's presence, and the size that passes, are not to depend on the codepoint. What nobody
     /// acknowledges has none either, as in TCP (RFC 3168 6.1.4): whether it arrives is not known.
     fn control_codepoint(&mut self, path: &Path, content: Option<&Content>) -> Ecn {
         match content {
@@ -216,7 +216,7 @@ impl Lane {
     fn codepoint(&mut self, path: &Path) -> Ecn {
         match path.codepoint() {
             Ecn::NotEct => Ecn::NotEct,
-            asked => self.ways.codepoint(asked),
+            asked => self.paths.codepoint(asked),
         }
     }
 
@@ -311,15 +311,15 @@ impl Lane {
             room if is_short => room.min(usize::from(mtu::LEAST) - HEADER_LEN - AEAD_TAG_LEN),
             room => room,
         };
-        if report || self.telling.due().is_some_and(|due| due <= now) {
+        if report || self.state_schedule.due().is_some_and(|due| due <= now) {
             let round_trip = path.rtt().has_sample().then(|| path.rtt().smoothed());
             push(&mut plan.frames, &Frame::State(StateFrame { floor: self.floor(), round_trip }));
-            self.telling.on_told();
+            self.state_schedule.on_state_sent();
         }
         if report {
             self.push_feedback(now, room, plan);
         }
-        if let Some((order, duration)) = self.promises.take_order(now, report) {
+        if let Some((order, duration)) = self.announced.take_order(now, report) {
             push(&mut plan.frames, &Frame::Suspend { order, duration });
         }
         if let Some(frame) = self.repair.poll_frame(self.next_number) {
@@ -372,12 +372,12 @@ impl Lane {
             ecn,
             socket_drops: self.reception.socket_drops,
             host_drops: self.reception.host_drops,
-            credit: Bytes::new(self.promises.credit()),
+            credit: Bytes::new(self.announced.credit()),
             ranges,
-            receive_capacity: self.promises.capacity(),
+            receive_capacity: self.announced.capacity(),
             socket_buffer: self.config.socket_buffer,
-            bounds: self.promises.bounds(),
-            limit: self.promises.limit(now),
+            bounds: self.announced.bounds(),
+            limit: self.announced.limit(now),
             forgotten: self.reception.forgotten().map(PacketNumber::new),
         }
     }
@@ -456,7 +456,7 @@ impl Lane {
             self.held = true;
             return None;
         }
-        self.supply.on_bytes();
+        self.app_limited.on_bytes();
         let payload = u64::from(self.payload());
         let overhead = self.ip_overhead() + (OBJECT_HEADER_LEN + self.config.object_tag) as u64;
         let packets = self.batch_now(now, path, packets_max)?;
@@ -480,7 +480,7 @@ impl Lane {
         self.addresses.is_validated() && !self.mtu.waits() && !self.mtu.fits_not()
     }
 
-    /// Whether there are bytes that were never sent, and the way of repair lets them go.
+    /// True if there are bytes that were never sent, and the policy of repair lets them go.
     fn has_fresh(&self) -> bool {
         let begins = !self.outbox.is_amid_extent();
         self.outbox.backlog_bytes() > 0 && (!begins || self.repair.may_begin())
@@ -539,7 +539,7 @@ impl Lane {
             return Some(now);
         }
         let streams = self.streams_pending().then(|| self.streams_due(now, path)).flatten();
-        streams.into_iter().chain(self.promises.order_due()).min()
+        streams.into_iter().chain(self.announced.order_due()).min()
     }
 
     /// When the next batch of object bytes may go, `None` when there is none or the window is full.
@@ -572,7 +572,7 @@ impl Lane {
     ) -> Transmit {
         let first = self.next_number;
         // After a time without anything to send nothing could have left earlier.
-        let late_by = match self.supply.resumes_at(first) {
+        let late_by = match self.app_limited.resumes_at(first) {
             true => Duration::ZERO,
             false => path.sender_late_by(now),
         };
@@ -612,9 +612,9 @@ impl Lane {
         }
         self.stats.packets_sent += u64::from(packets);
         self.stats.bytes_sent += total;
-        self.ways.on_sent(packets.into(), total, ecn);
+        self.paths.on_sent(packets.into(), total, ecn);
         self.liveness.on_asked(now);
-        self.telling.on_sent(now, packets.into(), path.rtt().smoothed());
+        self.state_schedule.on_sent(now, packets.into(), path.rtt().smoothed());
         self.addresses.on_sent(to, total);
         path.on_sent(now, total, !self.has_fresh(), late_by);
         Transmit {
@@ -631,7 +631,7 @@ impl Lane {
     /// All that may be sent is: rates measured from here on say what the application, or the way of
     /// repair, gave, and a round of repair may be over.
     fn on_nothing_to_send(&mut self) {
-        self.supply.on_none(self.next_number);
+        self.app_limited.on_none(self.next_number);
         let Self { repair, ledger, .. } = self;
         repair.on_all_sent(self.next_number, &|| ledger.has_unsettled_objects());
     }

@@ -1,4 +1,4 @@
-//! What the local stack takes none of: it is asked rarely, and with one packet.
+//! Refusals of the local stack: it is asked rarely then, and with one packet.
 
 use core::time::Duration;
 

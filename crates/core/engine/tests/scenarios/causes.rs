@@ -1,4 +1,4 @@
-//! Whether each packet that was lost is told with the cause that the path knows (docs/rate-control.md,
+//! Each packet that was lost is reported with the cause that the path knows (docs/rate-control.md,
 //! "Losses by cause").
 
 use std::cell::RefCell;
@@ -23,8 +23,8 @@ struct Plan {
     /// CUBIC flows beside it.
     beside: u32,
     host: Option<Host>,
-    /// Percent of those that were told for a cause that must be so, and of those that were so that
-    /// must be told.
+    /// Percent of those that were reported for a cause that must be so, and of those that were so that
+    /// must be reported.
     least: u64,
     /// Runs that are judged together: where one scatters about what it has to reach, many.
     seeds: RangeInclusive<u64>,
@@ -86,20 +86,20 @@ impl Plan {
     }
 }
 
-/// Percent: of what was told as `cause`, so much was; of what was, so much was told.
+/// Percent: of the losses reported as `cause`, so many were; of those that were, so many were reported.
 fn precision_and_recall(logs: &[LossLog], cause: Cause) -> (u64, u64, u64) {
-    let (mut right, mut told, mut was) = (0, 0, 0);
+    let (mut right, mut reported, mut was) = (0, 0, 0);
     for log in logs {
         let pairs =
-            log.judged.iter().filter_map(|(number, told)| Some((told, log.truth.get(number)?)));
+            log.judged.iter().filter_map(|(number, cause)| Some((cause, log.truth.get(number)?)));
         for (judged, truth) in pairs {
             right += u64::from(*judged == cause && *truth == cause);
-            told += u64::from(*judged == cause);
+            reported += u64::from(*judged == cause);
             was += u64::from(*truth == cause);
         }
     }
     let percent = |of: u64| (right * 100).checked_div(of).unwrap_or(100);
-    (percent(told), percent(was), was)
+    (percent(reported), percent(was), was)
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn each_loss_is_told_with_its_cause() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What the evidence is too thin for has less to reach (docs/rate-control.md says why).
+/// A case with too thin evidence has less to reach (docs/rate-control.md says why).
 fn plans() -> Vec<Plan> {
     let mut plans = Vec::new();
     for profile in ["auto", "cubic", "bbr", "fixed", "udt", "fobs-state", "rbudp"] {

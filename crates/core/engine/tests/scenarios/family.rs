@@ -1,4 +1,4 @@
-//! What the profiles beside `auto` make of emulated paths: docs/rate-control.md says of each what its
+//! Results of the profiles beside `auto` on emulated paths: docs/rate-control.md says of each what its
 //! source promises.
 
 use super::world::{Longhaul, Offer, Tcp, TcpKind, World, path, played};

@@ -15,7 +15,7 @@ use longhaul_wire::ConnectionId;
 
 use super::{Flow, PACKET};
 
-/// What the application has to send.
+/// Data that the application has to send.
 #[derive(Clone, Copy, Debug)]
 pub enum Offer {
     /// Always more.
@@ -29,11 +29,11 @@ pub enum Offer {
 /// The receiving host behind the path.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// What it reads from its socket.
+    /// Rate at which it reads from its socket.
     pub rate: Rate,
     /// Socket buffer.
     pub buffer: u64,
-    /// Whether it tells its size.
+    /// True if it reports its size.
     pub tells: bool,
     /// It reads nothing for the second time, once in the first.
     pub stalls: Option<(Duration, Duration)>,
@@ -85,12 +85,12 @@ pub struct Longhaul {
     /// A path of its own behind that of all.
     pub own: Option<Path>,
     /// No feedback arrives between these times.
-    pub deaf: Option<(Instant, Instant)>,
+    pub feedback_outage: Option<(Instant, Instant)>,
     /// Called with time and rate control at each feedback.
     pub trace: Option<Trace>,
     /// Where every loss goes, with its cause.
     pub losses: Option<Rc<RefCell<LossLog>>>,
-    /// What earlier transfers have learnt of the path.
+    /// History of the path from earlier transfers.
     pub memory: Option<PathMemory>,
     /// Another profile's controller takes over at this time.
     pub successor: Option<(Instant, ChosenProfile)>,
@@ -105,7 +105,7 @@ pub struct Longhaul {
     arriving: BTreeMap<(Instant, u64), Packet>,
     returning: VecDeque<(Instant, Packet)>,
     order: u64,
-    /// What is in the receiver's socket: when each packet is read, and what it costs there.
+    /// Packets in the receiver's socket: when each packet is read, and what it costs there.
     socket: VecDeque<(Instant, u64)>,
     /// All of it is read by then.
     busy_until: Instant,
@@ -120,7 +120,7 @@ pub struct Longhaul {
 pub struct LossLog {
     /// Why the packet was lost indeed.
     pub truth: BTreeMap<u64, Cause>,
-    /// What the sender judged.
+    /// The sender's judgements.
     pub judged: BTreeMap<u64, Cause>,
 }
 
@@ -144,7 +144,7 @@ impl Longhaul {
             limits: VecDeque::new(),
             longer: Duration::ZERO,
             own: None,
-            deaf: None,
+            feedback_outage: None,
             trace: None,
             losses: None,
             memory: None,
@@ -185,8 +185,8 @@ impl Longhaul {
             config.remote = (role == Role::Client).then(|| address(Role::Server));
             config.idle_timeout = Duration::from_secs(3_600);
             config.tells_losses = self.losses.is_some();
-            let told = self.host.filter(|host| host.tells && role == Role::Server);
-            config.socket_buffer = told.map(|host| Bytes::new(host.buffer));
+            let telling = self.host.filter(|host| host.tells && role == Role::Server);
+            config.socket_buffer = telling.map(|host| Bytes::new(host.buffer));
             let profile = chosen.profile;
             let controller = chosen.controller(begin, PACKET, None);
             let mut governor = Governor::new(begin, profile.heeds_receiver);
@@ -240,7 +240,7 @@ impl Longhaul {
     ) -> Option<Instant> {
         while self.returning.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, packet)) = self.returning.pop_front() else { break };
-            if self.deaf.is_none_or(|(from, to)| at < from || at >= to) {
+            if self.feedback_outage.is_none_or(|(from, to)| at < from || at >= to) {
                 let arrival = packet.arrival();
                 let frames = packet.frames.unwrap_or_default();
                 let from = address(Role::Server);
@@ -344,7 +344,7 @@ impl Longhaul {
         }
     }
 
-    /// What is no object may never be missed.
+    /// Other packets than objects may never be missed.
     fn lose(&mut self, number: u64, cause: Cause, is_object: bool) {
         self.lost_packets += 1;
         if let Some(log) = self.losses.as_ref().filter(|_| is_object) {
@@ -519,7 +519,7 @@ impl Flow for Longhaul {
     }
 }
 
-/// What came within that time the receiver reads at once.
+/// Packets that came within that time the receiver reads at once.
 const READ_TIME: Duration = Duration::from_micros(50);
 /// Object bytes that the lane is given ahead.
 const BACKLOG: u64 = 4 << 20;

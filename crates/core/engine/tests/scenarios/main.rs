@@ -1,4 +1,4 @@
-//! What `auto` makes of emulated paths: plans as data, figures as bounds.
+//! Results of `auto` on emulated paths: plans as data, figures as bounds.
 //!
 //! Everything is deterministic; `cargo run --release -p longhaul-engine --example table`
 //! prints the figures themselves.
@@ -277,7 +277,7 @@ fn losses_in_the_receiver_lower_the_rate_to_what_it_takes() {
     takes_what_a_slow_receiver_takes(played("auto", None), false, 2 << 20);
 }
 
-/// The limits of the receiving host are the governor's: they bound whoever heeds them.
+/// The limits of the receiving host are the governor's: they bound every controller that heeds them.
 #[test]
 fn a_fixed_rate_above_what_the_receiver_takes_is_lowered_to_that() {
     for tells in [false, true] {
@@ -387,7 +387,7 @@ fn a_deaf_sender_stops_within_its_window() {
     let (rate, rtt) = (Rate::from_mbps(500), MS * 40);
     let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
     let mut flow = auto(rtt, Offer::Endless, 3);
-    flow.deaf = Some((world.now + 4 * SECOND, world.now + 5 * SECOND));
+    flow.feedback_outage = Some((world.now + 4 * SECOND, world.now + 5 * SECOND));
     let index = world.add(Duration::ZERO, flow);
     world.run(4 * SECOND);
     let (sent, _) = world.flow(index).sent_and_lost();

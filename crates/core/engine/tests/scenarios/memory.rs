@@ -16,9 +16,9 @@ fn memory(mbps: u64, rtt: Duration) -> PathMemory {
 }
 
 /// Largest queueing delay, use of the memory, and what was observed so far.
-type Told = (Duration, Option<MemoryUse>, Option<Observation>);
+type Seen = (Duration, Option<MemoryUse>, Option<Observation>);
 
-/// How a start went.
+/// Outcome of a start.
 #[derive(Debug)]
 struct Begun {
     /// From the first packet at the receiver until 90 % of the link, over 5 ms each.
@@ -29,7 +29,7 @@ struct Begun {
     /// Goodput of the first two seconds, permille of the link.
     used: u64,
     usage: Option<MemoryUse>,
-    /// What those to come are told.
+    /// The observation for transfers to come.
     observed: Option<Observation>,
 }
 
@@ -43,10 +43,10 @@ fn begin_as(mut flow: Longhaul, mbps: u64, rtt: Duration, queue: u64, loss_ppm: 
     let rate = Rate::from_mbps(mbps);
     let mut world =
         World::new(&path(rate, rtt, rate.bytes_in(rtt) * queue / 100, loss_ppm), rate, 7);
-    let seen: Rc<RefCell<Told>> = Rc::default();
-    let told = seen.clone();
+    let seen: Rc<RefCell<Seen>> = Rc::default();
+    let shared = seen.clone();
     flow.trace = Some(Box::new(move |_, rated| {
-        let mut seen = told.borrow_mut();
+        let mut seen = shared.borrow_mut();
         seen.0 = seen.0.max(rated.estimates().queue());
         seen.1 = rated.memory_use();
         seen.2 = rated.observed();
@@ -150,7 +150,7 @@ fn what_one_flow_observes_the_next_builds_on() {
     }
 }
 
-/// That the path carries no more is not said by a copy that `--rate` held back.
+/// A copy that `--rate` held back does not show that the path carries no more.
 #[test]
 fn what_a_limit_of_the_user_bounded_is_not_taken_for_the_path() {
     let rtt = MS * 100;

@@ -1,4 +1,4 @@
-//! What the profiles that come from papers make of the paths that the papers speak of.
+//! Results of the profiles that come from papers on the paths that the papers speak of.
 
 use longhaul_rate_control::{ChosenProfile, ChunkSizes, Repair};
 use longhaul_units::{Duration, Rate};

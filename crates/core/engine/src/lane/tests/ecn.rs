@@ -1,10 +1,10 @@
-//! What FEEDBACK counts, and the marks in it.
+//! Counts of FEEDBACK, and the marks in it.
 
 use longhaul_pathsim::EcnMarking;
 
 use super::*;
 
-/// What the path does to the ECN codepoint of what the client sends.
+/// Treatment of the ECN codepoint of the client's packets by the path.
 type Meddling = fn(u64, Ecn) -> Option<Ecn>;
 
 /// A copy of 20 MB over a path that marks from a tenth of its queue on, and meddles.
@@ -97,10 +97,10 @@ fn who_heeds_marks_asks_for_them_and_nobody_else() {
 #[test]
 fn feedback_that_counts_more_than_was_sent_closes() {
     let lies: [fn(&mut longhaul_wire::Feedback<'_>); 4] = [
-        |told| told.packets += 1,
-        |told| told.bytes = Bytes::new(told.bytes.get() * 2),
-        |told| told.ecn.ce = told.packets + 1,
-        |told| told.ecn = EcnCounts { ect0: told.packets, ect1: 0, ce: 1 },
+        |feedback| feedback.packets += 1,
+        |feedback| feedback.bytes = Bytes::new(feedback.bytes.get() * 2),
+        |feedback| feedback.ecn.ce = feedback.packets + 1,
+        |feedback| feedback.ecn = EcnCounts { ect0: feedback.packets, ect1: 0, ce: 1 },
     ];
     let mut closed = 0;
     for lie in core::iter::once(None).chain(lies.map(Some)) {

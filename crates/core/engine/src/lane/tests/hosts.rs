@@ -1,4 +1,4 @@
-//! What a receiving host asks for before it loses anything.
+//! Limits that a receiving host asks for before it loses anything.
 
 use longhaul_rate_control::HostLimit;
 
@@ -28,7 +28,7 @@ impl Pair {
         self.run_for(Duration::from_millis(millis));
     }
 
-    /// How long each bound was active that is asked for, in milliseconds.
+    /// Time for which each bound was active that is asked for, in milliseconds.
     fn limited_by(&self, bound: Bottleneck) -> u128 {
         self.client.path.governor().time_limited_by(bound).as_millis()
     }
@@ -82,10 +82,10 @@ fn an_order_ends_and_is_said_no_more() {
     let mut pair = lossy("fixed");
     pair.suspend(1, 100);
     pair.run_millis(300);
-    assert_eq!(pair.server.lane.promises.order_due(), None);
+    assert_eq!(pair.server.lane.announced.order_due(), None);
     pair.suspend(2, 0);
     pair.run_millis(300);
-    assert_eq!(pair.server.lane.promises.order_due(), None);
+    assert_eq!(pair.server.lane.announced.order_due(), None);
 }
 
 #[test]

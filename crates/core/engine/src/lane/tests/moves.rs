@@ -65,13 +65,13 @@ fn a_lane_goes_there_and_back_any_number_of_times() {
     assert_eq!(pair.server.objects[&ObjectId(1)].total(), 40_000_000);
     assert_eq!(pair.client.path.in_flight(), 0);
     let lane = &pair.client.lane;
-    let (stats, ways) = (lane.stats(), [PathId(0), PathId(1)].map(|path| lane.carried(path)));
-    assert_eq!(stats.packets_sent, ways[0].packets_sent + ways[1].packets_sent);
-    assert_eq!(stats.bytes_sent, ways[0].bytes_sent + ways[1].bytes_sent);
-    assert_eq!(stats.lost, ways[0].lost + ways[1].lost);
-    assert_eq!(stats.bytes_received, ways[0].bytes_received + ways[1].bytes_received);
-    assert!(ways.iter().all(|way| way.bytes_received > 0), "{ways:?}");
-    assert!(ways[0].lost > ways[1].lost && ways[1].lost < 10, "{ways:?}");
+    let (stats, paths) = (lane.stats(), [PathId(0), PathId(1)].map(|path| lane.carried(path)));
+    assert_eq!(stats.packets_sent, paths[0].packets_sent + paths[1].packets_sent);
+    assert_eq!(stats.bytes_sent, paths[0].bytes_sent + paths[1].bytes_sent);
+    assert_eq!(stats.lost, paths[0].lost + paths[1].lost);
+    assert_eq!(stats.bytes_received, paths[0].bytes_received + paths[1].bytes_received);
+    assert!(paths.iter().all(|carried| carried.bytes_received > 0), "{paths:?}");
+    assert!(paths[0].lost > paths[1].lost && paths[1].lost < 10, "{paths:?}");
     assert!(stats.spurious * 10 < stats.lost, "{stats:?}");
 }
 
@@ -114,7 +114,7 @@ fn the_server_asks_until_it_is_heard_and_the_last_it_said_holds() {
     pair.run_for(Duration::from_secs(20));
     let before = asked(&pair, first).len();
     pair.run_for(Duration::from_secs(5));
-    assert_eq!(asked(&pair, first).len(), before, "it was heard");
+    assert_eq!(asked(&pair, first).len(), before, "it has arrived");
     pair.client.lane.ask_to_move(1, first, second);
     pair.run_until(20, |pair| pair.server.closed() == Some(CloseCode::PROTOCOL_VIOLATION));
 }

@@ -1,4 +1,4 @@
-//! What a receiver says that comes to its socket late.
+//! Reports of a receiver that comes to its socket late.
 
 use longhaul_rate_control::{Delivery, DeliveryMeter, DeliveryReport};
 use longhaul_wire::Frames;
@@ -35,17 +35,17 @@ fn a_train_that_is_read_late_is_told_in_the_steps_in_which_it_came() {
     let mut meter = DeliveryMeter::default();
     let samples: Vec<Delivery> =
         reports.into_iter().filter_map(|it| meter.on_feedback(it)).collect();
-    let told: u64 = samples.iter().map(|sample| sample.rate.bytes_in(sample.interval)).sum();
-    assert!(told >= 70_000, "{told} of 96000 bytes: {samples:?}");
+    let delivered: u64 = samples.iter().map(|sample| sample.rate.bytes_in(sample.interval)).sum();
+    assert!(delivered >= 70_000, "{delivered} of 96000 bytes: {samples:?}");
     assert!(samples.iter().all(|sample| sample.rate == Rate::from_gbps(1)), "{samples:?}");
 }
 
 #[test]
-fn what_is_read_in_time_is_told_once() {
+fn packets_that_are_read_in_time_are_reported_once() {
     let mut pair = Pair::new(&gigabit(20).fixed("fixed", Rate::from_mbps(100)));
     pair.offer(1, 400_000);
     pair.run_for(Duration::from_millis(100));
-    let (sent, heard) =
+    let (sent, received) =
         (pair.server.lane.stats().feedback_sent, pair.client.lane.stats().feedback_received);
-    assert!(sent > 5 && heard == sent, "{sent} sent, {heard} heard");
+    assert!(sent > 5 && received == sent, "{sent} sent, {received} received");
 }

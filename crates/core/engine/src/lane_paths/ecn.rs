@@ -14,10 +14,10 @@ pub(super) struct PathEcn {
     marks: Marks,
 }
 
-/// Whether there is more than marks.
+/// Tells marks of congestion from a path that marks everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marks {
-    /// Of the first packets nothing but so many marks has come back, which nobody was told.
+    /// Of the first packets nothing but so many marks has come back, which were not reported.
     First(u64),
     /// Nothing but marks for so many round trips, the last of which is over at `until`.
     Since { rounds: u32, until: Instant },
@@ -33,17 +33,17 @@ enum State {
     Waiting { again: bool },
     /// It carries it, and the peer counts it.
     Capable,
-    /// What the peer counts is not what was sent, or all of it is marked: somebody clears or changes the
+    /// The peer's counts are not what was sent, or all of it is marked: a node clears or changes the
     /// codepoint.
     Failed,
 }
 
-/// What a lane and its peer have counted, over all paths.
+/// Counts of a lane and its peer, over all paths.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    /// As the peer said last.
+    /// The peer's last report.
     counted: EcnCounts,
-    /// What packets ask marks by: ECT(0), or ECT(1).
+    /// The codepoint by which packets ask for marks: ECT(0), or ECT(1).
     asked: Ecn,
     /// Packets sent with it.
     sent: u64,
@@ -51,7 +51,7 @@ pub(super) struct Account {
     reported: u64,
 }
 
-/// What one report has told of the packets of the present path.
+/// Packets of the present path in one report.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Arrived {
     /// Packets newly known to have arrived.
@@ -68,7 +68,7 @@ impl PathEcn {
         Self { state, timeouts: 0, marks: Marks::First(0) }
     }
 
-    /// What the next packets carry, if they may ask for marks by `asked`.
+    /// The codepoint for the next packets, if they may ask for marks by `asked`.
     pub fn codepoint(&mut self, asked: Ecn) -> Ecn {
         if let State::Testing { left: 0, .. } = self.state {
             self.state = State::Waiting { again: false };
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn counts_that_cannot_be_switch_it_off() {
-        // Cleared on the way, in part; remarked; more marks than packets; all marks, and too few.
+        // Cleared on the path, in part; remarked; more marks than packets; all marks, and too few.
         for counts in [(0, 0, 0), (3, 0, 2), (0, 6, 0), (6, 1, 0), (6, 0, 5), (0, 0, 5)] {
             let mut sender = Sender::new();
             assert_eq!(sender.send(10), 10);
@@ -280,7 +280,7 @@ mod tests {
     fn a_path_on_which_all_is_marked_from_the_start_is_not_believed() {
         let mut sender = Sender::new();
         assert_eq!(sender.send(20), 10);
-        assert_eq!(sender.report(4, 4, (0, 0, 4)), 0, "nobody is told before it is clear");
+        assert_eq!(sender.report(4, 4, (0, 0, 4)), 0, "nothing is reported before it is clear");
         assert_eq!(sender.send(5), 5);
         assert_eq!(sender.report(6, 6, (0, 0, 10)), 0);
         assert_eq!(sender.send(5), 0);

@@ -1,25 +1,25 @@
-//! Whether the application has had enough to send: a rate that was measured while it had not says
-//! nothing of the path.
+//! Application-limited phases: a rate that was measured while the application had too little to send
+//! says nothing of the path.
 
 #[derive(Debug)]
-pub(super) struct Supply {
+pub(super) struct AppLimited {
     is_short: bool,
     /// Packets below were sent before the application last ran out of bytes.
     limited_below: u64,
 }
 
-impl Supply {
+impl AppLimited {
     /// Until the first object byte everything is limited by the application.
     pub(super) const fn new() -> Self {
         Self { is_short: true, limited_below: 0 }
     }
 
-    /// Whether a packet with this number was sent before the application last ran out.
+    /// True if a packet with this number was sent before the application last ran out.
     pub(super) fn limits(&self, number: u64) -> bool {
         number < self.limited_below
     }
 
-    /// Whether the packet that is numbered `next` is the first after that.
+    /// True if the packet that is numbered `next` is the first after that.
     pub(super) fn resumes_at(&self, next: u64) -> bool {
         next == self.limited_below
     }
@@ -44,7 +44,7 @@ impl Supply {
         }
     }
 
-    /// The lane goes another way: nothing below `next` tells of that.
+    /// The lane moves to another path: no packet below `next` shows that one's rate.
     pub(super) fn on_moved(&mut self, next: u64) {
         self.limited_below = next;
     }

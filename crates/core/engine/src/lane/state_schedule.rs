@@ -1,16 +1,16 @@
-//! When the peer is told of the floor (STATE, protocol.md 5.3).
+//! The schedule of STATE, which announces the floor to the peer (protocol.md 5.3).
 
 use longhaul_units::{Duration, Instant};
 
-/// What went out since STATE was last said.
+/// Packets since the last STATE.
 #[derive(Debug, Default)]
-pub(super) struct Telling {
+pub(super) struct StateSchedule {
     packets: u64,
     /// When it is due behind many packets, and behind a few.
     due: Option<(Instant, Instant)>,
 }
 
-impl Telling {
+impl StateSchedule {
     /// Packets with object bytes left, over a path of that round trip.
     pub(super) fn on_sent(&mut self, now: Instant, packets: u64, round_trip: Duration) {
         let least = (round_trip / 4).max(LEAST);
@@ -18,12 +18,12 @@ impl Telling {
         self.packets += packets;
     }
 
-    /// STATE was said.
-    pub(super) fn on_told(&mut self) {
+    /// A STATE was sent.
+    pub(super) fn on_state_sent(&mut self) {
         *self = Self::default();
     }
 
-    /// When STATE is due. A slow sender would otherwise say it behind every packet.
+    /// Time when STATE is due. A slow sender would otherwise send it behind every packet.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due.map(|(many, few)| if self.packets < ENOUGH { few } else { many })
     }
@@ -31,7 +31,7 @@ impl Telling {
 
 /// So many packets are worth one.
 const ENOUGH: u64 = 16;
-/// Shortest time between two that are said of this side's own accord.
+/// Shortest time between two that are sent without a report.
 const LEAST: Duration = Duration::from_millis(1);
 /// As long as a report takes at most.
 const MOST: Duration = Duration::from_millis(10);
@@ -45,15 +45,15 @@ mod tests {
         let ms = Duration::from_millis;
         let at = |time| Instant::ZERO + ms(time);
         for (round_trip, few, many) in [(0, 20, 11), (8, 20, 12), (200, 60, 60)] {
-            let mut telling = Telling::default();
-            assert_eq!(telling.due(), None);
-            telling.on_sent(at(10), 2, ms(round_trip));
-            telling.on_sent(at(11), ENOUGH - 3, ms(round_trip));
-            assert_eq!(telling.due(), Some(at(few)));
-            telling.on_sent(at(12), 1, ms(round_trip));
-            assert_eq!(telling.due(), Some(at(many)));
-            telling.on_told();
-            assert_eq!(telling.due(), None);
+            let mut state_schedule = StateSchedule::default();
+            assert_eq!(state_schedule.due(), None);
+            state_schedule.on_sent(at(10), 2, ms(round_trip));
+            state_schedule.on_sent(at(11), ENOUGH - 3, ms(round_trip));
+            assert_eq!(state_schedule.due(), Some(at(few)));
+            state_schedule.on_sent(at(12), 1, ms(round_trip));
+            assert_eq!(state_schedule.due(), Some(at(many)));
+            state_schedule.on_state_sent();
+            assert_eq!(state_schedule.due(), None);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What this side tells the peer of itself with its reports, and orders it to do.
+//! This side's announcements to the peer with its reports, and its orders to the peer.
 
 use longhaul_rate_control::HostLimit;
 use longhaul_units::{Duration, Instant, Rate};
@@ -7,7 +7,7 @@ use longhaul_wire::{MAX_LIMIT, MAX_SUSPEND, ReceiverBounds, ReceiverLimit};
 use crate::Suspension;
 
 #[derive(Debug)]
-pub(super) struct Promises {
+pub(super) struct Announced {
     /// Absolute object bytes that there is room for.
     credit: u64,
     capacity: Option<Rate>,
@@ -15,7 +15,7 @@ pub(super) struct Promises {
     limit: Option<HostLimit>,
     /// The highest order that was given.
     ordered: u64,
-    /// The last order, as long as it is to be said.
+    /// The last order, as long as it is to be sent.
     order: Option<Order>,
 }
 
@@ -23,13 +23,13 @@ pub(super) struct Promises {
 #[derive(Clone, Copy, Debug)]
 struct Order {
     suspension: Suspension,
-    /// When it is to be said next.
+    /// Time of the next sending.
     next: Instant,
-    /// Times that a resume is still said; a suspend is said until it is over.
+    /// Number of times that a resume is still sent; a suspend is sent until it is over.
     resumes: u8,
 }
 
-impl Promises {
+impl Announced {
     pub(super) const fn new() -> Self {
         Self {
             credit: 0,
@@ -60,7 +60,7 @@ impl Promises {
         (!lasts.is_zero()).then_some(ReceiverLimit { rate, cause, lasts })
     }
 
-    /// When an order is to be said.
+    /// Time to send an order.
     pub(super) fn order_due(&self) -> Option<Instant> {
         self.order.map(|order| order.next)
     }
@@ -74,12 +74,12 @@ impl Promises {
         self.capacity = capacity;
     }
 
-    /// Returns whether that is news.
+    /// Returns true if that is news.
     pub(super) fn set_bounds(&mut self, bounds: ReceiverBounds) -> bool {
         core::mem::replace(&mut self.bounds, bounds) != bounds
     }
 
-    /// Returns whether that is news that cannot wait for the next report: a limit where there was
+    /// Returns true if that is news that cannot wait for the next report: a limit where there was
     /// none, or one that is lower by an eighth.
     pub(super) fn set_limit(&mut self, now: Instant, limit: Option<HostLimit>) -> bool {
         let before = self.limit(now).map_or(Rate::MAX, |limit| limit.rate);
@@ -96,7 +96,7 @@ impl Promises {
         }
     }
 
-    /// The order that is to be said now, which it is with each report.
+    /// The order to send now: it goes with each report.
     pub(super) fn take_order(&mut self, now: Instant, report: bool) -> Option<(u64, Duration)> {
         let order = self.order.as_mut().filter(|order| report || order.next <= now)?;
         let Suspension { order: number, until } = order.suspension;

@@ -43,52 +43,53 @@ const REORDERING: Duration = Duration::from_millis(1);
 
 #[test]
 fn a_packet_is_judged_by_its_own_path_and_late_by_others() {
-    let mut ways = Ways::new(A, REORDERING);
+    let mut paths = LanePaths::new(A, REORDERING);
     let mut ledger = Ledger::default();
     // 0 and 1 over A, whose round trip is 80 ms; 2 over B; 3 over A again.
     let sent = [0, 10, 20, 30];
     ledger.push(packet(0, sent[0]));
     ledger.push(packet(1, sent[1]));
-    assert!(ways.go(2, ms(80), search(), B).is_none());
+    assert!(paths.go(2, ms(80), search(), B).is_none());
     ledger.push(packet(2, sent[2]));
-    let lost =
-        |ways: &Ways, number: usize| ways.is_lost(&packet(number as u64, sent[number]), ms(2));
-    ways.on_arrived(&ledger, 2, core::iter::once(2..3));
-    assert!(!lost(&ways, 0), "B is shorter, and has overtaken");
-    ways.on_arrived(&ledger, 2, [1..2, 2..3].into_iter());
-    assert!(lost(&ways, 0) && !lost(&ways, 1), "A keeps its order");
-    assert!(ways.go(3, ms(2), search(), A).is_some(), "what was known of it");
+    let lost = |paths: &LanePaths, number: usize| {
+        paths.is_lost(&packet(number as u64, sent[number]), ms(2))
+    };
+    paths.on_arrived(&ledger, 2, core::iter::once(2..3));
+    assert!(!lost(&paths, 0), "B is shorter, and has overtaken");
+    paths.on_arrived(&ledger, 2, [1..2, 2..3].into_iter());
+    assert!(lost(&paths, 0) && !lost(&paths, 1), "A keeps its order");
+    assert!(paths.go(3, ms(2), search(), A).is_some(), "what was known of it");
     ledger.push(packet(3, sent[3]));
-    ways.on_arrived(&ledger, 3, [2..3, 3..4].into_iter());
-    assert!(ways.is_lost(&packet(1, sent[1]), ms(80)), "A again");
-    assert_eq!((ways.path(), ways.since()), (A, 3));
+    paths.on_arrived(&ledger, 3, [2..3, 3..4].into_iter());
+    assert!(paths.is_lost(&packet(1, sent[1]), ms(80)), "A again");
+    assert_eq!((paths.path(), paths.since()), (A, 3));
 }
 
 #[test]
 fn what_is_lost_on_a_dead_path_is_known_a_round_trip_later() {
-    let mut ways = Ways::new(A, REORDERING);
+    let mut paths = LanePaths::new(A, REORDERING);
     let mut ledger = Ledger::default();
     ledger.push(packet(0, 0));
-    ways.go(1, ms(80), search(), B);
+    paths.go(1, ms(80), search(), B);
     for (number, sent) in [(1, 79), (2, 80)] {
         ledger.push(packet(number, sent));
-        ways.on_arrived(&ledger, number, core::iter::once(number..number + 1));
-        assert_eq!(ways.is_lost(&packet(0, 0), ms(2)), sent == 80);
+        paths.on_arrived(&ledger, number, core::iter::once(number..number + 1));
+        assert_eq!(paths.is_lost(&packet(0, 0), ms(2)), sent == 80);
     }
 }
 
 #[test]
 fn what_each_path_carried_is_told_apart() {
-    let mut ways = Ways::new(A, REORDERING);
+    let mut paths = LanePaths::new(A, REORDERING);
     for (first, path) in [(0, B), (5, A), (5, B), (9, A)] {
-        ways.go(first, ms(1), search(), path);
-        ways.on_sent(4, 4000, Ecn::Ect0);
+        paths.go(first, ms(1), search(), path);
+        paths.on_sent(4, 4000, Ecn::Ect0);
     }
-    ways.on_lost(3, 1);
-    ways.on_lost(8, 2);
-    ways.on_lost(9, 1);
+    paths.on_lost(3, 1);
+    paths.on_lost(8, 2);
+    paths.on_lost(9, 1);
     for (number, packets) in [(4, 3), (6, 2), (9, 7)] {
-        ways.on_acked(number, packets);
+        paths.on_acked(number, packets);
     }
     let of = |packets_sent, lost| Carried {
         packets_sent,
@@ -97,26 +98,26 @@ fn what_each_path_carried_is_told_apart() {
         lost,
         ..Carried::default()
     };
-    assert_eq!((ways.carried(A), ways.carried(B)), (of(8, 1), of(8, 3)));
-    assert_eq!(ways.carried(PathId(7)), Carried::default());
+    assert_eq!((paths.carried(A), paths.carried(B)), (of(8, 1), of(8, 3)));
+    assert_eq!(paths.carried(PathId(7)), Carried::default());
 }
 
 proptest! {
     /// Each path keeps its order, and paths overtake each other by less than a round trip: nothing
-    /// is taken as lost that arrives, however often the lane moves, and whatever is told late, twice
+    /// is taken as lost that arrives, however often the lane moves, and whatever is reported late, twice
     /// or not at all.
     #[test]
     fn nothing_that_arrives_is_taken_as_lost(
         stays in prop::collection::vec((0usize..3, 1u64..6), 1..12),
-        told in prop::collection::vec((0usize..80, 1u64..4), 1..60),
+        reports in prop::collection::vec((0usize..80, 1u64..4), 1..60),
     ) {
         let delays = [10, 40, 70];
-        let mut ways = Ways::new(PathId(0), REORDERING);
+        let mut paths = LanePaths::new(PathId(0), REORDERING);
         let mut ledger = Ledger::default();
         let (mut sent, mut before) = (Vec::new(), 0);
         let mut now = 0;
         for (path, packets) in stays {
-            ways.go(sent.len() as u64, ms(2 * delays[before]), search(), PathId(path as u16));
+            paths.go(sent.len() as u64, ms(2 * delays[before]), search(), PathId(path as u16));
             before = path;
             for _ in 0..packets {
                 now += 7;
@@ -124,18 +125,18 @@ proptest! {
                 sent.push((now, now + delays[path]));
             }
         }
-        // What has arrived by the time that each packet arrives, told in the order of time.
-        let times = told.iter().map(|(which, count)| (sent[which % sent.len()].1, *count));
+        // Packets that have arrived by the time that each packet arrives, reported in the order of time.
+        let times = reports.iter().map(|(which, count)| (sent[which % sent.len()].1, *count));
         let times: BTreeMap<u64, u64> = times.collect();
         for (time, count) in times {
             let arrived: Vec<u64> =
                 (0..sent.len()).filter(|i| sent[*i].1 <= time).map(|i| i as u64).collect();
             let largest = *arrived.last().unwrap();
             for _ in 0..count {
-                ways.on_arrived(&ledger, largest, arrived.iter().map(|n| *n..n + 1));
+                paths.on_arrived(&ledger, largest, arrived.iter().map(|n| *n..n + 1));
             }
             for (number, (at, _)) in sent.iter().enumerate().filter(|(_, sent)| sent.1 > time) {
-                let is_lost = ways.is_lost(&packet(number as u64, *at), ms(2 * delays[before]));
+                let is_lost = paths.is_lost(&packet(number as u64, *at), ms(2 * delays[before]));
                 prop_assert!(!is_lost, "{number} of {sent:?} at {time}");
             }
         }
