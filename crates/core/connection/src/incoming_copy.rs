@@ -144,7 +144,7 @@ impl<I> IncomingCopy<I> {
     #[must_use]
     pub fn poll_repair(&mut self) -> Option<Repair> {
         self.taken.pop_front().or_else(|| {
-            if let Some((object, group)) = self.sink.poll_anew() {
+            if let Some((object, group)) = self.sink.poll_unverified() {
                 return Some(self.repairs.ask(object, group));
             }
             let object = self.sink.poll_unneeded()?;

@@ -68,7 +68,7 @@ pub enum Action {
         offset: u64,
         /// What to write.
         bytes: Vec<u8>,
-        /// Whether to sync before answering.
+        /// True if to sync before answering.
         sync: bool,
     },
     /// Set mode and modification time of these directories, in the order given (children first).
@@ -83,7 +83,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Whether it is to be done in the order given, which one thread does best.
+    /// True if it is to be done in the order given, which one thread does best.
     pub fn is_in_order(&self) -> bool {
         matches!(
             self,
@@ -110,9 +110,9 @@ pub enum Answer {
     },
     /// What became of each file.
     Checked(Vec<(EntryId, Checked)>),
-    /// Whether each has its name, or why not.
+    /// Of each: it has its name, or the reason why not.
     Published(Vec<(EntryId, Result<(), String>)>),
-    /// Whether each has its name.
+    /// True if each has its name.
     DirectoriesPlaced(Vec<(EntryId, bool)>),
     /// The checkpoint of this number is done.
     Synced(u64),
@@ -120,7 +120,7 @@ pub enum Answer {
     Stamped(Vec<Option<Stamp>>),
     /// The bytes are in the record.
     RecordAppended,
-    /// Whether each has its mode and time, or why not.
+    /// Of each: it has its mode and time, or the reason why not.
     DirectoriesFinished(Vec<(EntryId, Result<(), String>)>),
     /// There is nothing to tell of it.
     Discarded,
@@ -129,7 +129,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// Whether it is that of an action that is done in order ([`Action::is_in_order`]).
+    /// True if it is that of an action that is done in order ([`Action::is_in_order`]).
     pub fn is_in_order(&self) -> bool {
         matches!(self, Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_))
     }
@@ -256,7 +256,7 @@ pub struct NamedFile {
 pub enum Verdict {
     /// Write it, then call [`crate::Sink::group_written`].
     Write(WriteTask),
-    /// It is not needed (any more), or did not verify ([`crate::Sink::poll_anew`]): drop it.
+    /// It is not needed (any more), or did not verify ([`crate::Sink::poll_unverified`]): drop it.
     Discard,
     /// It was received before: drop it.
     Duplicate,

@@ -75,7 +75,7 @@ impl GroupAssembly {
         Some(new)
     }
 
-    /// Whether none of the `len` bytes at `offset` has arrived, so that they may be received
+    /// True if none of the `len` bytes at `offset` has arrived, so that they may be received
     /// into their place without touching accepted bytes.
     #[inline]
     pub fn is_vacant(&self, offset: u32, len: u32) -> bool {
@@ -106,7 +106,7 @@ impl GroupAssembly {
         self.len
     }
 
-    /// Whether the group has no bytes.
+    /// True if the group has no bytes.
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -121,7 +121,7 @@ impl GroupAssembly {
         self.front
     }
 
-    /// Whether all bytes have arrived.
+    /// True if all bytes have arrived.
     #[inline]
     pub const fn is_complete(&self) -> bool {
         self.front == self.len

@@ -34,7 +34,7 @@ impl Intake {
         }
     }
 
-    /// Whether the group may come: it is sent again, or for the first time within `credit`.
+    /// True if the group may come: it is sent again, or for the first time within `credit`.
     pub fn allows(&self, object: ObjectId, group: u32, credit: u64) -> bool {
         self.has_begun(object, group)
             || self.len(object, group).is_some_and(|len| self.bytes + len <= credit)

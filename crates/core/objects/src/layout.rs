@@ -35,7 +35,7 @@ impl Layout {
         self.size
     }
 
-    /// Whether this is a large file on its own, not a bundle.
+    /// True if this is a large file on its own, not a bundle.
     pub(crate) fn is_large(&self) -> bool {
         self.files.len() == 1 && self.size >= LARGE_FILE_MIN
     }

@@ -93,7 +93,7 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
 }
 
 impl ResumeState {
-    /// Whether nothing is claimed.
+    /// True if nothing is claimed.
     pub fn is_empty(&self) -> bool {
         self.groups() == 0 && self.published() == 0 && self.kept.is_empty()
     }

@@ -1,11 +1,8 @@
 mod accept;
-mod answers;
-mod aside;
 mod checkpoints;
+mod completion;
 mod credit;
 mod durable;
-mod earlier;
-mod ending;
 mod entries;
 mod groups;
 mod manifest;
@@ -14,8 +11,11 @@ mod objects;
 mod offers;
 mod publications;
 mod recorder;
+mod replies;
 mod report;
+mod resumed;
 mod setup;
+mod staged_directories;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -23,20 +23,20 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryKind, HostAccount, SourceReport, Summary};
 
-use self::answers::Answers;
-use self::aside::Asides;
 use self::checkpoints::Checkpoints;
+use self::completion::Ending;
 use self::credit::Credit;
-use self::earlier::Earlier;
-use self::ending::Ending;
 use self::entries::{Entries, Failed};
 use self::manifest::Manifest;
 use self::objects::Objects;
 use self::offers::Offers;
 use self::publications::Publications;
 use self::recorder::Recorder;
+use self::replies::Answers;
 use self::report::Report;
+use self::resumed::Earlier;
 use self::setup::Setup;
+use self::staged_directories::StagedDirectories;
 use crate::limits::UNSETTLED_COST;
 use crate::record::RecordWriter;
 use crate::{
@@ -50,16 +50,16 @@ use crate::{
 /// * hands what arrives on stream 0 to [`Sink::handle`], as long as [`Sink::wants_messages`], and
 ///   sends what [`Sink::poll_message`]
 ///   gives while the stream has room;
-/// * does what [`Sink::poll_action`] gives, on whatever thread ([`crate::storage::perform`]), and
-///   hands what came of it to [`Sink::handle_answer`];
+/// * does the actions of [`Sink::poll_action`], on any thread ([`crate::storage::perform`]), and
+///   hands their outcomes to [`Sink::handle_answer`];
 /// * calls [`Sink::group_received`] for each group that a lane has received whole, with its
 ///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
 ///   the same time; each ends with [`Sink::group_written`];
 /// * takes no memory for a group of an object that [`Sink::is_over`], and says so once with
 ///   [`Sink::group_dropped`];
 /// * tells the peer [`Sink::credit`], and the lanes [`Sink::objects`], every group of
-///   [`Sink::poll_anew`] and every object of [`Sink::poll_unneeded`];
-/// * calls `poll_action`, `poll_anew`, `poll_unneeded` and `poll_message` again after any of these, and
+///   [`Sink::poll_unverified`] and every object of [`Sink::poll_unneeded`];
+/// * calls `poll_action`, `poll_unverified`, `poll_unneeded` and `poll_message` again after any of these, and
 ///   at [`Sink::next_timeout`].
 ///
 /// When storage fails as a whole (a sync fails, the record cannot be written) the driver ends
@@ -75,7 +75,7 @@ pub struct Sink {
     entries: Entries,
     setup: Setup,
     earlier: Earlier,
-    asides: Asides,
+    staged: StagedDirectories,
     offers: Offers,
     /// Of the next HASHES.
     tags: Option<NextTags>,
@@ -89,7 +89,7 @@ pub struct Sink {
     ending: Ending,
 }
 
-/// What a sink is told at its start.
+/// Settings of a sink.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SinkConfig {
     /// Bytes of memory for groups that are being received or written, at least four groups: what
@@ -136,7 +136,7 @@ pub struct SinkStats {
     pub entries: u32,
     /// Bytes announced.
     pub bytes: u64,
-    /// Whether the manifest is complete, so that both are final.
+    /// True if the manifest is complete, so that both are final.
     pub complete: bool,
     /// Bytes that were received for the first time and written.
     pub received_bytes: u64,
@@ -162,7 +162,7 @@ pub struct SinkStats {
     pub checkpoints: u64,
 }
 
-/// What the source said is not true or not allowed. Nothing was changed.
+/// A message of the source is not true or not allowed. Nothing was changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SinkError {
@@ -244,7 +244,7 @@ impl Sink {
             setup: Setup::new(nonce),
             recorder: Recorder::new(RecordWriter::new(&resume, transfer, fsync), fsync),
             earlier: Earlier::new(resume),
-            asides: Asides::default(),
+            staged: StagedDirectories::default(),
             offers: Offers::new(asks),
             tags: None,
             objects: Objects::new(),
@@ -262,7 +262,7 @@ impl Sink {
         self.ending.is_result_due()
     }
 
-    /// What RESULT will say of the sink's host: told when that [is due](Self::is_result_due).
+    /// Sets the account of the sink's host for RESULT: when that [is due](Self::is_result_due).
     pub fn set_host(&mut self, host: HostAccount) {
         self.report.set_host(host);
     }
@@ -277,7 +277,7 @@ impl Sink {
         self.objects.table()
     }
 
-    /// Whether the object is over: no group of it is awaited, so whatever still comes of it is of no
+    /// True if the object is over: no group of it is awaited, so whatever still comes of it is of no
     /// use.
     pub fn is_over(&self, id: ObjectId) -> bool {
         self.objects.is_over(id)
@@ -302,7 +302,7 @@ impl Sink {
         self.answers.waiting()
     }
 
-    /// Whether the next message of the source is to be taken in. Looked at before each is read from
+    /// True if the next message of the source is to be taken in. Looked at before each is read from
     /// its stream, and again after [`Sink::poll_message`], [`Sink::handle_answer`] and
     /// [`Sink::grow_name_memory`]. What it waits for comes without another message.
     pub fn wants_messages(&self) -> bool {
@@ -344,7 +344,7 @@ impl Sink {
         self.objects.digest(id)
     }
 
-    /// Whether every entry is settled, and RESULT was given out. Stream 0 can be closed.
+    /// True if every entry is settled, and RESULT was given out. Stream 0 can be closed.
     pub fn is_done(&self) -> bool {
         self.ending.is_done()
     }
@@ -354,7 +354,7 @@ impl Sink {
         self.report.summary()
     }
 
-    /// What the source said last of its sending, if it did. Nothing here depends on it.
+    /// The source's last report of its sending, if there was one. Nothing here depends on it.
     pub fn source_report(&self) -> Option<&SourceReport> {
         self.report.source()
     }
@@ -369,11 +369,11 @@ impl Sink {
         self.report.failures()
     }
 
-    /// Ends an entry that is not published. `told` says that the source knows.
-    fn fail(&mut self, id: EntryId, reason: &str, told: Told, kept: Kept) {
+    /// Ends an entry that is not published.
+    fn fail(&mut self, id: EntryId, reason: &str, source: SourceKnows, kept: Kept) {
         let reason = crate::source::cut(reason);
         if let Some(entry) = self.entries.fail_made(id) {
-            return self.note_failure(id, &entry, reason, told);
+            return self.note_failure(id, &entry, reason, source);
         }
         let Some(Failed { entry, object, aside, discarded }) = self.entries.fail(id, kept) else {
             return;
@@ -381,12 +381,12 @@ impl Sink {
         if let Some(temp) = discarded {
             self.checkpoints.discarded(temp);
         }
-        self.note_failure(id, &entry, reason, told);
+        self.note_failure(id, &entry, reason, source);
         if entry.kind == EntryKind::Directory {
             self.note_made(id, None);
         }
         if let Some(directory) = aside {
-            self.asides.spoil(directory, &entry);
+            self.staged.spoil(directory, &entry);
         }
         self.earlier.forget(id);
         self.abandon_if_idle(object);
@@ -405,9 +405,9 @@ impl Sink {
         }
     }
 
-    fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, told: Told) {
+    fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, source: SourceKnows) {
         self.report.failed(id, entry, &reason);
-        if told == Told::No {
+        if source == SourceKnows::No {
             self.answers.refuse(id, reason);
             self.hold_credit();
         }
@@ -428,9 +428,9 @@ impl Sink {
     }
 }
 
-/// Whether the source knows of a failure.
+/// The source knows of a failure, or does not.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum SourceKnows {
     Yes,
     No,
 }

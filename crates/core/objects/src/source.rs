@@ -89,9 +89,9 @@ pub struct GroupTask {
     pub offset: u64,
     /// Its bytes.
     pub len: u32,
-    /// Whether the object has no other group (for [`crate::hash::group_chaining_value`]).
+    /// True if the object has no other group (for [`crate::hash::group_chaining_value`]).
     pub only: bool,
-    /// Whether it was sent before and did not verify.
+    /// True if it was sent before and did not verify.
     pub repair: bool,
     /// True where it is hashed and not sent: the sink says that it has it.
     pub compare: bool,
@@ -124,7 +124,7 @@ pub struct SourceStats {
     pub objects: u32,
     /// Bytes found.
     pub bytes: u64,
-    /// Whether the scan is finished, so that these three are final.
+    /// True if the scan is finished, so that these three are final.
     pub complete: bool,
     /// Bytes given out by [`Source::next_group`] for the first time. What counts against credit is these
     /// less the withdrawn ones.
@@ -145,7 +145,7 @@ pub struct SourceStats {
     pub failed: u32,
 }
 
-/// What the sink said is not true or not allowed. Nothing was changed.
+/// A message of the sink is not true or not allowed. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
@@ -259,7 +259,7 @@ struct Bundle {
 }
 
 impl Object {
-    /// Whether every group with bytes of this file was sent or is at the sink.
+    /// True if every group with bytes of this file was sent or is at the sink.
     fn is_dealt(&self, file: EntryId) -> bool {
         let Some(index) = self.layout.index_of(file) else {
             return false;
@@ -378,9 +378,9 @@ impl Source {
         None
     }
 
-    /// Whether anybody needs what is still to be sent of the object. Once all of its files have failed,
-    /// were refused or are confirmed nobody does: a group that was read meanwhile is not to be sent, but
-    /// told to [`Source::group_withdrawn`].
+    /// True if the rest of the object is still needed. Once all of its files have failed, were refused or
+    /// are confirmed it is not: a group that was read meanwhile is not to be sent, but passed to
+    /// [`Source::group_withdrawn`].
     pub fn is_wanted(&self, object: ObjectId) -> bool {
         self.objects.get(object.0).is_some_and(|object| object.live > 0)
     }
@@ -399,21 +399,21 @@ impl Source {
         }
     }
 
-    /// Whether accepted objects have groups that were not given out. Where [`Source::next_group`]
+    /// True if accepted objects have groups that were not given out. Where [`Source::next_group`]
     /// gives none all the same, credit is missing.
     pub fn has_unsent(&self) -> bool {
         self.dealing < self.accepted
     }
 
     /// Bytes that are still to be given out for the first time: known once all entries were found
-    /// and the sink has said of every object what it has.
+    /// and the sink has reported of every object what it has.
     pub fn wanted(&self) -> Option<u64> {
         let known = self.stats.complete && self.accepted == self.stats.objects;
         let settled = self.stats.sent_bytes + self.stats.resumed_bytes;
         known.then(|| self.stats.bytes.saturating_sub(settled))
     }
 
-    /// Whether every group was given out; a repair may still be asked for.
+    /// True if every group was given out; a repair may still be asked for.
     pub fn is_dealt(&self) -> bool {
         self.stats.complete && self.dealing == self.stats.objects && self.repairs.is_empty()
     }
@@ -460,7 +460,7 @@ impl Source {
         self.entries.get(id.0)?.entry.as_ref()
     }
 
-    /// Whether the sink has reported the end. Stream 0 can be closed.
+    /// True if the sink has reported the end. Stream 0 can be closed.
     pub fn is_done(&self) -> bool {
         self.result.is_some()
     }

@@ -28,7 +28,7 @@ pub struct Placement {
     pub offset: u32,
     /// Bytes of the whole group.
     pub group_len: u32,
-    /// Whether the object has no other group.
+    /// True if the object has no other group.
     pub only: bool,
 }
 

@@ -34,7 +34,7 @@ pub enum Frame<'a> {
         stream: StreamId,
         /// Place of the first byte in the stream; the end is below 2^62.
         offset: u64,
-        /// Whether the stream ends behind the bytes.
+        /// True if the stream ends behind the bytes.
         fin: bool,
         /// The bytes, possibly none.
         data: &'a [u8],
@@ -99,7 +99,7 @@ pub struct State {
 }
 
 impl<'a> Frame<'a> {
-    /// Whether the frame is tracked and sent again until acknowledged or out of date.
+    /// True if the frame is tracked and sent again until acknowledged or out of date.
     pub const fn is_eliciting(&self) -> bool {
         matches!(
             self,

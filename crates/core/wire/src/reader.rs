@@ -94,7 +94,7 @@ impl<'a> Reader<'a> {
         self.rest.len()
     }
 
-    /// Whether nothing is left.
+    /// True if nothing is left.
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

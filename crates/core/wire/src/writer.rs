@@ -34,7 +34,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Whether nothing is written.
+    /// True if nothing is written.
     pub const fn is_empty(&self) -> bool {
         self.len() == 0
     }

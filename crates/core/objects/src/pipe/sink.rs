@@ -29,16 +29,17 @@ pub struct PipeSink {
     /// Pieces below were given out.
     next: u32,
     bytes: u64,
-    /// Verified and not told.
+    /// Verified, and not reported to the source.
     confirm: RangeSet,
-    /// Damaged, until the driver is told: at most the pieces that were promised.
-    anew: VecDeque<Piece>,
-    /// And then, until the source is told.
+    /// Damaged, until the driver polled them: at most the pieces that were promised.
+    damaged: VecDeque<Piece>,
+    /// And then, until the source is asked for them again.
     repair: VecDeque<Piece>,
     /// Pieces and bytes in all.
     end: Option<(u64, u64)>,
     summary: Option<Summary>,
-    told: bool,
+
+    result_sent: bool,
     report: Option<SourceReport>,
 }
 
@@ -49,12 +50,12 @@ struct Arrived {
     verified: bool,
 }
 
-/// What is to be done with a piece.
+/// The next step with a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeSinkEvent {
     /// It comes next: pass it on, with its hash.
     Take(Piece, ChainingValue),
-    /// It is damaged: drop it, and have the lanes receive it anew. The source is asked for it only
+    /// It is damaged: drop it, and have the lanes receive it again. The source is asked for it only
     /// once this was given out.
     Drop(Piece),
 }
@@ -72,11 +73,12 @@ impl PipeSink {
             next: 0,
             bytes: 0,
             confirm: RangeSet::new(),
-            anew: VecDeque::new(),
+            damaged: VecDeque::new(),
             repair: VecDeque::new(),
             end: None,
             summary: None,
-            told: false,
+
+            result_sent: false,
             report: None,
         }
     }
@@ -122,8 +124,8 @@ impl PipeSink {
         let unwanted = piece.number < self.next
             || u64::from(piece.number) >= self.pieces_promised()
             || self.arrived.contains_key(&piece.number)
-            // The lanes have not heard that it is damaged: it was on its way before the repair.
-            || self.anew.iter().any(|damaged| damaged.number == piece.number);
+            // The lanes do not know yet that it is damaged: it was sent before the repair.
+            || self.damaged.iter().any(|damaged| damaged.number == piece.number);
         if unwanted {
             return Ok(false);
         }
@@ -135,8 +137,8 @@ impl PipeSink {
     /// Compares a piece with its hash, if both are there.
     fn verify(&mut self, number: u32) -> Result<(), PipeError> {
         let Some(arrived) = self.arrived.get_mut(&number) else { return Ok(()) };
-        let Some(told) = self.hashes.get((number - self.next) as usize) else { return Ok(()) };
-        if *told == arrived.value {
+        let Some(announced) = self.hashes.get((number - self.next) as usize) else { return Ok(()) };
+        if *announced == arrived.value {
             arrived.verified = true;
             self.confirm.insert_one(number.into());
             self.repairs.remove(&number);
@@ -148,7 +150,7 @@ impl PipeSink {
             if *repairs > REPAIRS_MAX {
                 return Err(PipeError::Damaged(number));
             }
-            self.anew.push_back(piece);
+            self.damaged.push_back(piece);
         }
         Ok(())
     }
@@ -160,22 +162,22 @@ impl PipeSink {
     pub fn handle(&mut self, message: SourceMessage) -> Result<(), PipeError> {
         match message {
             SourceMessage::Hashes { object, first_group, values } => {
-                let told = u64::from(self.next) + self.hashes.len() as u64;
-                let end = told + values.len() as u64;
-                if object.0 != 0 || first_group != told || end > self.pieces_promised() {
+                let known = u64::from(self.next) + self.hashes.len() as u64;
+                let end = known + values.len() as u64;
+                if object.0 != 0 || first_group != known || end > self.pieces_promised() {
                     return violation("HASHES of pieces that are not next");
                 }
                 if self.end.is_some() {
                     return violation("HASHES behind the end");
                 }
                 self.hashes.extend(values);
-                for number in told as u32..end as u32 {
+                for number in known as u32..end as u32 {
                     self.verify(number)?;
                 }
             }
             SourceMessage::ManifestEnd { entries: 0, objects, bytes } => {
-                let told = u64::from(self.next) + self.hashes.len() as u64;
-                if self.end.is_some() || objects != told {
+                let known = u64::from(self.next) + self.hashes.len() as u64;
+                if self.end.is_some() || objects != known {
                     return violation("an end that does not fit the pieces");
                 }
                 self.end = Some((objects, bytes.get()));
@@ -186,9 +188,9 @@ impl PipeSink {
         Ok(())
     }
 
-    /// What is to be done now.
+    /// The next step now.
     pub fn poll_event(&mut self) -> Option<PipeSinkEvent> {
-        if let Some(piece) = self.anew.pop_front() {
+        if let Some(piece) = self.damaged.pop_front() {
             self.repair.push_back(piece);
             return Some(PipeSinkEvent::Drop(piece));
         }
@@ -201,10 +203,10 @@ impl PipeSink {
         Some(PipeSinkEvent::Take(piece, arrived.value))
     }
 
-    /// Whether the source said that it is complete, and all was given out.
+    /// True if the source announced the end, and all was given out.
     ///
     /// # Errors
-    /// These are not as many bytes as it said.
+    /// These are not as many bytes as it announced.
     pub fn is_at_end(&self) -> Result<bool, PipeError> {
         match self.end {
             Some((pieces, bytes)) if pieces == u64::from(self.next) => match bytes == self.bytes {
@@ -215,7 +217,7 @@ impl PipeSink {
         }
     }
 
-    /// Everything is where it should be; the source is told, and how this host has fared.
+    /// Everything is where it should be: the result goes to the source, with this host's account.
     pub fn finish(&mut self, host: HostAccount) {
         self.summary = Some(Summary {
             confirmed: self.next.into(),
@@ -244,13 +246,13 @@ impl PipeSink {
             return Some(SinkMessage::Confirm { entries });
         }
         let summary = self.summary.take()?;
-        self.told = true;
+        self.result_sent = true;
         Some(SinkMessage::Result(summary.into()))
     }
 
-    /// Everything is where it should be, and the source was told.
+    /// Everything is where it should be, and the source has the result.
     pub fn is_done(&self) -> bool {
-        self.told
+        self.result_sent
     }
 
     /// Pieces below this number were given out; what still comes of them is a repetition.
@@ -263,7 +265,7 @@ impl PipeSink {
         self.bytes
     }
 
-    /// What the source said last of its sending.
+    /// The source's last report of its sending.
     pub fn source_report(&self) -> Option<&SourceReport> {
         self.report.as_ref()
     }

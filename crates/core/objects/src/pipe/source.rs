@@ -21,11 +21,11 @@ use crate::limits::{GROUP_SIZE, HASHES_MAX};
 pub struct PipeSource {
     accepted: bool,
     ended: bool,
-    end_told: bool,
+    end_announced: bool,
     next: u32,
     bytes: u64,
-    /// Hashes that were not told: those of the last pieces.
-    untold: Vec<ChainingValue>,
+    /// Hashes that were not announced: those of the last pieces.
+    unannounced: Vec<ChainingValue>,
     /// Lengths of the pieces that are not confirmed.
     kept: BTreeMap<u32, u32>,
     events: VecDeque<PipeSourceEvent>,
@@ -48,12 +48,12 @@ impl PipeSource {
         Self::default()
     }
 
-    /// Whether the other end is there.
+    /// True if the other end is there.
     pub fn is_accepted(&self) -> bool {
         self.accepted
     }
 
-    /// Whether the next piece may go, with so much credit from the sink.
+    /// True if the next piece may go, with so much credit from the sink.
     pub fn may_send(&self, credit: u64) -> bool {
         let room = (u64::from(self.next) + 1) * GROUP_SIZE <= credit;
         self.accepted && room && !self.is_full()
@@ -70,7 +70,7 @@ impl PipeSource {
         let piece = Piece { number: self.next, len };
         self.next += 1;
         self.bytes += u64::from(len);
-        self.untold.push(value);
+        self.unannounced.push(value);
         self.kept.insert(piece.number, len);
         piece
     }
@@ -112,7 +112,7 @@ impl PipeSource {
             }
             SinkMessage::Result(result) => {
                 let all = (u64::from(self.next), Bytes::new(self.bytes));
-                if !self.end_told
+                if !self.end_announced
                     || !self.kept.is_empty()
                     || (result.confirmed, result.bytes) != all
                 {
@@ -132,14 +132,14 @@ impl PipeSource {
 
     /// The next message for the sink.
     pub fn poll_message(&mut self) -> Option<SourceMessage> {
-        if !self.untold.is_empty() {
-            let first_group = u64::from(self.next) - self.untold.len() as u64;
-            let mut values = take(&mut self.untold);
-            self.untold = values.split_off(values.len().min(HASHES_MAX));
+        if !self.unannounced.is_empty() {
+            let first_group = u64::from(self.next) - self.unannounced.len() as u64;
+            let mut values = take(&mut self.unannounced);
+            self.unannounced = values.split_off(values.len().min(HASHES_MAX));
             return Some(SourceMessage::Hashes { object: ObjectId(0), first_group, values });
         }
-        if self.ended && !self.end_told {
-            self.end_told = true;
+        if self.ended && !self.end_announced {
+            self.end_announced = true;
             let objects = u64::from(self.next);
             let bytes = Bytes::new(self.bytes);
             return Some(SourceMessage::ManifestEnd { entries: 0, objects, bytes });
@@ -157,7 +157,7 @@ impl PipeSource {
         self.kept.values().map(|len| u64::from(*len)).sum()
     }
 
-    /// What the sink said at the end: everything was taken.
+    /// The sink's result: everything was taken.
     pub fn result(&self) -> Option<&Summary> {
         self.result.as_ref()
     }

@@ -133,7 +133,10 @@ fn what_does_not_fit_is_refused() {
     }
     source.handle(confirm(0..1)).unwrap();
     assert_eq!(source.poll_event(), Some(PipeSourceEvent::Forget(piece)));
-    assert!(source.handle(SinkMessage::Result(summary.into())).is_err(), "before the end is told");
+    assert!(
+        source.handle(SinkMessage::Result(summary.into())).is_err(),
+        "before the end is announced"
+    );
 }
 
 proptest! {
@@ -148,7 +151,7 @@ proptest! {
         sink.accept();
         let (mut pushed, mut freed) = (0, 0);
         let (mut flight, mut taken) = (Vec::<Piece>::new(), Vec::new());
-        // A piece whose hash finds it damaged takes a round more: the lanes are told first.
+        // A piece whose hash finds it damaged takes a round more: the lanes are notified first.
         let endless = core::iter::repeat_n([(0, 0), (2, 0), (4, 0), (5, 0)], 5 * lens.len() + 5);
         for (what, n) in steps.into_iter().chain(endless.flatten()) {
             match what {

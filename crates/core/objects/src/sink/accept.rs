@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 use longhaul_units::{ObjectId, RangeSet};
 
 use super::Sink;
-use super::earlier::Wrong;
 use super::entries::{Slot, State};
 use super::offers::Settled;
+use super::resumed::Wrong;
 use crate::EntryId;
 use crate::record::Recorded;
 use crate::tags::contents;

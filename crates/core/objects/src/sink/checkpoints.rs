@@ -114,17 +114,17 @@ impl Checkpoints {
         self.next.claims.retain(|claim| claim.temp != temp);
     }
 
-    /// Whether files wait to get their names, or names to be durable.
+    /// True if files wait to get their names, or names to be durable.
     pub(super) fn has_names(&self) -> bool {
         self.has_whole() || !self.next.names.is_empty()
     }
 
-    /// Whether files wait to get their names.
+    /// True if files wait to get their names.
     pub(super) fn has_whole(&self) -> bool {
         !self.next.whole.is_empty()
     }
 
-    /// Whether the record is to tell of groups.
+    /// True if the record is to tell of groups.
     pub(super) fn has_claims(&self) -> bool {
         !self.next.claims.is_empty()
     }

@@ -67,7 +67,7 @@ impl Credit {
         self.consumed += u64::from(new);
     }
 
-    /// Whether no new group is being written.
+    /// True if no new group is being written.
     pub(super) fn is_unused(&self) -> bool {
         self.held.is_empty()
     }

@@ -9,7 +9,7 @@ use longhaul_units::Instant;
 use super::checkpoints::{Begun, Covered};
 use super::entries::{Slot, State};
 use super::recorder::Unstamped;
-use super::{Kept, Sink, Told};
+use super::{Kept, Sink, SourceKnows};
 use crate::limits::ACTION_ENTRIES_MAX;
 use crate::{Action, Answer, Checkpoint, EntryId, Fsync, Stamp};
 
@@ -30,13 +30,13 @@ impl Sink {
         if self.ending.is_winding_up() {
             return self
                 .publish_action()
-                .or_else(|| self.asides.poll(&self.entries))
+                .or_else(|| self.staged.poll(&self.entries))
                 .or_else(|| self.recorder.poll())
                 .or_else(|| self.checkpoint_action(now));
         }
         self.setup_action()
             .or_else(|| self.publish_action())
-            .or_else(|| self.asides.poll(&self.entries))
+            .or_else(|| self.staged.poll(&self.entries))
             .or_else(|| self.recorder.poll())
             .or_else(|| self.finish_action())
             .or_else(|| self.checkpoint_action(now))
@@ -50,7 +50,7 @@ impl Sink {
         self.ending.wind_up();
     }
 
-    /// Whether everything is durable that is to be, once it is to be wound up.
+    /// True if everything is durable that is to be, once it is to be wound up.
     pub fn is_wound_up(&self) -> bool {
         let is_written = self.credit.is_unused() && !self.recorder.has_action();
         let is_idle = is_written && self.publications.is_empty() && self.recorder.is_idle();
@@ -113,7 +113,7 @@ impl Sink {
         self.publications.ended();
         match result {
             Ok(()) => self.named(id),
-            Err(reason) => self.fail(id, &reason, Told::No, Kept::Part),
+            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Part),
         }
     }
 
@@ -124,7 +124,7 @@ impl Sink {
         }
         match result {
             Ok(()) => self.has_name(id),
-            Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
+            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Nothing),
         }
     }
 
@@ -150,13 +150,13 @@ impl Sink {
         self.forget();
     }
 
-    /// Whether there is something for a checkpoint to do.
+    /// True if there is something for a checkpoint to do.
     fn is_dirty(&self) -> bool {
         let to_record = self.checkpoints.has_claims() || self.recorder.has_files();
         self.checkpoints.has_names() || to_record && !self.drops_record()
     }
 
-    /// Whether the record is no longer needed: everything has its name.
+    /// True if the record is no longer needed: everything has its name.
     fn drops_record(&self) -> bool {
         self.ending.is_past_directories() && !self.report.has_failures()
     }
@@ -167,7 +167,7 @@ impl Sink {
             && let Some(id) = self.publications.poll()
         {
             let directory = self.entries.get(id).and_then(Slot::directory);
-            if directory.is_some_and(|directory| self.asides.holds_up(directory, id)) {
+            if directory.is_some_and(|directory| self.staged.holds_up(directory, id)) {
                 continue;
             }
             if let Some(publication) = self.entries.begin_publishing(id) {
@@ -241,7 +241,7 @@ impl Sink {
         if self.ending.is_receiving()
             && self.manifest.has_ended()
             && self.entries.are_named()
-            && self.asides.are_placed()
+            && self.staged.are_placed()
             && self.objects.accepted() == self.objects.end()
         {
             self.ending.finish_directories(EntryId(self.entries.end()));

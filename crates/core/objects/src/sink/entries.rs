@@ -152,12 +152,12 @@ impl Entries {
         self.slots.end() - self.slots.base()
     }
 
-    /// Whether every file and link was received whole, or failed.
+    /// True if every file and link was received whole, or failed.
     pub(super) fn are_received(&self) -> bool {
         self.unfinished == 0
     }
 
-    /// Whether every directory is made and everything else has its name, but for what failed.
+    /// True if every directory is made and everything else has its name, but for what failed.
     pub(super) fn are_named(&self) -> bool {
         self.unnamed == 0 && self.unmade == 0
     }
@@ -253,7 +253,7 @@ impl Entries {
         }
     }
 
-    /// Whether one more large file may be prepared.
+    /// True if one more large file may be prepared.
     pub(super) fn may_prepare(&self) -> bool {
         self.prepared < PREPARED_MAX
     }
@@ -406,7 +406,7 @@ impl Entries {
         Some(NamedFile { id, temp: slot.temp, aside: Some(Arc::clone(slot.entry.as_ref()?)) })
     }
 
-    /// The record says, or has said, that the file is published.
+    /// The record has an entry of the file as published.
     pub(super) fn recorded(&mut self, id: EntryId) -> Option<EntryKey> {
         let slot = self.slots.get_mut(id.0)?;
         slot.recorded = true;
@@ -577,18 +577,18 @@ impl Slot {
 }
 
 impl State {
-    /// Whether the file is settled no sooner than its groups.
+    /// True if the file is settled no sooner than its groups.
     pub(super) fn awaits_groups(self) -> bool {
         matches!(self, Self::Open | Self::Found)
     }
 
-    /// Whether it has its name, or cannot be kept from it.
+    /// True if it has its name, or cannot be kept from it.
     pub(super) fn is_publishing(self) -> bool {
         matches!(self, Self::Aside | Self::Publishing | Self::Named)
     }
 }
 
-/// Whether a file of so many bytes is an object of its own.
+/// True if a file of so many bytes is an object of its own.
 pub(super) fn is_large(size: u64) -> bool {
     size >= LARGE_FILE_MIN
 }

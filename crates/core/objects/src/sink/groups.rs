@@ -7,7 +7,7 @@ use longhaul_units::ObjectId;
 
 use super::entries::{Slot, State};
 use super::objects::{Arrival, Rejection, Verification};
-use super::{Kept, Sink, SinkError, Told};
+use super::{Kept, Sink, SinkError, SourceKnows};
 use crate::limits::{GROUP_SIZE, WAITING_HASHES_MAX};
 use crate::record::Bundled;
 use crate::{ChainingValue, EntryId, Fsync, Tag, Verdict, WritePiece, WriteTask};
@@ -48,7 +48,7 @@ impl Sink {
             return Verdict::Discard;
         }
         self.credit.hold((id, group), new);
-        self.asides.begin_write((id, group), aside);
+        self.staged.begin_write((id, group), aside);
         Verdict::Write(WriteTask { object: id, group, pieces })
     }
 
@@ -61,14 +61,14 @@ impl Sink {
 
     /// A group that did not verify: whatever the lanes have of it is to be forgotten, so that the
     /// next packets of it are no repetitions. The source is asked for it only once it was given out
-    /// here, so a driver cannot ask without telling the lanes, whichever way the fault was found.
+    /// here, so a driver cannot ask without notifying the lanes, however the fault was found.
     #[must_use]
-    pub fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
-        self.answers.poll_anew()
+    pub fn poll_unverified(&mut self) -> Option<(ObjectId, u32)> {
+        self.answers.poll_unverified()
     }
 
     /// An object whose files failed: what lanes have of its groups is to be given up, since the rest may
-    /// never come, and told to [`Sink::group_dropped`] once its memory is free.
+    /// never come, and passed to [`Sink::group_dropped`] once its memory is free.
     #[must_use]
     pub fn poll_unneeded(&mut self) -> Option<ObjectId> {
         self.answers.poll_unneeded()
@@ -79,12 +79,12 @@ impl Sink {
     pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
         for (entry, reason) in failed {
             if self.entries.in_state(*entry, State::Open).is_some() {
-                self.fail(*entry, reason, Told::No, Kept::Part);
+                self.fail(*entry, reason, SourceKnows::No, Kept::Part);
             }
         }
         let (id, group) = (task.object, task.group);
         let new = self.credit.release((id, group));
-        self.asides.end_write((id, group));
+        self.staged.end_write((id, group));
         let Some((len, verification)) = self.objects.end_write(id, group, new) else {
             return;
         };
@@ -155,14 +155,14 @@ impl Sink {
         self.report.rejected();
         match self.objects.reject(id, group) {
             Rejection::Unneeded => return,
-            Rejection::Again => return self.answers.ask_anew(id, group),
+            Rejection::Again => return self.answers.ask_again(id, group),
             Rejection::Final => {}
         }
         let files: Vec<EntryId> = self.objects.parts(id, group).map(|part| part.entry).collect();
         for file in files {
             if self.entries.in_state(file, State::Open).is_some() {
                 let reason = "its contents did not verify, again and again";
-                self.fail(file, reason, Told::No, Kept::Nothing);
+                self.fail(file, reason, SourceKnows::No, Kept::Nothing);
             }
         }
         if !self.objects.is_abandoned(id) {

@@ -10,7 +10,7 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject};
 
 use super::entries::{Beginning, Entries, Slot};
 use super::objects::Object;
-use super::{Sink, SinkError, Told};
+use super::{Sink, SinkError, SourceKnows};
 use crate::entry::{PathKey, check, cost, own_name, parent};
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
@@ -82,7 +82,7 @@ impl Sink {
                 Place::In(parent) => self.announce(id, Arc::new(entry), parent),
                 Place::Out(reason) => {
                     self.entries.leave_out(entry.size);
-                    self.note_failure(id, &entry, reason.into(), Told::No);
+                    self.note_failure(id, &entry, reason.into(), SourceKnows::No);
                 }
             }
         }
@@ -102,13 +102,13 @@ impl Sink {
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
         let (temp, state) = self.setup.begin(id, &entry, &mut self.earlier);
-        let aside = self.asides.admits(directory, &entry, state, &mut self.entries.names);
+        let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
     }
 
     fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {
         self.setup.begin_directory(id);
-        self.asides.announce(id, parent, &mut self.entries.names);
+        self.staged.announce(id, parent, &mut self.entries.names);
         let within = parent.and_then(|parent| self.entries.directory(parent)).cloned();
         self.entries.announce_directory(id, Directory::new(entry, within));
     }
@@ -127,7 +127,7 @@ impl Sink {
     ) -> Result<(), SinkError> {
         let known = Known { entries: &self.entries, objects: self.objects.end() };
         self.manifest.end(&known, entries, objects, bytes)?;
-        self.asides.close();
+        self.staged.close();
         self.report.manifest_ended();
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Manifest {
         }
     }
 
-    /// Whether nothing more is announced.
+    /// True if nothing more is announced.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }

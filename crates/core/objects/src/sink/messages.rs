@@ -4,7 +4,7 @@ use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};
 
 use super::entries::{Slot, State};
-use super::{Kept, NextTags, Sink, SinkError, Told};
+use super::{Kept, NextTags, Sink, SinkError, SourceKnows};
 use crate::EntryId;
 
 impl Sink {
@@ -47,14 +47,14 @@ impl Sink {
                     }
                     Some(state) if state.is_publishing() => self.entries.waive(entry),
                     _ if self.ending.is_receiving() => {
-                        self.fail(entry, &shown(&reason), Told::Yes, Kept::Nothing);
+                        self.fail(entry, &shown(&reason), SourceKnows::Yes, Kept::Nothing);
                     }
                     _ => {}
                 }
                 Ok(())
             }
             SourceMessage::Report(report) => {
-                self.report.source_said(*report);
+                self.report.on_source_report(*report);
                 Ok(())
             }
         }

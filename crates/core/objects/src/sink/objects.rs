@@ -227,7 +227,7 @@ impl Objects {
         self.get(id).map(|object| object.layout.groups())
     }
 
-    /// Whether no group is awaited, and none will be.
+    /// True if no group is awaited, and none will be.
     pub(super) fn is_over(&self, id: ObjectId) -> bool {
         id.0 < self.over_below() || self.get(id).is_some_and(Object::is_over)
     }

@@ -33,12 +33,12 @@ impl Publications {
         self.under_way -= 1;
     }
 
-    /// Whether no file is getting its name.
+    /// True if no file is getting its name.
     pub(super) fn are_over(&self) -> bool {
         self.under_way == 0
     }
 
-    /// Whether none can get its name either.
+    /// True if none can get its name either.
     pub(super) fn is_empty(&self) -> bool {
         self.are_over() && self.ready.is_empty()
     }

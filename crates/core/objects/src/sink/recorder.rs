@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use longhaul_wire::Entry;
 
 use super::checkpoints::Covered;
-use super::earlier::Wrong;
+use super::resumed::Wrong;
 use crate::entry::key;
 use crate::record::{Bundled, Claim, News, RecordWriter, Void};
 use crate::{Action, EntryId, EntryKey, Fsync, NamedFile, Stamp, TempName};
@@ -68,12 +68,12 @@ impl Recorder {
         }
     }
 
-    /// Whether no checkpoint is under way.
+    /// True if no checkpoint is under way.
     pub(super) fn is_idle(&self) -> bool {
         matches!(self.step, Step::Idle)
     }
 
-    /// Whether an action waits to be given out.
+    /// True if an action waits to be given out.
     pub(super) fn has_action(&self) -> bool {
         self.action.is_some()
     }
@@ -82,7 +82,7 @@ impl Recorder {
         self.action.take()
     }
 
-    /// Whether files are published or kept of which it does not tell yet.
+    /// True if files are published or kept of which it does not tell yet.
     pub(super) fn has_files(&self) -> bool {
         !self.published.is_empty() || !self.kept.is_empty()
     }
@@ -171,8 +171,8 @@ impl Recorder {
         }
     }
 
-    /// The third step: the stamps are added to what the record tells. `recorded` is told of every file
-    /// that was kept and that the record tells of from then on. Returns what can be published at once.
+    /// The third step: the stamps are added to what the record holds. `recorded` is called for every file
+    /// that was kept and that the record holds from then on. Returns what can be published at once.
     pub(super) fn append(
         &mut self,
         unstamped: Unstamped,

@@ -15,7 +15,7 @@ pub(super) struct Report {
     failures: Vec<Failure>,
     host: HostAccount,
     notes: u64,
-    /// What the source said last of its sending.
+    /// The source's last report of its sending.
     source: Option<SourceReport>,
 }
 
@@ -48,7 +48,7 @@ impl Report {
         }
     }
 
-    /// Whether the run leaves something to a later one.
+    /// True if the run leaves something to a later one.
     pub(super) fn has_failures(&self) -> bool {
         self.stats.failed > 0
     }
@@ -61,7 +61,7 @@ impl Report {
         self.notes = notes;
     }
 
-    pub(super) fn source_said(&mut self, report: SourceReport) {
+    pub(super) fn on_source_report(&mut self, report: SourceReport) {
         self.source = Some(report);
     }
 

@@ -6,9 +6,9 @@ use alloc::vec::Vec;
 
 use longhaul_wire::Entry;
 
-use super::earlier::Earlier;
 use super::entries::{Entries, Slot, State, is_large};
-use super::{Kept, Sink, Told};
+use super::resumed::Earlier;
+use super::{Kept, Sink, SourceKnows};
 use crate::entry::key;
 use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
 use crate::{
@@ -169,7 +169,7 @@ impl Sink {
     pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
         self.note_made(id, result.as_ref().ok().copied());
         match result {
-            Err(reason) => self.fail(id, &reason, Told::No, Kept::Nothing),
+            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Nothing),
             Ok(made) => {
                 if made == Made::InPlace && self.fsync == Fsync::End {
                     // An earlier run may have made it and ended before a sync.
@@ -192,7 +192,7 @@ impl Sink {
             return self.entries.discard(temp);
         }
         match result {
-            Err(reason) => self.fail(id, &reason, Told::No, Kept::Part),
+            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Part),
             Ok(Prepared::Ready) => {
                 self.entries.open(id);
                 self.advance();

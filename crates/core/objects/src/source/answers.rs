@@ -148,13 +148,13 @@ impl Source {
         let stats = &self.stats;
         let all = self.end_announced
             && u64::from(stats.confirmed) + u64::from(stats.failed) == u64::from(stats.entries);
-        let said = (summary.confirmed, summary.failed, summary.bytes);
+        let reported = (summary.confirmed, summary.failed, summary.bytes);
         let counted = (
             u64::from(stats.confirmed),
             u64::from(stats.failed),
             Bytes::new(stats.confirmed_bytes),
         );
-        if !all || said != counted {
+        if !all || reported != counted {
             return Err(SourceError::Result);
         }
         self.result = Some(summary);
@@ -236,7 +236,7 @@ impl Source {
     }
 }
 
-/// Whether the ranges are not empty, ascend without overlap, and end at `end` at the latest.
+/// True if the ranges are not empty, ascend without overlap, and end at `end` at the latest.
 pub(super) fn ascending(ranges: &[Range<u64>], end: u64) -> bool {
     let mut past = 0;
     ranges.iter().all(|range| {

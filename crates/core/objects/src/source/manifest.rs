@@ -24,7 +24,7 @@ fn begins_bundle(entry: &Entry) -> bool {
 }
 
 impl Source {
-    /// Whether the scan should go on. When it went on regardless, nothing would be lost but
+    /// True if the scan should go on. When it went on regardless, nothing would be lost but
     /// memory.
     pub fn wants_entries(&self) -> bool {
         self.stats.entries - self.announced_entries < UNANNOUNCED_MAX

@@ -210,7 +210,7 @@ impl MemoryStorage {
         }
     }
 
-    /// Whether what is under `path` would be there, with the same contents, after a power cut.
+    /// True if what is under `path` would be there, with the same contents, after a power cut.
     pub fn is_durable(&self, path: &[u8]) -> bool {
         let node = self.visible.nodes.get(path);
         let synced = match node {

@@ -664,13 +664,13 @@ fn reports_leave_every_second_place_to_what_the_copy_needs() {
     let task = source.next_group(u64::MAX).unwrap();
     source.group_hashed(task.object, task.group, [7; 32]);
     // Each message takes as long as the time between two reports.
-    let said = (0..3).map(|_| {
+    let sent = (0..3).map(|_| {
         source.report(SourceReport::default());
         source.poll_message().unwrap()
     });
-    let said: Vec<_> = said.collect();
+    let sent: Vec<_> = sent.collect();
     let is_report = |message: &SourceMessage| matches!(message, SourceMessage::Report(_));
-    assert_eq!(said.iter().map(is_report).collect::<Vec<_>>(), [true, false, true], "{said:?}");
+    assert_eq!(sent.iter().map(is_report).collect::<Vec<_>>(), [true, false, true], "{sent:?}");
 }
 
 proptest! {
@@ -740,7 +740,7 @@ fn with_an_object() -> (Sink, SourceMessage) {
     (sink, SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values })
 }
 
-/// Whichever way a group is found to be wrong, the lanes are told before the source is.
+/// However a group is found to be wrong, the lanes are notified before the source is.
 #[test]
 fn every_repair_is_first_given_to_the_lanes() {
     let repair = Some(SinkMessage::Repair { object: ObjectId(0), group: 1 });
@@ -761,8 +761,8 @@ fn every_repair_is_first_given_to_the_lanes() {
             sink.handle(hashes).unwrap();
         }
         assert_eq!(sink.poll_message(), None, "{hash_comes}: the lanes do not know");
-        assert_eq!(sink.poll_anew(), Some((ObjectId(0), 1)), "{hash_comes}");
-        assert_eq!(sink.poll_anew(), None);
+        assert_eq!(sink.poll_unverified(), Some((ObjectId(0), 1)), "{hash_comes}");
+        assert_eq!(sink.poll_unverified(), None);
         assert_eq!(sink.poll_message(), repair, "{hash_comes}");
         assert!(matches!(sink.group_received(ObjectId(0), 1, [1; 32]), Verdict::Write(_)));
     }
@@ -794,7 +794,7 @@ fn what_does_not_verify_four_times_fails() {
         while let Some(action) = sink.poll_action(Instant::ZERO) {
             sink.handle_answer(storage::perform(&mut disk, action).unwrap());
         }
-        while sink.poll_anew().is_some() {}
+        while sink.poll_unverified().is_some() {}
         while let Some(message) = sink.poll_message() {
             source.handle(message).unwrap();
         }

@@ -245,7 +245,7 @@ impl World {
                 }
             }
             3 => {
-                while self.sink.poll_anew().is_some() {}
+                while self.sink.poll_unverified().is_some() {}
                 while self.sink.poll_unneeded().is_some() {}
                 if self.to_source.len() < 4
                     && let Some(message) = self.sink.poll_message()

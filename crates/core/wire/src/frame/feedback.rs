@@ -187,12 +187,12 @@ impl<'a> Feedback<'a> {
 
     fn extensions(&self) -> [Option<(u64, u64)>; 5] {
         let ReceiverBounds { intake, storage } = self.bounds;
-        let told = |bound: Bottleneck| (bound != Bottleneck::Unknown).then_some(bound as u64);
+        let code = |bound: Bottleneck| (bound != Bottleneck::Unknown).then_some(bound as u64);
         [
             self.receive_capacity.map(|rate| (RECEIVE_CAPACITY, rate.as_bps())),
             self.socket_buffer.map(|size| (SOCKET_BUFFER, size.get())),
-            told(intake).map(|code| (INTAKE, code)),
-            told(storage).map(|code| (STORAGE, code)),
+            code(intake).map(|code| (INTAKE, code)),
+            code(storage).map(|code| (STORAGE, code)),
             self.forgotten.map(|number| (FORGOTTEN, number.get())),
         ]
     }

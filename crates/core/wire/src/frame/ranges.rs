@@ -293,12 +293,12 @@ mod tests {
             for ranges in [lowest, highest] {
                 let (from, to) = (ranges.from(), ranges.to());
                 prop_assert_eq!(Ranges::decode(from, to, ranges.encoded()), Ok(ranges));
-                let mut told = RangeSet::new();
+                let mut decoded = RangeSet::new();
                 for range in ranges {
-                    told.insert(range);
+                    decoded.insert(range);
                 }
                 let missing: Vec<_> = set.gaps(from..to).collect();
-                prop_assert_eq!(told.gaps(from..to).collect::<Vec<_>>(), missing);
+                prop_assert_eq!(decoded.gaps(from..to).collect::<Vec<_>>(), missing);
                 prop_assert!(room < 17 || to > from || len == 0, "no progress");
             }
         }

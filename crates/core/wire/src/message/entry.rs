@@ -120,7 +120,7 @@ impl EntryPath {
         &self.0
     }
 
-    /// Whether the request names the place.
+    /// True if the request names the place.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -2,8 +2,8 @@ use longhaul_units::{Bottleneck, Bytes, Duration};
 
 use crate::{DecodeError, Full, Reader, Writer, units};
 
-/// HOST of RESULT and REPORT (docs/protocol.md 7.2): what the transfer has cost a host, and what its
-/// monitor has seen and said, since the start. All but the processor time and the buffers is zero where
+/// HOST of RESULT and REPORT (docs/protocol.md 7.2): the cost of the transfer for a host, and the counts of
+/// its monitor, since the start. All but the processor time and the buffers is zero where
 /// there is no monitor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostAccount {

@@ -50,7 +50,7 @@ impl MessageReader {
         Ok(Some(message))
     }
 
-    /// Whether the stream stands between two messages: only there may it end.
+    /// True if the stream stands between two messages: only there may it end.
     pub const fn is_between_messages(&self) -> bool {
         self.taken == self.buffer.len()
     }

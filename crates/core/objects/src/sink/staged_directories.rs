@@ -16,7 +16,7 @@ use crate::{Action, EntryId, FilledDirectory, Fsync, Made};
 
 /// A directory that may be, or was, made aside, until it is in its place.
 #[derive(Debug)]
-struct Aside {
+struct StagedDirectory {
     /// The directory that holds it, and was not in its place when this one was announced.
     parent: Option<EntryId>,
     /// Those that wait for this one.
@@ -45,8 +45,8 @@ struct Aside {
 
 /// The directories that are not in their places, perhaps.
 #[derive(Debug, Default)]
-pub(super) struct Asides {
-    directories: BTreeMap<EntryId, Aside>,
+pub(super) struct StagedDirectories {
+    directories: BTreeMap<EntryId, StagedDirectory>,
     /// The one of them that files may be announced in.
     open: Option<EntryId>,
     /// Those of them that are complete.
@@ -65,7 +65,7 @@ pub(super) struct Left {
     taken: u64,
 }
 
-impl Asides {
+impl StagedDirectories {
     pub(super) fn are_placed(&self) -> bool {
         self.directories.is_empty()
     }
@@ -83,7 +83,7 @@ impl Asides {
         if let Some(parent) = parent.and_then(|parent| self.directories.get_mut(&parent)) {
             parent.children.push(id);
         }
-        let aside = Aside {
+        let staged = StagedDirectory {
             parent,
             children: Vec::new(),
             made: false,
@@ -98,7 +98,7 @@ impl Asides {
             waiting: Vec::new(),
             placing: false,
         };
-        self.directories.insert(id, aside);
+        self.directories.insert(id, staged);
         self.open = Some(id);
     }
 
@@ -116,21 +116,22 @@ impl Asides {
             self.close();
             return false;
         }
-        let Some(aside) = directory.and_then(|id| self.directories.get_mut(&id)) else {
+        let Some(staged) = directory.and_then(|id| self.directories.get_mut(&id)) else {
             return false;
         };
-        aside.held += cost(entry);
+        staged.held += cost(entry);
         let is_readable = entry.mode & OWNER_READS != 0;
         let fits = state == State::Open && entry.size > 0 && is_readable;
         let is_admitted = fits && names.is_plentiful();
         if is_admitted {
             let own = SPOILED_COST + own_name(entry).len() as u64;
             names.take(own);
-            aside.taken += own;
-            aside.bytes += entry.size;
-            aside.missing += 1;
+            staged.taken += own;
+            staged.bytes += entry.size;
+            staged.missing += 1;
         }
-        if fits && !is_admitted || aside.held >= ASIDE_NAMES_MAX || aside.bytes >= ASIDE_BYTES_MAX {
+        if fits && !is_admitted || staged.held >= ASIDE_NAMES_MAX || staged.bytes >= ASIDE_BYTES_MAX
+        {
             self.close();
         }
         is_admitted
@@ -139,38 +140,38 @@ impl Asides {
     /// Nothing more is written straight into the directory that was announced last.
     pub(super) fn close(&mut self) {
         if let Some(id) = self.open.take() {
-            if let Some(aside) = self.directories.get_mut(&id) {
-                aside.open = false;
+            if let Some(staged) = self.directories.get_mut(&id) {
+                staged.open = false;
             }
             self.place_if_whole(id);
         }
     }
 
     /// The driver has made the directory, aside.
-    pub(super) fn made_aside(&mut self, id: EntryId) {
-        if let Some(aside) = self.directories.get_mut(&id) {
-            aside.made = true;
+    pub(super) fn was_staged(&mut self, id: EntryId) {
+        if let Some(staged) = self.directories.get_mut(&id) {
+            staged.made = true;
             self.place_if_whole(id);
         }
     }
 
     /// The driver has made the directory in its place, or has not made it.
-    pub(super) fn not_aside(&mut self, id: EntryId) -> Option<Left> {
+    pub(super) fn not_staged(&mut self, id: EntryId) -> Option<Left> {
         self.open = self.open.filter(|open| *open != id);
         self.leave(id)
     }
 
-    /// Whether a file of an accepted object stays one that is written straight into `directory`: only
+    /// True if a file of an accepted object stays one that is written straight into `directory`: only
     /// if that is made aside, and the file comes in one piece.
     pub(super) fn keeps(&mut self, directory: EntryId, groups: u32) -> bool {
-        let aside = self.directories.get_mut(&directory).filter(|aside| aside.made);
-        let Some(aside) = aside else {
+        let staged = self.directories.get_mut(&directory).filter(|staged| staged.made);
+        let Some(staged) = staged else {
             return false;
         };
         if groups == 1 {
             return true;
         }
-        aside.missing -= 1;
+        staged.missing -= 1;
         self.place_if_whole(directory);
         false
     }
@@ -178,8 +179,8 @@ impl Asides {
     /// A group is about to be written of which parts go straight into `directories`.
     pub(super) fn begin_write(&mut self, group: (ObjectId, u32), directories: Vec<EntryId>) {
         for directory in &directories {
-            if let Some(aside) = self.directories.get_mut(directory) {
-                aside.writing += 1;
+            if let Some(staged) = self.directories.get_mut(directory) {
+                staged.writing += 1;
             }
         }
         if !directories.is_empty() {
@@ -190,8 +191,8 @@ impl Asides {
     /// That write has ended.
     pub(super) fn end_write(&mut self, group: (ObjectId, u32)) {
         for directory in self.writes.remove(&group).unwrap_or_default() {
-            if let Some(aside) = self.directories.get_mut(&directory) {
-                aside.writing -= 1;
+            if let Some(staged) = self.directories.get_mut(&directory) {
+                staged.writing -= 1;
                 self.place_if_whole(directory);
             }
         }
@@ -199,34 +200,34 @@ impl Asides {
 
     /// A file that may have been written straight into `directory` failed.
     pub(super) fn spoil(&mut self, directory: EntryId, entry: &Entry) {
-        if let Some(aside) = self.directories.get_mut(&directory) {
-            aside.missing -= 1;
-            aside.spoiled.push(own_name(entry).into());
+        if let Some(staged) = self.directories.get_mut(&directory) {
+            staged.missing -= 1;
+            staged.spoiled.push(own_name(entry).into());
             self.place_if_whole(directory);
         }
     }
 
     /// The file, which was written straight into `directory`, is whole and durable. Returns whether it
-    /// gets its name with that; [`Asides::has_to_wait`] comes next, after all that are durable now.
+    /// gets its name with that; [`StagedDirectories::has_to_wait`] comes next, after all that are durable now.
     pub(super) fn became_durable(&mut self, directory: EntryId, file: EntryId) -> bool {
-        let Some(aside) = self.directories.get_mut(&directory) else {
+        let Some(staged) = self.directories.get_mut(&directory) else {
             return false;
         };
-        aside.missing -= 1;
-        aside.durable.push(file);
+        staged.missing -= 1;
+        staged.durable.push(file);
         true
     }
 
-    /// Whether the directory with durable files is not complete, or waits for another.
+    /// True if the directory with durable files is not complete, or waits for another.
     pub(super) fn has_to_wait(&mut self, directory: EntryId) -> bool {
         self.place_if_whole(directory);
-        self.directories.get(&directory).is_some_and(|aside| !aside.placing)
+        self.directories.get(&directory).is_some_and(|staged| !staged.placing)
     }
 
-    /// Whether the file has to wait for `directory` to get its name; then it does.
+    /// True if the file has to wait for `directory` to get its name; then it does.
     pub(super) fn holds_up(&mut self, directory: EntryId, file: EntryId) -> bool {
-        let aside = self.directories.get_mut(&directory);
-        aside.map(|aside| aside.waiting.push(file)).is_some()
+        let staged = self.directories.get_mut(&directory);
+        staged.map(|staged| staged.waiting.push(file)).is_some()
     }
 
     /// The next [`Action::PlaceDirectories`].
@@ -235,10 +236,10 @@ impl Asides {
         while batch.len() < ACTION_ENTRIES_MAX
             && let Some(id) = self.placeable.pop_front()
         {
-            if let Some(aside) = self.directories.get_mut(&id)
+            if let Some(staged) = self.directories.get_mut(&id)
                 && let Some(directory) = entries.directory(id)
             {
-                let spoiled = core::mem::take(&mut aside.spoiled);
+                let spoiled = core::mem::take(&mut staged.spoiled);
                 batch.push(FilledDirectory { id, entry: directory.entry(), spoiled });
             }
         }
@@ -247,29 +248,29 @@ impl Asides {
 
     /// The driver was asked to place the directory, and has or cannot.
     pub(super) fn placed(&mut self, id: EntryId) -> Option<Left> {
-        self.directories.get(&id).filter(|aside| aside.placing)?;
+        self.directories.get(&id).filter(|staged| staged.placing)?;
         self.leave(id)
     }
 
     /// The directory is in its place, or cannot be.
     fn leave(&mut self, id: EntryId) -> Option<Left> {
-        let aside = self.directories.remove(&id)?;
-        for child in aside.children {
-            if let Some(aside) = self.directories.get_mut(&child) {
-                aside.parent = None;
+        let staged = self.directories.remove(&id)?;
+        for child in staged.children {
+            if let Some(staged) = self.directories.get_mut(&child) {
+                staged.parent = None;
             }
             self.place_if_whole(child);
         }
-        Some(Left { durable: aside.durable, waiting: aside.waiting, taken: aside.taken })
+        Some(Left { durable: staged.durable, waiting: staged.waiting, taken: staged.taken })
     }
 
     fn place_if_whole(&mut self, id: EntryId) {
-        let Some(aside) = self.directories.get_mut(&id) else {
+        let Some(staged) = self.directories.get_mut(&id) else {
             return;
         };
-        let is_whole = aside.made && !aside.open && aside.missing == 0 && aside.writing == 0;
-        if is_whole && aside.parent.is_none() && !aside.placing {
-            aside.placing = true;
+        let is_whole = staged.made && !staged.open && staged.missing == 0 && staged.writing == 0;
+        if is_whole && staged.parent.is_none() && !staged.placing {
+            staged.placing = true;
             self.placeable.push_back(id);
         }
     }
@@ -279,8 +280,8 @@ impl Sink {
     /// The driver has made a directory, or has not.
     pub(super) fn note_made(&mut self, id: EntryId, made: Option<Made>) {
         if made == Some(Made::Aside) {
-            self.asides.made_aside(id);
-        } else if let Some(left) = self.asides.not_aside(id) {
+            self.staged.was_staged(id);
+        } else if let Some(left) = self.staged.not_staged(id) {
             self.entries.names.give_back(left.taken);
             self.publications.add(left.waiting);
         }
@@ -289,7 +290,7 @@ impl Sink {
     /// A file of an accepted object, of which it has so many groups.
     pub(super) fn settle_where(&mut self, id: EntryId, groups: u32) {
         if let Some(directory) = self.entries.get(id).and_then(Slot::aside)
-            && !self.asides.keeps(directory, groups)
+            && !self.staged.keeps(directory, groups)
         {
             self.entries.write_apart(id);
         }
@@ -305,7 +306,7 @@ impl Sink {
                 continue;
             };
             match slot.aside() {
-                Some(directory) if self.asides.became_durable(directory, id) => {
+                Some(directory) if self.staged.became_durable(directory, id) => {
                     self.entries.became_durable_aside(id);
                     kept.push((directory, id));
                 }
@@ -313,7 +314,7 @@ impl Sink {
             }
         }
         for kept in kept.chunk_by(|a, b| a.0 == b.0) {
-            if self.asides.has_to_wait(kept[0].0) {
+            if self.staged.has_to_wait(kept[0].0) {
                 self.recorder.keep(kept.iter().map(|(_, id)| *id));
             }
         }
@@ -323,7 +324,7 @@ impl Sink {
     /// Answers [`Action::PlaceDirectories`] for one of its entries. What is in one that could not
     /// be placed is published one by one, from where it lies.
     pub(super) fn directory_placed(&mut self, id: EntryId, is_placed: bool) {
-        let Some(left) = self.asides.placed(id) else {
+        let Some(left) = self.staged.placed(id) else {
             return;
         };
         self.entries.names.give_back(left.taken);

@@ -49,17 +49,17 @@ impl Ending {
         self.aim == Aim::WindUp
     }
 
-    /// Whether entries still may fail at the source.
+    /// True if entries still may fail at the source.
     pub(super) fn is_receiving(&self) -> bool {
         self.phase == Phase::Receiving
     }
 
-    /// Whether every directory has its time, or failed.
+    /// True if every directory has its time, or failed.
     pub(super) fn is_past_directories(&self) -> bool {
         !matches!(self.phase, Phase::Receiving | Phase::Finishing { .. })
     }
 
-    /// Whether the last names are being made durable.
+    /// True if the last names are being made durable.
     pub(super) fn is_syncing(&self) -> bool {
         self.phase == Phase::Syncing
     }

@@ -133,7 +133,7 @@ impl Earlier {
 }
 
 impl Sink {
-    /// Whether files of an earlier run are being compared: until that is over, nothing behind them can
+    /// True if files of an earlier run are being compared: until that is over, nothing behind them can
     /// be sent.
     pub fn is_rechecking(&self) -> bool {
         !self.earlier.rechecks.is_empty()

@@ -1,4 +1,4 @@
-//! What is to be said to the source, and to the lanes before it.
+//! Replies to the source, and notices to the lanes before them.
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
@@ -20,11 +20,11 @@ pub(super) struct Answers {
     haves: VecDeque<SinkMessage>,
     /// Objects that the source knows to be accepted.
     accepted: u32,
-    /// Groups that did not verify, until the lanes are told.
-    anew: VecDeque<(ObjectId, u32)>,
-    /// And then, until the source is told.
+    /// Groups that did not verify, until the lanes are notified.
+    unverified: VecDeque<(ObjectId, u32)>,
+    /// And then, until the source is asked for them.
     repairs: VecDeque<(ObjectId, u32)>,
-    /// Objects that failed, until the lanes are told.
+    /// Objects that failed, until the lanes are notified.
     unneeded: VecDeque<ObjectId>,
     confirmed: RangeSet,
 }
@@ -35,19 +35,19 @@ impl Answers {
             refused: VecDeque::new(),
             haves: VecDeque::new(),
             accepted: 0,
-            anew: VecDeque::new(),
+            unverified: VecDeque::new(),
             repairs: VecDeque::new(),
             unneeded: VecDeque::new(),
             confirmed: RangeSet::new(),
         }
     }
 
-    /// How many wait. What is confirmed takes no more memory the longer it waits.
+    /// Number of answers that wait. Confirmed entries take no more memory the longer they wait.
     pub(super) fn waiting(&self) -> usize {
-        self.refused.len() + self.haves.len() + self.repairs.len() + self.anew.len()
+        self.refused.len() + self.haves.len() + self.repairs.len() + self.unverified.len()
     }
 
-    /// Whether there is room for the answers to one more message.
+    /// True if there is room for the answers to one more message.
     pub(super) fn have_room(&self) -> bool {
         self.waiting() < ANSWERS_MAX
     }
@@ -74,13 +74,13 @@ impl Answers {
     }
 
     /// The group is to be sent again, once the lanes know.
-    pub(super) fn ask_anew(&mut self, object: ObjectId, group: u32) {
-        self.anew.push_back((object, group));
+    pub(super) fn ask_again(&mut self, object: ObjectId, group: u32) {
+        self.unverified.push_back((object, group));
     }
 
-    /// Tells the lanes of a group to be sent again; the source is told next.
-    pub(super) fn poll_anew(&mut self) -> Option<(ObjectId, u32)> {
-        let group = self.anew.pop_front()?;
+    /// Notifies the lanes of a group to be sent again; the source is asked for it next.
+    pub(super) fn poll_unverified(&mut self) -> Option<(ObjectId, u32)> {
+        let group = self.unverified.pop_front()?;
         self.repairs.push_back(group);
         Some(group)
     }
