@@ -28,14 +28,14 @@ impl fmt::Debug for BookingId {
     }
 }
 
-/// What was asked for, what is held for it, and by when it was promised to finish.
+/// A request, the capacity held for it, and its promised finish.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Booking {
     /// The request, with extensions.
     pub request: Request,
     /// The path taken.
     pub path: Path,
-    /// What is held on each link of it.
+    /// Capacity held on each link of it.
     pub vector: TrcVector,
     /// The finish that was promised. The planned finish never comes after it.
     pub promise: u64,
@@ -54,7 +54,7 @@ pub struct BookConfig {
     /// Idle ticks at the start of each booked stretch of one rate: the clocks' uncertainty and
     /// the switch's reprogramming time.
     pub guard: u64,
-    /// How many ticks ahead of now may be booked.
+    /// Number of ticks ahead of now that may be booked.
     pub horizon: u64,
     /// By how much the promised finish exceeds the planned one, in parts per million of the time
     /// from requested start to planned finish. Zero promises what is planned; more leaves
@@ -141,7 +141,7 @@ impl Book {
         self.bookings.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.bookings.is_empty()
     }
@@ -273,7 +273,7 @@ impl Book {
     }
 
     /// Notes when a booking ends now. Earlier notes of it and those of bookings that were released
-    /// stay, as long as they are not too many: making all anew looks at every booking.
+    /// stay, as long as they are not too many: making all again looks at every booking.
     fn note_end(&mut self, id: BookingId, finish: u64) {
         if self.ends.len() > NOTES_PER_BOOKING * self.bookings.len() + USUAL_STALE {
             let ends = self.bookings.iter().map(|(id, booking)| Reverse((booking.finish(), *id)));
@@ -294,7 +294,7 @@ impl Book {
         id
     }
 
-    /// What is promised for a planned finish. A deadline is not exceeded for the sake of slack.
+    /// The promise for a planned finish. A deadline is not exceeded for the sake of slack.
     fn promise(&self, request: &Request, finish: u64) -> u64 {
         let Request::File(file) = request else { return finish };
         let taken = u128::from(finish.saturating_sub(file.earliest));

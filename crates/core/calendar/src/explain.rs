@@ -111,7 +111,7 @@ impl LinkSet {
         paths.iter().rev().max_by_key(room).unwrap_or(&paths[0]).clone()
     }
 
-    /// How far to look for what holds a refused request up.
+    /// Ticks to search for the cause that holds a refused request up.
     fn last_useful(&self, request: &Request, unimpeded: u64, found: &[Alternative]) -> u64 {
         let limit = match request {
             Request::File(file) => file.deadline,
@@ -221,7 +221,7 @@ fn lowest(low: u32, high: u32, passes: impl Fn(u32) -> bool) -> Option<u32> {
     Some(high)
 }
 
-/// What one link took from a request: in all, in the current stretch, in the worst.
+/// Loss of a request to one link: in all, in the current stretch, in the worst.
 #[derive(Clone, Copy, Default)]
 struct Blame {
     total: u128,

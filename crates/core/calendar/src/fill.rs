@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use crate::capacity::{Mirror, Walk};
 use crate::vector::Runs;
 
-/// What to place.
+/// The request to place.
 #[derive(Clone, Copy)]
 pub(crate) struct Want {
     /// Channel ticks, the paper's φ.

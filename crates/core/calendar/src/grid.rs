@@ -2,7 +2,7 @@ use core::fmt;
 
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
-/// What a tick and a channel stand for: time and rate made discrete (the VBLS paper, section 3.4).
+/// Size of a tick and a channel: time and rate made discrete (the VBLS paper, section 3.4).
 ///
 /// Volumes are whole channel ticks, rounded up, so that a booking carries at least the bytes
 /// asked for and less than one tick of its last range more.

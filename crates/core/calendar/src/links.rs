@@ -13,7 +13,7 @@ use crate::vector::{Allocation, Runs, TrcVector};
 pub struct Plan {
     /// The path taken.
     pub path: Path,
-    /// What is booked on each of its links.
+    /// Capacity booked on each of its links.
     pub vector: TrcVector,
 }
 
@@ -93,7 +93,7 @@ impl LinkSet {
         best.ok_or(PlanError::NoRoom)
     }
 
-    /// Whether the request is sound and the paths exist.
+    /// True if the request is sound and the paths exist.
     pub(crate) fn check(&self, request: &Request, paths: &[Path]) -> Result<(), PlanError> {
         request.check()?;
         if paths.is_empty() {
@@ -134,7 +134,7 @@ impl LinkSet {
         })
     }
 
-    /// What a plan would leave if it were booked; `None` if not all of it is free.
+    /// Capacity that a plan would leave if it were booked; `None` if not all of it is free.
     pub fn beside(&self, plan: &Plan) -> Option<Self> {
         let known = plan.path.links().iter().all(|link| self.profile(*link).is_some());
         if !known || self.conflict(plan).is_some() {
@@ -145,7 +145,7 @@ impl LinkSet {
         Some(left)
     }
 
-    /// What would be free without a vector that is booked on every link of a path; `None` if it is
+    /// Capacity that would be free without a vector that is booked on every link of a path; `None` if it is
     /// not. What of it has passed is ignored.
     pub fn without(&self, path: &Path, vector: &TrcVector) -> Option<Self> {
         let is_booked = |link: &LinkId| {

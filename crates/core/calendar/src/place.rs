@@ -6,7 +6,7 @@ use crate::request::{FileRequest, HoldRequest, Policy, Request};
 use crate::vector::{Allocation, Runs};
 use crate::window;
 
-/// What holds for every request.
+/// Limits of every request.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     /// Idle ticks after each change of rate.
@@ -15,7 +15,7 @@ pub(crate) struct Limits {
     pub horizon: u64,
 }
 
-/// How much of a request would have fitted: channel ticks of a file, ticks of a hold.
+/// Part of a request that would have fitted: channel ticks of a file, ticks of a hold.
 pub(crate) struct Fitted(pub u64);
 
 pub(crate) fn place<C: Capacity>(

@@ -68,7 +68,7 @@ impl Profile {
         self.extremes(start, end, locate(&self.entries, start), locate(&self.entries, end - 1)).0
     }
 
-    /// Whether a range is booked, by whomever, as far as it does not lie before the floor.
+    /// True if a range is booked, by whomever, as far as it does not lie before the floor.
     pub(crate) fn is_booked(&self, range: &Allocation) -> bool {
         let (start, end) = (range.start.max(self.floor), range.end);
         if start >= end {

@@ -39,7 +39,7 @@ impl fmt::Debug for Path {
     }
 }
 
-/// How a file is placed in time.
+/// Placement of a file in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {
     /// VBLS: everything free up to Rmax from the start on, so the earliest finish.
@@ -64,7 +64,7 @@ pub struct FileRequest {
     pub earliest: u64,
     /// One past the last tick that may be used.
     pub deadline: Option<u64>,
-    /// How to place it.
+    /// Its placement.
     pub policy: Policy,
 }
 
@@ -95,7 +95,7 @@ pub struct HoldRequest {
     pub latest_start: Option<u64>,
 }
 
-/// What is asked of the calendar.
+/// A request to the calendar.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Request {
     /// So many bytes.
@@ -121,7 +121,7 @@ impl Request {
         }
     }
 
-    /// Whether the request makes sense whatever is booked.
+    /// True if the request makes sense whatever is booked.
     pub(crate) fn check(&self) -> Result<(), PlanError> {
         if self.max_rate() == 0 {
             return Err(PlanError::ZeroRate);

@@ -36,7 +36,7 @@ fn bookings() -> impl Strategy<Value = Vec<(u64, u64, u32)>> {
     prop::collection::vec((0u64..200, 1u64..50, 1u32..6), 0..60)
 }
 
-/// What each tick carries by going through ticks one at a time, at most `max_rate` in each; and
+/// Load of each tick, by going through ticks one at a time, at most `max_rate` in each; and
 /// what is left over at `by`.
 fn tick_by_tick(
     ticks: impl Iterator<Item = (u64, u32)>,

@@ -75,7 +75,7 @@ impl TrcVector {
         self.guard
     }
 
-    /// Whether nothing is booked.
+    /// True if nothing is booked.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

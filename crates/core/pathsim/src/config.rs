@@ -28,7 +28,7 @@ use crate::{
 pub struct PathConfig {
     /// One-way delay of the line, without queue and transmission.
     pub delay: Duration,
-    /// What is added to the delay.
+    /// Jitter that is added to the delay.
     pub jitter: Option<Jitter>,
     /// When a firewall swallows the datagrams of UDP, and nothing else.
     pub firewall: Outages,

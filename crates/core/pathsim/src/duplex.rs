@@ -91,7 +91,7 @@ impl<T> Duplex<T> {
         self.forward.next_timeout().into_iter().chain(self.backward.next_timeout()).min()
     }
 
-    /// A direction in which a rebinding is due at `now`; told once for each rebinding.
+    /// A direction in which a rebinding is due at `now`; returned once for each rebinding.
     pub fn poll_rebinding(&mut self, now: Instant) -> Option<Direction> {
         [Direction::Forward, Direction::Backward]
             .into_iter()

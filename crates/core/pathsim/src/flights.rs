@@ -3,63 +3,64 @@ use core::cmp::{Ordering, Reverse};
 
 use longhaul_units::Instant;
 
-/// What is under way, by the time of arrival and then in the order added.
+/// Packets in flight, by the time of arrival and then in the order added.
 #[derive(Clone, Debug)]
 pub struct Flights<T> {
     /// Sorted by time; nearly everything is here.
     in_order: VecDeque<Flight<T>>,
-    /// What was held back or copied, or arrives before something that was added earlier.
-    strays: BinaryHeap<Reverse<Flight<T>>>,
+    /// Packets that were held back or copied, or arrive before one that was added earlier.
+    out_of_order: BinaryHeap<Reverse<Flight<T>>>,
     /// Breaks ties of time.
     next_sequence: u64,
 }
 
 impl<T> Flights<T> {
-    /// Adds what arrives at `at`. `is_stray`: it was held back or is a copy, so that others are
+    /// Adds what arrives at `at`. `is_late`: it was held back or is a copy, so that others are
     /// expected to overtake it; this makes no difference but to speed.
-    pub fn push(&mut self, at: Instant, item: T, is_stray: bool) {
+    pub fn push(&mut self, at: Instant, item: T, is_late: bool) {
         let flight = Flight { at, sequence: self.next_sequence, item };
         self.next_sequence += 1;
         let follows = self.in_order.back().is_none_or(|last| last.at <= at);
-        if follows && !is_stray {
+        if follows && !is_late {
             self.in_order.push_back(flight);
         } else {
-            self.strays.push(Reverse(flight));
+            self.out_of_order.push(Reverse(flight));
         }
     }
 
     /// Takes the next that has arrived by `now`, with the time of its arrival.
     pub fn pop(&mut self, now: Instant) -> Option<(Instant, T)> {
         let regular = self.in_order.front().map(Flight::key);
-        let stray = self.strays.peek().map(|flight| flight.0.key());
-        let stray_first = match (regular, stray) {
-            (Some(regular), Some(stray)) => stray < regular,
+        let late = self.out_of_order.peek().map(|flight| flight.0.key());
+        let late_first = match (regular, late) {
+            (Some(regular), Some(late)) => late < regular,
             (regular, _) => regular.is_none(),
         };
-        let (at, _) = if stray_first { stray? } else { regular? };
+        let (at, _) = if late_first { late? } else { regular? };
         if at > now {
             return None;
         }
-        let flight = if stray_first { self.strays.pop()?.0 } else { self.in_order.pop_front()? };
+        let flight =
+            if late_first { self.out_of_order.pop()?.0 } else { self.in_order.pop_front()? };
         Some((flight.at, flight.item))
     }
 
     /// When the next arrives.
     pub fn next_arrival(&self) -> Option<Instant> {
         let regular = self.in_order.front().map(|flight| flight.at);
-        let stray = self.strays.peek().map(|flight| flight.0.at);
-        regular.into_iter().chain(stray).min()
+        let late = self.out_of_order.peek().map(|flight| flight.0.at);
+        regular.into_iter().chain(late).min()
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> usize {
-        self.in_order.len() + self.strays.len()
+        self.in_order.len() + self.out_of_order.len()
     }
 }
 
 impl<T> Default for Flights<T> {
     fn default() -> Self {
-        Self { in_order: VecDeque::new(), strays: BinaryHeap::new(), next_sequence: 0 }
+        Self { in_order: VecDeque::new(), out_of_order: BinaryHeap::new(), next_sequence: 0 }
     }
 }
 

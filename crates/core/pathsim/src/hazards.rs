@@ -1,4 +1,4 @@
-//! What may befall a packet because of its place in the sequence alone.
+//! Hazards of a packet that depend on its place in the sequence alone.
 //!
 //! Every hazard looks at every packet that is offered, dropped elsewhere or not, and knows the
 //! number of the next one that it meets. So one element never changes another's choice, and a
@@ -29,7 +29,7 @@ impl Flip {
     }
 }
 
-/// What one packet meets.
+/// Hazards of one packet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Meeting {
     pub(crate) lost: Option<DropReason>,
@@ -74,7 +74,7 @@ impl Hazards {
         hazards
     }
 
-    /// What packet `number` meets. Numbers are asked in order, none left out.
+    /// Hazards of packet `number`. Numbers are asked in order, none left out.
     #[inline]
     pub(crate) fn meet(&mut self, number: u64) -> Meeting {
         if number < self.next { Meeting::default() } else { self.look(number) }

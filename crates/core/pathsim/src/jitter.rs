@@ -7,15 +7,15 @@ use crate::random::{Element, Stream};
 pub struct Jitter {
     /// Distribution of the added delay.
     pub shape: JitterShape,
-    /// How long one drawn value holds, counted along the line. Zero draws for every packet, which
+    /// Time for which one drawn value holds, counted along the line. Zero draws for every packet, which
     /// is right for thin traffic only: where packets follow closely and keep their order, each
     /// waits for the slowest before it and the delay sticks to its maximum.
     pub hold: Duration,
-    /// Whether packets wait for earlier ones that were delayed more.
+    /// True if packets wait for earlier ones that were delayed more.
     pub keep_order: bool,
 }
 
-/// How the added delay is distributed.
+/// Distribution of the added delay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum JitterShape {

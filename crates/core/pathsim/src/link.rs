@@ -28,7 +28,7 @@ pub struct Delivery<T> {
     pub ecn: Ecn,
     /// A bit to flip.
     pub corrupted: Option<Flip>,
-    /// Whether this is the second copy.
+    /// True if this is the second copy.
     pub is_copy: bool,
 }
 
@@ -70,7 +70,7 @@ impl<T> Link<T> {
         self.next_arrival().into_iter().chain(self.path.next_rebinding()).min()
     }
 
-    /// Whether a rebinding is due at `now`; true once for each.
+    /// True if a rebinding is due at `now`; true once for each.
     #[must_use]
     pub fn poll_rebinding(&mut self, now: Instant) -> bool {
         self.path.poll_rebinding(now)

@@ -73,7 +73,7 @@ impl Bursts {
         self.next_change.min(self.next_loss)
     }
 
-    /// Whether packet `number` is lost. Numbers are asked in order, [`Self::next`] never left out.
+    /// True if packet `number` is lost. Numbers are asked in order, [`Self::next`] never left out.
     pub(crate) fn take(&mut self, number: u64) -> bool {
         if number == self.next_change {
             self.enter(!self.bad, number);

@@ -37,7 +37,7 @@ pub struct Path {
     stats: PathStats,
 }
 
-/// What becomes of a packet.
+/// Fate of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     /// It arrives.
@@ -135,7 +135,7 @@ impl Path {
         self.rebindings.next()
     }
 
-    /// Whether a rebinding is due at `now`; true once for each.
+    /// True if a rebinding is due at `now`; true once for each.
     #[must_use]
     pub fn poll_rebinding(&mut self, now: Instant) -> bool {
         self.rebindings.take(now)

@@ -26,7 +26,7 @@ pub enum Preset {
     /// 100 ms, bursts of 5 packets on average that lose 1 % of all, 0.1 % reordered by 2 ms.
     LossyWifi,
     /// The edge of a reserved circuit: 1 Gb/s, round trip 50 ms, no loss of its own, but a queue of
-    /// 128 KiB (1 ms) only: whoever sends faster or in larger bursts than reserved loses.
+    /// 128 KiB (1 ms) only: a sender that is faster or sends larger bursts than reserved loses.
     CircuitEdge,
 }
 

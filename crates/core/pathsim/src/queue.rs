@@ -58,7 +58,7 @@ pub struct Policer {
     pub burst: Bytes,
 }
 
-/// What the queue of a bottleneck has seen.
+/// Counts of the queue of a bottleneck.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QueueStats {
     /// Packets taken.
@@ -83,7 +83,7 @@ pub(crate) struct Queue {
     max_level: u64,
 }
 
-/// What happens to a packet that the queue takes.
+/// Fate of a packet that the queue takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Departure {
     pub(crate) at: Instant,

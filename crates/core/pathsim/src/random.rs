@@ -113,7 +113,7 @@ impl Hits {
         self.next
     }
 
-    /// Whether trial `number` succeeds. Numbers are asked in order, none with an event left out.
+    /// True if trial `number` succeeds. Numbers are asked in order, none with an event left out.
     pub(crate) fn take(&mut self, number: u64) -> bool {
         if number != self.next {
             return false;
@@ -122,7 +122,7 @@ impl Hits {
         true
     }
 
-    /// Draws anew for the trials from `number` on.
+    /// Draws again for the trials from `number` on.
     pub(crate) fn restart(&mut self, number: u64) {
         let gap = self.geometric.gap(&mut self.stream);
         self.next = gap.map_or(u64::MAX, |gap| number.saturating_add(gap));

@@ -50,7 +50,7 @@ pub struct PeriodicOutage {
     pub first: Duration,
     /// From start to start; longer than `length`.
     pub every: Duration,
-    /// How long each lasts.
+    /// Duration of each.
     pub length: Duration,
 }
 

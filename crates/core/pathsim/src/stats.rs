@@ -56,7 +56,7 @@ impl fmt::Display for DropReason {
     }
 }
 
-/// What a path has done with the packets offered to it. Copies made by duplication count only in
+/// Counts of a path for the packets offered to it. Copies made by duplication count only in
 /// [`PathStats::duplicated`], so `offered = delivered + dropped` in packets at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PathStats {

@@ -1,4 +1,4 @@
-//! What holds for every path, every seed and every way of offering packets.
+//! Properties of every path, for every seed and every order of offering packets.
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
 use longhaul_pathsim::{

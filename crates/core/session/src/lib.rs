@@ -1,4 +1,4 @@
-//! Who may talk to whom, and under which keys (docs/protocol.md sections 2 and 4.2).
+//! Authentication of the two ends, and their keys (docs/protocol.md sections 2 and 4.2).
 //!
 //! - [`Token`]: what people hand to each other; [`Keyring`]: the tokens that a server accepts.
 //! - [`ClientHandshake`] and [`ServerHandshake`]: pure machines over the bytes of the control

@@ -39,7 +39,7 @@ impl fmt::Debug for SessionSecret {
     }
 }
 
-/// Whether two proofs are equal, in a time that does not depend on where they differ.
+/// True if two proofs are equal, in a time that does not depend on where they differ.
 pub(crate) fn equal(one: &[u8; 32], other: &[u8; 32]) -> bool {
     // `blake3::Hash` promises comparison in constant time.
     blake3::Hash::from_bytes(*one) == blake3::Hash::from_bytes(*other)

@@ -42,7 +42,7 @@ impl Role {
     }
 }
 
-/// What a handshake agreed on. The peer has proven that it holds the token.
+/// Result of a handshake. The peer has proven that it holds the token.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Session {
@@ -54,9 +54,9 @@ pub struct Session {
     pub connection: ConnectionId,
     /// Protection of object payload.
     pub protect: Protect,
-    /// What seals packets.
+    /// The algorithm that seals packets.
     pub cipher: Cipher,
-    /// What moves streams and objects.
+    /// The carrier of streams and objects.
     pub carrier: Carrier,
     /// Number of lanes, or of TCP connections.
     pub lanes: u16,
@@ -64,7 +64,7 @@ pub struct Session {
     pub udp_port: Option<u16>,
     /// The peer's name and version, for logs. The peer chose the text.
     pub peer_implementation: Option<String>,
-    /// What the peer can take in at the start.
+    /// Rates and buffers that the peer can take in at the start.
     pub peer_limits: Option<ReceiveLimits>,
     /// Profile that the client runs, for logs; known to the server only. The client chose the
     /// text.

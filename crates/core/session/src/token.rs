@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use crate::secret::{SessionSecret, equal};
 use crate::session::Role;
 
-/// 128 random bits that whoever holds them may use a server with (docs/protocol.md section 2.3).
+/// 128 random bits whose holder may use a server (docs/protocol.md section 2.3).
 ///
 /// `Display` writes it in full, for handing it over; `Debug` does not. Erased when dropped.
 #[derive(Clone)]
@@ -20,7 +20,7 @@ impl Token {
         Self(Zeroizing::new(random))
     }
 
-    /// What the handshake uses of the token.
+    /// The part of the token that the handshake uses.
     pub fn key(&self) -> TokenKey {
         let mut id = [0; 8];
         let derived = blake3::derive_key("longhaul/1 token id", &*self.0);
@@ -118,7 +118,7 @@ impl fmt::Debug for KeyId {
     }
 }
 
-/// What the handshake uses of a [`Token`]. Erased when dropped.
+/// The part of a [`Token`] that the handshake uses. Erased when dropped.
 #[derive(Clone)]
 pub struct TokenKey {
     id: KeyId,
@@ -189,7 +189,7 @@ impl Keyring {
         self.keys.len()
     }
 
-    /// Whether no token is accepted.
+    /// True if no token is accepted.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
@@ -253,7 +253,7 @@ pub fn parse_token_file(text: &str) -> Result<Vec<Token>, TokenFileError> {
 pub struct TokenFileError {
     /// Number of the line, counted from 1.
     pub line: usize,
-    /// What is wrong with it.
+    /// The fault in it.
     pub error: ParseTokenError,
 }
 

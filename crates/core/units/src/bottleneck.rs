@@ -1,7 +1,7 @@
 use crate::registry::registry;
 
 registry! {
-    /// What bounds the rate of a transfer, with the codes of docs/protocol.md section 9.1.
+    /// Limit of the rate of a transfer, with the codes of docs/protocol.md section 9.1.
     Bottleneck
     #[default]
     0 Unknown "unknown"
@@ -20,6 +20,6 @@ registry! {
 }
 
 impl Bottleneck {
-    /// How many there are; codes are below.
+    /// Their number; codes are below.
     pub const COUNT: usize = Self::ALL.len();
 }

@@ -1,6 +1,6 @@
 use crate::Ecn;
 
-/// How the network is asked to treat a packet: the differentiated services field of its IP header
+/// Treatment of a packet that the network is asked for: the differentiated services field of its IP header
 /// (RFC 2474), of which profiles use two codepoints.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Dscp {

@@ -33,7 +33,7 @@ impl Ecn {
         }
     }
 
-    /// Whether a queue can still mark it: ECT(0) or ECT(1).
+    /// True if a queue can still mark it: ECT(0) or ECT(1).
     pub const fn is_markable(self) -> bool {
         matches!(self, Self::Ect0 | Self::Ect1)
     }

@@ -1,7 +1,7 @@
 use crate::registry::registry;
 
 registry! {
-    /// What became of what earlier transfers have learnt of a path, with the codes of
+    /// Use of the history of a path, with the codes of
     /// docs/protocol.md section 9.3, which says what each means.
     MemoryUse
     #[default]

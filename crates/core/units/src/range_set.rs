@@ -107,7 +107,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether every number of `range` is in the set.
+    /// True if every number of `range` is in the set.
     pub fn contains_range(&self, range: &Range<u64>) -> bool {
         if range.is_empty() {
             return true;
@@ -171,12 +171,12 @@ impl RangeSet {
         self.ranges.len()
     }
 
-    /// How many numbers are in the set. O(ranges).
+    /// Count of numbers in the set. O(ranges).
     pub fn total(&self) -> u64 {
         self.ranges.iter().map(|r| r.end - r.start).sum()
     }
 
-    /// Whether the set is empty.
+    /// True if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

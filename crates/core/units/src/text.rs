@@ -2,7 +2,7 @@
 
 use alloc::string::String;
 
-/// Whether a character does something to the text around it: ends lines, moves the cursor, turns
+/// True if a character does something to the text around it: ends lines, moves the cursor, turns
 /// the direction of writing.
 pub fn acts_on_terminals(letter: char) -> bool {
     letter.is_control()
@@ -10,7 +10,7 @@ pub fn acts_on_terminals(letter: char) -> bool {
         || matches!(letter, '\u{2066}'..='\u{2069}')
 }
 
-/// What a peer said, with every character that would act on a terminal written as Rust writes it
+/// Text of a peer, with every character that would act on a terminal written as Rust writes it
 /// (`\n`, `\u{1b}`): it stays on its line and steers nothing. Shown again it stays the same.
 ///
 /// ```

@@ -23,7 +23,7 @@ impl Book {
         Ok(booking)
     }
 
-    /// Adds `volume` channel ticks to a file. What is still ahead is planned anew with its policy,
+    /// Adds `volume` channel ticks to a file. What is still ahead is planned again with its policy,
     /// on the same path; the promise becomes that of the new finish. A file of fixed rate goes
     /// on at that rate directly after its end.
     pub fn extend_file(&mut self, id: BookingId, volume: u64) -> Result<(), BookError> {

@@ -5,8 +5,8 @@ use crate::vector::{Runs, TrcVector};
 
 impl Book {
     /// Makes `request`, of the same kind, what a booking is for. A booking that has not begun is
-    /// planned anew on the best of `paths`; of one that has begun, what has passed and the path
-    /// stay, and the rest is planned anew. A start that the change leaves as it was may have
+    /// planned again on the best of `paths`; of one that has begun, what has passed and the path
+    /// stay, and the rest is planned again. A start that the change leaves as it was may have
     /// passed. The promise becomes that of the new finish.
     pub fn modify(
         &mut self,

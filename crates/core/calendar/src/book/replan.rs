@@ -4,7 +4,7 @@ use super::change::Side;
 use super::{Book, Booking, BookingId};
 use crate::request::{Policy, Request};
 
-/// Who goes first when bookings are moved forward.
+/// Order in which bookings are moved forward.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Order {
     /// The least remaining volume, which lowers the mean delay most.
@@ -26,7 +26,7 @@ pub struct Moved {
 }
 
 impl Book {
-    /// Plans all files of [`Policy::Earliest`] anew from now on, so that freed capacity is used
+    /// Plans all files of [`Policy::Earliest`] again from now on, so that freed capacity is used
     /// and short transfers pass long ones where promises allow. No planned finish comes after its
     /// promise, and none at all gets later while every promise is the planned finish.
     ///

@@ -24,7 +24,7 @@ pub(super) struct Block {
     free: [u32; BLOCK],
 }
 
-/// How far the last breakpoint of a block can lie behind the first.
+/// Largest distance of the last breakpoint of a block behind the first.
 pub(super) const SPAN: u64 = u32::MAX as u64;
 
 /// A block with its summary. Adding to a whole block touches only this.
@@ -127,12 +127,12 @@ impl Entry {
         at
     }
 
-    /// How many of these breakpoints lie no more than `ahead` behind the first.
+    /// Number of these breakpoints that lie no more than `ahead` behind the first.
     fn count(&self, lows: &[u32], ahead: u32) -> usize {
         lows.iter().map(|low| u32::from(self.offset(*low) <= ahead)).sum::<u32>() as usize
     }
 
-    /// How far a breakpoint lies behind the first.
+    /// Distance of a breakpoint behind the first.
     fn offset(&self, low: u32) -> u32 {
         low.wrapping_sub(self.first as u32)
     }

@@ -9,7 +9,7 @@ use super::{Profile, entry_end, join, locate, locate_from, remove_first_if_equal
 use crate::capacity::FOREVER;
 use crate::vector::Allocation;
 
-/// What is done with the rates of ranges.
+/// Change of the rates of ranges.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
     /// They are booked.
@@ -47,7 +47,7 @@ impl Profile {
                 }
                 index = replace(entries, index, old, &fresh);
             }
-            debug_assert!(entries[index].max <= self.capacity, "free, or booked, as was said");
+            debug_assert!(entries[index].max <= self.capacity, "free, or booked, as asked");
             // Only at the edges of ranges can blocks come to meet at one capacity.
             if begins.is_some_and(|index| index > 0 && remove_first_if_equal(entries, index)) {
                 index -= 1;
@@ -148,7 +148,7 @@ impl Entry {
 }
 
 impl Way {
-    /// What is added, modulo 2^32, to what is free.
+    /// Number that is added, modulo 2^32, to what is free.
     fn change(self, rate: u32) -> u32 {
         match self {
             Self::Take => rate.wrapping_neg(),

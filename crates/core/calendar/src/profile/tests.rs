@@ -76,7 +76,7 @@ fn apply<C: Calendar>(calendar: &mut C, step: &Step) -> Result<(), ReserveError>
     }
 }
 
-/// What the summaries say is what the breakpoints say, and the form is canonical.
+/// Summaries agree with the breakpoints, and the form is canonical.
 fn check_summaries(profile: &Profile) {
     for (index, entry) in profile.entries.iter().enumerate() {
         assert_eq!(entry.first, entry.start(0));

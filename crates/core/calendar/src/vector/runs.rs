@@ -9,7 +9,7 @@ use super::Allocation;
 #[derive(Clone, Default)]
 pub(crate) struct Runs {
     runs: Vec<Run>,
-    /// How far each change point lies behind the start of its run.
+    /// Distance of each change point behind the start of its run.
     cuts: Vec<u32>,
 }
 
@@ -158,7 +158,7 @@ impl Runs {
         self.runs.len() + self.cuts.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

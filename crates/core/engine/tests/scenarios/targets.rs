@@ -416,7 +416,7 @@ impl Target {
         }
     }
 
-    /// Whether that is what is wanted.
+    /// True if that is what is wanted.
     pub fn is_met(&self, reached: f64) -> bool {
         (self.wanted.0..=self.wanted.1).contains(&reached)
     }

@@ -12,20 +12,20 @@ use crate::secret::SessionSecret;
 use crate::session::{Role, Session};
 use crate::token::TokenKey;
 
-/// What a client wishes. The default wishes one UDP lane, encrypted.
+/// A client's wishes. The default wishes one UDP lane, encrypted.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Protection of object payload.
     pub protect: Protect,
     /// Ciphers in order of preference; must not be empty.
     pub ciphers: Vec<Cipher>,
-    /// What moves streams and objects.
+    /// The carrier of streams and objects.
     pub carrier: Carrier,
     /// Number of lanes wished, 1 to [`longhaul_wire::MAX_LANES`].
     pub lanes: u16,
     /// Name and version, for the server's log.
     pub implementation: Option<String>,
-    /// What this host can take in at the start.
+    /// Rates and buffers that this host can take in at the start.
     pub receive_limits: Option<ReceiveLimits>,
     /// Profile, for the server's sending and its log.
     pub profile: Option<String>,
@@ -65,7 +65,7 @@ pub struct ClientHandshake {
     deadline: Instant,
 }
 
-/// How far a [`ClientHandshake`] is.
+/// Stage of a [`ClientHandshake`].
 #[derive(Debug)]
 pub enum ClientProgress {
     /// More bytes are needed.

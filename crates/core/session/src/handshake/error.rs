@@ -71,7 +71,7 @@ impl HandshakeError {
         out
     }
 
-    /// What to tell the peer: `Display` speaks from the other point of view.
+    /// Reason for the peer: `Display` speaks from the other point of view.
     fn reason(&self, code: CloseCode) -> String {
         match self {
             Self::Misbehaved(error) | Self::Incompatible(error) => error.to_string(),

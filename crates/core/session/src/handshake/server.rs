@@ -14,7 +14,7 @@ use crate::secret::SessionSecret;
 use crate::session::{Role, Session};
 use crate::token::{KeyId, Keyring, TokenKey};
 
-/// What a server offers. The default offers everything but UDP, for which it needs a port.
+/// A server's offer. The default offers everything but UDP, for which it needs a port.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Protections of object payload that it takes.
@@ -23,13 +23,13 @@ pub struct ServerConfig {
     pub ciphers: Vec<Cipher>,
     /// Port of the UDP carrier, not zero; `None` when there is none.
     pub udp_port: Option<u16>,
-    /// Whether the TCP carrier is offered.
+    /// True if the TCP carrier is offered.
     pub tcp: bool,
     /// Most lanes of a connection, at least 1.
     pub max_lanes: u16,
     /// Name and version, for the client's log.
     pub implementation: Option<String>,
-    /// What this host can take in at the start.
+    /// Rates and buffers that this host can take in at the start.
     pub receive_limits: Option<ReceiveLimits>,
     /// Time after which the handshake is given up.
     pub timeout: Duration,
@@ -59,7 +59,7 @@ pub struct ServerHandshake {
     deadline: Instant,
 }
 
-/// How far a [`ServerHandshake`] is.
+/// Stage of a [`ServerHandshake`].
 #[derive(Debug)]
 pub enum ServerProgress {
     /// More bytes are needed.
@@ -100,7 +100,7 @@ impl ServerHandshake {
             ControlMessage::Pong(_) => return Err(HandshakeError::Unexpected { message: "PONG" }),
         };
         let hello = Hello::decode(body)?;
-        // Before anything else is said of the wishes, so that strangers learn nothing.
+        // Before any other answer to the wishes, so that strangers learn nothing.
         let key = keyring
             .verify_client(KeyId(hello.key_id), &hello.proof, &self.secret)
             .ok_or(HandshakeError::Unauthorized)?
@@ -157,7 +157,7 @@ pub struct VerifiedClient {
 }
 
 impl VerifiedClient {
-    /// What the client wishes.
+    /// The client's wishes.
     pub const fn hello(&self) -> &Hello {
         &self.hello
     }

@@ -87,7 +87,7 @@ fn message(message: ControlMessage<'_>) -> Vec<u8> {
     out
 }
 
-/// What the server says to a HELLO with this body.
+/// The server's answer to a HELLO with this body.
 fn server_error(hello: &[u8]) -> HandshakeError {
     let bytes = message(ControlMessage::Hello(hello));
     server().handle(&bytes, &keyring()).unwrap_err()

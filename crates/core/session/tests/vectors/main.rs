@@ -1,6 +1,6 @@
 //! Makes protocol-vectors.md, beside this file, and compares it with the page that is committed.
 //!
-//! `LONGHAUL_UPDATE_VECTORS=1 cargo test -p longhaul-session vectors` writes it anew. A change of
+//! `LONGHAUL_UPDATE_VECTORS=1 cargo test -p longhaul-session vectors` writes it again. A change of
 //! the page is a change of the protocol.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
