@@ -49,8 +49,8 @@ pub fn let_go(count: usize) {
 /// Does `open`. Where no descriptor is left, closes what is kept, and waits until there is one.
 ///
 /// # Errors
-/// That of `open`; where none has come for [`PATIENCE`] that there is none. Until one comes, others wait for
-/// [`LITTLE_PATIENCE`] only: ten thousand files are not to fail by name in as many turns.
+/// That of `open`; where none has come for `PATIENCE` that there is none. Until one comes, others wait for
+/// `LITTLE_PATIENCE` only: ten thousand files are not to fail by name in as many turns.
 pub fn patiently<T, E: MayBeShort>(mut open: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let mut until = None;
     loop {

@@ -79,32 +79,32 @@ impl Watch {
         self.log.iter().for_each(|log| log.beat(now));
     }
 
-    /// See [`LaneLog::join`].
+    /// See `LaneLog::join`.
     pub fn join(&self, remedies: u64) {
         self.log.iter().for_each(|log| log.join(remedies));
     }
 
-    /// See [`LaneLog::note_remedies`].
+    /// See `LaneLog::note_remedies`.
     pub fn note_remedies(&self, remedies: u64) {
         self.log.iter().for_each(|log| log.note_remedies(remedies));
     }
 
-    /// See [`LaneLog::receive_from`].
+    /// See `LaneLog::receive_from`.
     pub fn receive_from(&self, socket: Option<&UdpSocket>) {
         self.log.iter().for_each(|log| log.receive_from(socket));
     }
 
-    /// See [`LaneLog::rest`].
+    /// See `LaneLog::rest`.
     pub fn rest(&self) {
         self.log.iter().for_each(|log| log.rest());
     }
 
-    /// See [`LaneLog::woke`].
+    /// See `LaneLog::woke`.
     pub fn woke(&self, deadline: Instant) {
         self.log.iter().for_each(|log| log.woke(deadline));
     }
 
-    /// See [`LaneLog::set_round_trip`].
+    /// See `LaneLog::set_round_trip`.
     pub fn set_round_trip(&self, round_trip: Option<Duration>) {
         self.log.iter().for_each(|log| log.set_round_trip(round_trip));
     }
