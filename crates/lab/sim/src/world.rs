@@ -248,11 +248,13 @@ impl World {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
             "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
-            // One step a chunk, from what start-up found of a path that was another one by then, or in a
-            // burst of losses.
+            // One step a chunk, from what start-up found of a path that was another one by then, in a
+            // burst of losses, or beside a circuit that carried the data.
             "fobs" | "fobs-linear" | "fobs-state" => {
                 let reroutes = |fault: &Fault| matches!(fault.what, Accident::Reroute(..));
-                self.bursts() || self.scenario.faults.iter().any(reroutes)
+                self.bursts()
+                    || self.scenario.circuit.is_some()
+                    || self.scenario.faults.iter().any(reroutes)
             }
             // Equation 12 as printed stays where it is below the bottleneck: at a hundredth of the link.
             "paptc" if self.scenario.parameters.iter().any(|set| set == "measured=1") => {

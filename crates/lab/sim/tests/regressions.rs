@@ -243,6 +243,13 @@ const SEEDS: &[(u64, &str)] = &[
         41259825,
         "each probe of the base size was lost beside a message that was too large as well, for ever",
     ),
+    (
+        42067779,
+        "a packet below the base was too large for the path, and nothing asked for the path's size",
+    ),
+    (42072245, "a move that was asked again in packets that came all at once: the check"),
+    (42075525, "the same"),
+    (42014481, "`fobs` beside a circuit steps once a chunk: the bound of its time"),
     (10167491, "a policer that `rbudp` had emptied took small packets only: taken for a small MTU"),
 ];
 

@@ -154,6 +154,7 @@ impl Lane {
             (Sample::default(), 0, false, Vec::new());
         let mut base = OfBase::default();
         let least = BASE_DATAGRAM as u64 + self.ip_overhead();
+        let long = u64::from(crate::mtu::LEAST) + 1 + self.ip_overhead();
         let tells = self.config.tells_losses;
         let Self { ledger, outbox, repair, streams, asks, mtu, events, paths, peer, stats, .. } =
             self;
@@ -193,7 +194,7 @@ impl Lane {
                 if outcome.entry.first >= since {
                     path.on_settled(settled + lost);
                     base.arrived |= outcome.entry.has_of(outcome.acked | outcome.spurious, least);
-                    base.lost |= outcome.entry.has_of(outcome.lost | outcome.missing, least);
+                    base.lost |= outcome.entry.has_of(outcome.lost | outcome.missing, long);
                     if outcome.lost != 0 && u64::from(outcome.entry.wire_bytes) < least {
                         mtu.on_smaller_lost();
                     }
@@ -286,10 +287,12 @@ struct Settled {
     base: OfBase,
 }
 
-/// Fate of packets of the base size, or above, of the present path, probes left out.
+/// Fate of packets of the present path, probes left out.
 #[derive(Clone, Copy, Default)]
 struct OfBase {
+    /// One of the base size, or above, arrived.
     arrived: bool,
+    /// One was lost that is longer than what passes nearly everywhere.
     lost: bool,
 }
 

@@ -13,6 +13,8 @@ const LOST_MAX: u8 = 3;
 const LOST_MORE: u8 = 3;
 /// up to so many.
 const LOST_MOST: u8 = 12;
+/// Probes that are lost beside smaller packets, and say nothing.
+const BESIDE_MAX: u8 = 4;
 /// Probe timeouts without large packets that make a path quiet.
 pub(super) const QUIET: u32 = 4;
 /// Reports that only tell of losses, a probe timeout apart, that bring doubt.
@@ -47,8 +49,8 @@ struct Doubt {
     quiet_since: Option<Instant>,
     /// A probe was lost.
     has_lost: bool,
-    /// One was lost beside smaller packets, which may have been too large as well.
-    fell_beside: bool,
+    /// So many were lost beside smaller packets, which may have been too large as well.
+    fell_beside: u8,
     /// The probe of which nothing is known.
     under_way: Option<u64>,
     /// It was asked for a packet that shows what became of it.
@@ -79,7 +81,7 @@ impl Base {
     /// True where larger packets may not pass: smaller ones are the better choice.
     pub fn is_suspect(&self) -> bool {
         let suspect = |doubt: &Doubt| {
-            doubt.asked || doubt.has_lost || doubt.fell_beside || doubt.refused.is_some()
+            doubt.asked || doubt.has_lost || doubt.fell_beside > 0 || doubt.refused.is_some()
         };
         self.fits_not || self.doubt.as_ref().is_some_and(suspect)
     }
@@ -187,14 +189,18 @@ impl Base {
 
     /// All losses of a report are known. A probe that was lost beside smaller packets was on a path that
     /// was dark, or loses by chance: that is no reason to keep quiet. Or all were too large: messages are in
-    /// the smallest packets until one of the base size arrives, so that the next probe is lost alone.
+    /// the smallest packets until one of the base size arrives, so that the next probe is lost alone. Where
+    /// it is lost beside others again and again, the lane keeps quiet all the same.
     pub fn on_report_over(&mut self) {
         let Some(doubt) = &mut self.doubt else { return };
-        let fell = core::mem::take(&mut doubt.fell);
-        if fell && (doubt.is_quiet || doubt.smaller_lost == doubt.smaller_before) {
+        if !core::mem::take(&mut doubt.fell) {
+            return;
+        }
+        let alone = doubt.smaller_lost == doubt.smaller_before;
+        if doubt.is_quiet || alone || doubt.fell_beside >= BESIDE_MAX {
             self.fits_not |= doubt.lose();
         } else {
-            doubt.fell_beside |= fell;
+            doubt.fell_beside += 1;
         }
     }
 
@@ -339,6 +345,16 @@ mod tests {
         base.on_report_over();
         assert!(!base.is_quiet());
         assert!(base.is_suspect(), "messages are small now");
+        let mut again = Base::default();
+        again.doubt();
+        let mut at = Instant::ZERO + APART;
+        for number in 0..5 {
+            assert!(!again.is_quiet(), "before {number}");
+            at = send(&mut again, at, number);
+            again.on_smaller_lost();
+            lost(&mut again, number);
+        }
+        assert!(again.is_quiet(), "what is sent beside it is too large as well");
         send(&mut base, now, 1);
         lost(&mut base, 1);
         assert!(base.is_quiet());

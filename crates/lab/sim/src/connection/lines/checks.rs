@@ -21,9 +21,19 @@ pub(super) struct Watched {
     /// The highest order of each lane that a client has heard; what came since the last look.
     heard: Vec<Option<u64>>,
     to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
-    /// What a server has asked, and how many packets can have arrived of those that the lane had sent
-    /// that said so.
-    asked: Vec<(Instant, MoveAsked, u64)>,
+    /// What a server has asked.
+    asked: Vec<Asked>,
+}
+
+/// What a server has asked of its client.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    at: Instant,
+    what: MoveAsked,
+    /// Packets that can have arrived of those that the lane had sent that said so.
+    arrived: u64,
+    /// Since when it is late.
+    late: Option<Instant>,
 }
 
 /// What was seen of one.
@@ -55,8 +65,8 @@ impl Watched {
 
     /// A server asks over a lane of which so many packets have arrived.
     pub fn asks(&mut self, local: Instant, asked: MoveAsked, arrived: u64) {
-        self.asked.retain(|(_, before, _)| before.lane != asked.lane);
-        self.asked.push((local, asked, arrived));
+        self.asked.retain(|before| before.what.lane != asked.lane);
+        self.asked.push(Asked { at: local, what: asked, arrived, late: None });
     }
 }
 
@@ -177,7 +187,7 @@ impl Lines {
             if died && self.end == End::Server && others.iter().any(|lanes| *lanes > 0) {
                 let is_asked = |lane: usize| {
                     let mut asked = self.watched.asked.iter();
-                    asked.any(|(at, asked, _)| *at == local && usize::from(asked.lane.0) == lane)
+                    asked.any(|it| it.at == local && usize::from(it.what.lane.0) == lane)
                 };
                 let left = (0..places.len()).find(|lane| places[*lane] == id && !is_asked(*lane));
                 checks
@@ -296,14 +306,17 @@ impl Lines {
         client: &Self,
     ) -> Option<MoveAsked> {
         let heard = &client.watched.heard;
-        self.watched.asked.retain(|(_, asked, _)| {
-            heard.get(usize::from(asked.lane.0)).is_none_or(|heard| *heard < Some(asked.order))
+        self.watched.asked.retain(|asked| {
+            let last = heard.get(usize::from(asked.what.lane.0));
+            last.is_none_or(|last| *last < Some(asked.what.order))
         });
-        let late = self.watched.asked.iter().find(|(at, asked, arrived)| {
-            let now = arrived_over(&mut lanes[usize::from(asked.beside.0)]);
-            local - *at > ASK_TIME && now > arrived + ASK_PACKETS
-        });
-        late.map(|(_, asked, _)| *asked)
+        self.watched.asked.iter_mut().find_map(|asked| {
+            let now = arrived_over(&mut lanes[usize::from(asked.what.beside.0)]);
+            let is_late = local - asked.at > ASK_TIME && now > asked.arrived + ASK_PACKETS;
+            asked.late = asked.late.or(is_late.then_some(local));
+            let since = asked.late?;
+            (local - since > ASK_AGAIN).then_some(asked.what)
+        })
     }
 }
 
@@ -334,3 +347,5 @@ const LOOK_MAX: Duration = Duration::from_millis(200);
 /// A message that was lost was said again when so many packets have arrived in so long a time.
 const ASK_TIME: Duration = Duration::from_secs(5);
 const ASK_PACKETS: u64 = 100;
+/// The last of them may have come all at once: the loss of one that said so again is known later.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
