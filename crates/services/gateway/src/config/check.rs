@@ -376,14 +376,14 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
             ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
             ("s = 7", "s = 0", "line 9: max_sessions 0: expected at least 1"),
-            ("s = 7", "s = -1", "line 9: max_sessions: "),
+            ("s = 7", "s = -1", "line 9: max_sessions -1: expected a whole number"),
             (
                 "s = 7",
                 "s = 7\nmax_session = 8",
                 "line 10: max_session: unknown field `max_session`",
             ),
             ("s = 7", "s = ", "line 9: max_sessions: "),
-            ("\"203.0.113.9:7421\"", "7", "line 6: allow 7: expected a list"),
+            ("\"203.0.113.9:7421\"", "7", "line 6: allow 7: expected a text in quotes"),
             (
                 "203.0.113.0/24",
                 "203.0.113.0/33",
