@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use longhaul_experiments::statistics::jain;
 use longhaul_sys::clock;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::wait::{Interest, wait};
@@ -30,7 +31,7 @@ pub(crate) fn measure(program: &Path, quick: bool) -> io::Result<Sample> {
     let gateway = Gateway::start(program, listener.local_addr()?)?;
     let [settle, length] = if quick { [0.2, 0.5] } else { [2.0, 8.0] };
     let [settle, length] = [settle, length].map(Duration::from_secs_f64);
-    // What as many connections cost without a gateway.
+    // As many connections without a gateway.
     let direct = [1, SESSIONS].map(|sessions| run(None, &listener, sessions, settle, length));
     let [direct_one, direct_all] = direct;
     let direct = direct_all?.goodput() / direct_one?.goodput();
@@ -39,9 +40,9 @@ pub(crate) fn measure(program: &Path, quick: bool) -> io::Result<Sample> {
     let ratio = all.goodput() / one.goodput();
     let resident = gateway.peak_resident()?;
     let note = format!(
-        "{ratio:.2} of one session's goodput (without a gateway {direct:.2}), Jain's index {:.3}; memory of sessions, the kernel's included, at \
-         most {:.0} of {:.0} MB; resident {:.0} MB",
-        jain(&all.received),
+        "{ratio:.2} of one session's goodput (without a gateway {direct:.2}), Jain's index {:.3}; memory of \
+         sessions, the kernel's included, at most {:.0} of {:.0} MB; resident {:.0} MB",
+        jain(&all.shares()).unwrap_or(0.0),
         all.memory as f64 / 1e6,
         all.allowed as f64 / 1e6,
         resident as f64 / 1e6,
@@ -128,6 +129,10 @@ struct Crowd {
 }
 
 impl Crowd {
+    fn shares(&self) -> Vec<f64> {
+        self.received.iter().map(|bytes| *bytes as f64).collect()
+    }
+
     /// Bytes a second.
     fn goodput(&self) -> f64 {
         self.received.iter().sum::<u64>() as f64 / self.seconds
@@ -222,13 +227,6 @@ fn turns(
     Ok(())
 }
 
-/// Jain's fairness index: 1 where all have the same.
-fn jain(shares: &[u64]) -> f64 {
-    let shares = || shares.iter().map(|share| *share as f64);
-    let squares: f64 = shares().map(|share| share * share).sum();
-    shares().sum::<f64>().powi(2) / (shares().count() as f64 * squares)
-}
-
 const WORK: &str = "nothing; TCP over loopback";
 const SESSIONS: usize = 1000;
 /// Of the sessions' memory: a megabyte each.
@@ -237,14 +235,3 @@ const BLOCK: usize = 256 << 10;
 const EVENTS: usize = 256;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(20);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn jains_index_is_one_for_equals_and_a_share_for_one_that_has_all() {
-        assert!((jain(&[7, 7, 7, 7]) - 1.0).abs() < 1e-9);
-        assert!((jain(&[9, 0, 0, 0]) - 0.25).abs() < 1e-9);
-    }
-}

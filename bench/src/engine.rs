@@ -4,7 +4,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::memory_to_memory::{MemoryOptions, receive, send};
 use longhaul_carriers::buffer::Pool;
 use longhaul_rate_control::Profile;
 use longhaul_sys::netns::Side;
@@ -12,6 +11,7 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_wire::{Cipher, Protect};
 
 use crate::link::Link;
+use crate::memory_to_memory::{MemoryOptions, receive, send};
 use crate::rows::Sample;
 
 /// One object under profile `auto`.

@@ -107,7 +107,7 @@ fn copy(test: &Test, from: SocketAddr, to: SocketAddr, words: &[&str]) -> Ended 
     Program::spawn(test, &mut copy).end()
 }
 
-/// What clients sent on each connection.
+/// The bytes that clients sent on each connection.
 type Seen = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// Passes connections on to `to`, and keeps what clients send.

@@ -89,7 +89,7 @@ writes! {
         if false, NOT_KEPT;
 }
 
-/// What was sent cannot be read back.
+/// For calls whose bytes cannot be read back.
 const NOT_KEPT: Option<fn(isize) -> Vec<u8>> = None;
 
 fn dont_wait(flags: c_int) -> bool {

@@ -2,7 +2,7 @@
 
 use longhaul::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
-use longhaul_wire::{BASE_DATAGRAM, HostAccount};
+use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
@@ -49,7 +49,7 @@ fn json(report: &ProbeReport) -> Value {
         "server": report.server.to_string(),
         "implementation": report.implementation,
         "tcp_rtt_ms": seconds(report.tcp_round_trip) * 1e3,
-        "udp": report.udp_round_trip.is_some() && too_narrow(report).is_none(),
+        "udp": report.udp_round_trip.is_some() && report.too_narrow.is_none(),
         "rtt_ms": report.udp_round_trip.map(|rtt| seconds(rtt) * 1e3),
         "path_mtu": report.path_mtu,
         "socket_buffers": {
@@ -81,7 +81,7 @@ fn text(report: &ProbeReport) -> String {
     };
     let sizes =
         report.path_mtu.map_or(String::new(), |mtu| format!(", packets of up to {mtu} bytes"));
-    let udp = match (too_narrow(report), report.udp_round_trip) {
+    let udp = match (&report.too_narrow, report.udp_round_trip) {
         (Some(_), _) => "UDP does not fit, TCP carries",
         (None, Some(_)) => "UDP passes",
         (None, None) => "UDP does not pass",
@@ -123,8 +123,7 @@ fn advice(report: &ProbeReport) -> Vec<String> {
             hosts::PERMIT
         ));
     }
-    let too_narrow = too_narrow(report);
-    if let Some(reason) = &too_narrow {
+    if let Some(reason) = &report.too_narrow {
         advice.push(format!("{reason}: TCP carries (--carrier auto or tcp)"));
     } else if report.udp_round_trip.is_none() {
         advice.push(format!(
@@ -133,7 +132,7 @@ fn advice(report: &ProbeReport) -> Vec<String> {
             report.server.port()
         ));
     }
-    if let Some(rtt) = report.udp_round_trip.filter(|_| too_narrow.is_none()) {
+    if let Some(rtt) = report.udp_round_trip.filter(|_| report.too_narrow.is_none()) {
         // What a buffer holds of a stall as long as a turn of most schedulers.
         let least = report.buffer_there.unwrap_or(granted).min(granted);
         let window = longhaul_units::Rate::from_bytes_over(least.get(), rtt);
@@ -146,17 +145,3 @@ fn advice(report: &ProbeReport) -> Vec<String> {
     }
     advice
 }
-
-/// Why packets do not pass that are as large as UDP needs them, if so.
-fn too_narrow(report: &ProbeReport) -> Option<String> {
-    let is_ipv4 = report.server.ip().to_canonical().is_ipv4();
-    let least = BASE_DATAGRAM + if is_ipv4 { HEADERS_IPV4 } else { HEADERS_IPV6 };
-    let passed = report.path_mtu.filter(|mtu| *mtu < least as u64);
-    let named =
-        || Some(format!("UDP needs IP packets of {least} bytes, and only {} pass", passed?));
-    report.too_narrow.clone().or_else(named)
-}
-
-/// Bytes of the headers of IP and UDP.
-const HEADERS_IPV4: usize = 28;
-const HEADERS_IPV6: usize = 48;

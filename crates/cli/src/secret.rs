@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use longhaul_sys::random;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 
@@ -65,11 +66,7 @@ fn read(file: &Path) -> io::Result<[u8; 32]> {
 fn make(file: &Path) -> io::Result<[u8; 32]> {
     let folder = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let mut secret = [0; 32];
-    let filled = rustix::rand::getrandom(&mut secret, rustix::rand::GetRandomFlags::empty())?;
-    if filled != secret.len() {
-        return Err(io::Error::other("the operating system gives no randomness"));
-    }
+    let secret: [u8; 32] = random::bytes()?;
     // For its owner only.
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(&secret)?;

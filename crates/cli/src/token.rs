@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Display, Path, PathBuf};
 
 use longhaul_session::{Token, parse_token_file};
+use longhaul_sys::random;
 
 use crate::failure::Failure;
 use crate::output::complain;
@@ -15,13 +16,8 @@ use crate::output::complain;
 /// # Errors
 /// The operating system gives no randomness.
 pub(crate) fn generate() -> Result<Token, Failure> {
-    let mut random = [0; 16];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    match filled {
-        Ok(16) => Ok(Token::from_random(random)),
-        Ok(_) => Err(Failure::failed("the operating system gives no randomness for a token")),
-        Err(error) => Err(Failure::failed(format!("no randomness for a token: {error}"))),
-    }
+    let drawn = random::bytes().map(Token::from_random);
+    drawn.map_err(|error| Failure::failed(format!("no randomness for a token: {error}")))
 }
 
 /// `file`, or the file that is used where none is named.

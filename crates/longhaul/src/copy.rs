@@ -19,6 +19,7 @@ use longhaul_files::{
 };
 use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
+use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
@@ -535,14 +536,12 @@ pub(crate) fn sink_config(
     memory: Budget,
     names: Option<TopNames>,
 ) -> SinkConfig {
-    let mut nonce = [0; 16];
-    // Without randomness TLS would have failed before.
-    let _ = aws_lc_rs::rand::fill(&mut nonce);
     SinkConfig {
         capacity: memory.of_sink().get(),
         fsync,
         transfer,
-        nonce,
+        // Without randomness TLS would have failed before.
+        nonce: random::bytes().unwrap_or_default(),
         // A client's record is its own.
         asks: names.is_none(),
         names: names.unwrap_or_default(),

@@ -24,7 +24,7 @@ pub(crate) fn check() -> Result<(), String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Descriptors(Arc<AtomicUsize>);
 
-/// What a client has of them; given back when dropped.
+/// Those of a client; given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Leased {
     of: Descriptors,
@@ -53,7 +53,7 @@ impl Drop for Leased {
     }
 }
 
-/// What a client takes beside what is kept: its connections, the threads' signals, the destination, and
+/// Descriptors that a client takes beside those that are kept: its connections, the threads' signals, the destination, and
 /// what its threads have open at the moment.
 fn of_client(lanes: u16) -> usize {
     CLIENT + usize::from(lanes) * LANE

@@ -11,7 +11,7 @@ use longhaul_carriers::connection::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
 use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
 use longhaul_control::{ConnectError, Dialed, Remote, dial};
-use longhaul_engine::Closed;
+use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
 use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
 use longhaul_session::{ClientConfig, Token};
@@ -21,7 +21,7 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
-use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
+use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
 use crate::client::{Failure, Idle, profile};
 
@@ -131,7 +131,9 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         return Err(ProbeError::Stopped);
     }
     let passes = silent.validated.load(Ordering::Relaxed);
-    let too_narrow = lock(&silent.too_narrow).take();
+    let path_mtu = packet.filter(|_| passes);
+    let closed = lock(&silent.too_narrow).take();
+    let too_narrow = closed.or_else(|| too_narrow(*server, path_mtu));
     let key = PathKey {
         peer: host.clone(),
         local: *local,
@@ -145,7 +147,7 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         implementation: session.peer_implementation.as_deref().map(shown),
         tcp_round_trip: *rtt,
         udp_round_trip: Some(seen.rtt_min).filter(|rtt| passes && !rtt.is_zero()),
-        path_mtu: packet.filter(|_| passes),
+        path_mtu,
         too_narrow,
         buffer_here: [account.buffer_asked, account.buffer_granted],
         buffer_there: session.peer_limits.map(|limits| limits.socket_buffer),
@@ -155,6 +157,15 @@ pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeEr
         known: known.flatten(),
         notices,
     })
+}
+
+/// Why packets do not pass that are as large as UDP needs them, if the largest that passes is smaller.
+fn too_narrow(server: SocketAddr, path_mtu: Option<u64>) -> Option<String> {
+    let is_ipv4 = server.ip().to_canonical().is_ipv4();
+    let headers = if is_ipv4 { IPV4_UDP_HEADERS } else { IPV6_UDP_HEADERS };
+    let least = BASE_DATAGRAM as u64 + headers;
+    let passed = path_mtu.filter(|mtu| *mtu < least)?;
+    Some(format!("UDP needs IP packets of {least} bytes, and only {passed} pass"))
 }
 
 fn local_fault(failure: Failure) -> ProbeError {

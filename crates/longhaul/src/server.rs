@@ -402,7 +402,7 @@ const NO_MEMORY: &str = "the memory of this server is in use (serve --memory)";
 const NO_DESCRIPTORS: &str =
     "the descriptors of this server are in use (ulimit -n, LimitNOFILE= of its unit)";
 
-/// What one with so many lanes can do about it.
+/// `reason`, and a way out for a client with so many lanes.
 fn later(reason: &str, lanes: u16) -> String {
     let fewer = if lanes > 1 { ", or with fewer lanes" } else { "" };
     format!("{reason}; try again later{fewer}")

@@ -610,9 +610,9 @@ fn clip(text: &str, max: usize) -> &str {
 }
 
 /// Headers of IPv4 and UDP, in bytes: 20 + 8.
-const IPV4_UDP_HEADERS: u64 = 28;
+pub const IPV4_UDP_HEADERS: u64 = 28;
 /// Headers of IPv6 and UDP, in bytes: 40 + 8.
-const IPV6_UDP_HEADERS: u64 = 48;
+pub const IPV6_UDP_HEADERS: u64 = 48;
 const CLOSE_REPEATS: u8 = 3;
 /// Where a lane cannot leave a path now it may be able to a little later.
 const FITS_NOT_APART: Duration = Duration::from_secs(1);

@@ -48,7 +48,9 @@ mod stream;
 pub use address::Role;
 pub use config::LaneConfig;
 pub use event::{Closed, Event};
-pub use lane::{Lane, NotSent, Onward, Plan, StreamError, Transmit, What};
+pub use lane::{
+    IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, NotSent, Onward, Plan, StreamError, Transmit, What,
+};
 pub use lane_paths::Carried;
 pub use outbox::Run;
 pub use path::{Path, Suspension};

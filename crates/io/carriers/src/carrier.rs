@@ -312,7 +312,7 @@ impl Mailbox {
         lock(&self.idle).lasted(clock::now())
     }
 
-    /// What wakes the thread of the lane.
+    /// Wakes the thread of the lane.
     pub fn waker(&self) -> &Waker {
         &self.waker
     }

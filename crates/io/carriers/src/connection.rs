@@ -11,9 +11,9 @@ use longhaul_engine::{Closed, LaneConfig, Path, Role};
 use longhaul_host::Part;
 use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_session::Session;
-use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::BufferSize;
+use longhaul_sys::{clock, random};
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{
     CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds, SourceReport,
@@ -294,7 +294,7 @@ pub struct Hosting {
 
 /// Who says what this host can take, and the lane for that (docs/protocol.md 4.7).
 pub struct Monitoring {
-    /// What the host has to say.
+    /// The part that speaks for the host.
     pub part: Part,
     /// The messages of its lane.
     pub mailbox: Arc<Mailbox>,
@@ -312,8 +312,8 @@ pub fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on the first path of `lines`; a mailbox for each, in their order. Each loss is
-    /// told to `losses`.
+    /// Starts a lane per socket, all of them on the first path of `lines`; a mailbox for each, in their
+    /// order. Each loss is reported to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
@@ -536,8 +536,6 @@ fn role(session: &Session) -> Role {
 }
 
 fn random_seed() -> u64 {
-    let mut seed = [0; 8];
     // Without randomness TLS would have failed long before.
-    let _ = aws_lc_rs::rand::fill(&mut seed);
-    u64::from_ne_bytes(seed)
+    u64::from_ne_bytes(random::bytes().unwrap_or_default())
 }

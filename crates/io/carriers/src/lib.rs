@@ -1,4 +1,4 @@
-//! What carries the data of a connection: lanes over UDP on threads of their own, connections over TCP, the
+//! Carriers of the data of a connection: lanes over UDP on threads of their own, connections over TCP, the
 //! memory that groups are in, and the monitor of the host that receives.
 //!
 //! [`connection::Lanes`] are the lanes of one connection over either carrier; whoever uses them is an

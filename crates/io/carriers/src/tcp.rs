@@ -27,8 +27,9 @@ use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::crew::Crew;
 
 pub use black_hole::{BlackHole, Sending, Step};
-pub use join::{DataConnection, Expected, JoinError, Joins, UnknownJoin, join};
-pub use join::{Opened, join_opened, open_all};
+pub use join::{
+    DataConnection, Expected, JoinError, Joins, Opened, UnknownJoin, join, join_opened, open_all,
+};
 
 /// How TCP is to carry.
 #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ pub fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
     }
 }
 
-/// What the user should know of a socket.
+/// Notices for the user of a socket.
 pub fn socket_notices(socket: &UdpSocket) -> Vec<String> {
     let mut notices = Vec::new();
     let buffer = socket.receive_buffer();

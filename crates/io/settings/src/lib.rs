@@ -1,7 +1,7 @@
 //! Settings files in TOML: their mistakes, for people.
 //!
 //! A mistake has line, key, the value that stands there and what is expected instead, in the words of people.
-//! What the values mean is up to the caller.
+//! The meaning of the values is up to the caller.
 //!
 //! ```
 //! #[derive(serde::Deserialize, Debug)]
@@ -58,14 +58,14 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
     })
 }
 
-/// What serde found, and what it expected.
+/// The words of serde: the value that it found, and the one that it expected.
 fn wrong_value(why: &str) -> Option<(&str, &str)> {
     let rest =
         why.strip_prefix("invalid type: ").or_else(|| why.strip_prefix("invalid value: "))?;
     rest.rsplit_once(", expected ")
 }
 
-/// What serde expects, for people.
+/// The words of serde for the expected value, for people.
 fn in_words(expected: &str) -> String {
     let whole = |least: &dyn fmt::Display, most: &dyn fmt::Display| {
         format!("a whole number from {least} to {most}")

@@ -145,14 +145,12 @@ impl Server<'_> {
         {
             *joining = None;
         }
-        let leaves =
-            |left: &(CloseCode, String)| left.0 == CloseCode::PATH_MTU && joining.is_some();
-        let leaves = outcome.as_ref().is_err_and(leaves);
-        // A pipe through which something may have gone to its other end cannot begin again.
-        // Behind TCP packets that do not pass another connection may follow, with smaller ones.
+        let narrow = outcome.as_ref().is_err_and(|(code, _)| *code == CloseCode::PATH_MTU);
+        let leaves = narrow && joining.is_some();
+        // After TCP packets that do not pass another connection may follow, with smaller ones.
         let follows = |lanes: &Lanes| matches!(lanes, Lanes::Tcp(_)) && !lanes.have_moved();
-        let narrow = |left: &(CloseCode, String)| left.0 == CloseCode::PATH_MTU;
-        let returns = outcome.as_ref().is_err_and(narrow) && lanes.as_ref().is_some_and(follows);
+        let returns = narrow && lanes.as_ref().is_some_and(follows);
+        // A pipe through which something may have gone to its other end cannot begin again.
         let vacated = (leaves || returns) && granted.seat.get().is_none_or(Seat::vacate);
         let goes_on = leaves && vacated;
         if leaves && !goes_on {
@@ -316,7 +314,8 @@ impl Server<'_> {
 }
 
 /// Why a client that leaves UDP for TCP cannot have its end of a pipe again.
-const PIPE_HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use --carrier tcp";
+const PIPE_HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use \
+                              --carrier tcp";
 
 /// How this host sends to the client: under the profile of the connection, which has to be one of
 /// those `allowed`, and within its limit.

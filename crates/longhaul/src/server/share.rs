@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use longhaul_files::{Destination, SinkOptions, SinkTree, SourceTree, boot_id, transfer_id};
 use longhaul_objects::{Belief, Fsync};
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::random;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Refused, Request};
@@ -163,7 +164,5 @@ fn fsync(sync_at_end: bool) -> Fsync {
         return Fsync::End;
     }
     // Where the boot cannot be told, random bytes make sure that nothing unsynced is trusted.
-    let mut boot = [0; 16];
-    let _ = aws_lc_rs::rand::fill(&mut boot);
-    Fsync::Never { boot: boot_id().unwrap_or(boot) }
+    Fsync::Never { boot: boot_id().unwrap_or_else(|_| random::bytes().unwrap_or_default()) }
 }

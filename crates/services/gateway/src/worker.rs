@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_relay::{Clock, Side};
 use longhaul_sys::clock::{self, WallTime};
+use longhaul_sys::random;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
@@ -333,7 +334,7 @@ impl Worker {
         let mut cx = Context {
             now: clock::now(),
             clock: Clock::from_micros(WallTime::now().as_nanos() / 1000),
-            random,
+            random: random::bytes,
             pool: &mut self.pool,
         };
         match step(session, &mut cx) {
@@ -377,16 +378,6 @@ impl Worker {
             self.turn(Token { slot, generation }, Session::look);
         }
     }
-}
-
-fn random() -> io::Result<[u8; 16]> {
-    let mut bytes = [0; 16];
-    let mut filled = 0;
-    while filled < bytes.len() {
-        filled +=
-            rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(bytes)
 }
 
 const fn pack(token: Token, side: Side) -> u64 {

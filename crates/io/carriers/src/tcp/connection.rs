@@ -278,7 +278,7 @@ fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
 
 /// Headers of IPv4 and TCP, in bytes, without options.
 const HEADERS_IPV4: u32 = 40;
-/// What timestamps take of a segment's header (RFC 7323, appendix A).
+/// Bytes that timestamps take of a segment's header (RFC 7323, appendix A).
 const TIMESTAMPS: u32 = 12;
 /// Writes, and reads, before the other direction has its turn.
 const WRITES: usize = 16;

@@ -7,20 +7,19 @@ use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
+use longhaul_control::tls_stream::{STOP_LATENCY, TlsStream, TlsStreamError, Until};
+use longhaul_control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
 use longhaul_session::Session;
 use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
 use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
-use socket2::Socket;
-
-use longhaul_control::tls_stream::{STOP_LATENCY, TlsStream, TlsStreamError, Until};
-use longhaul_control::{ConnectError, PendingJoin, ServerIdentity, resolve, tls};
-use longhaul_sys::stop::Stop;
-use longhaul_sys::sync::lock;
 use longhaul_wire::{
     CloseCode, ConnectionId, Frame, JOIN_LEN, MAX_LANES, Protect, RecordHead, Writer,
 };
+use socket2::Socket;
 
 use super::TcpCarrierOptions;
 use super::link::Link;

@@ -48,7 +48,7 @@ pub struct LaneSetup {
     pub seal: Protection,
     /// For what it receives.
     pub open: Protection,
-    /// What its groups and messages go to.
+    /// The layer that its groups and messages go to.
     pub upper: Arc<dyn UpperLayer>,
     /// Orders for it.
     pub mailbox: Arc<Mailbox>,

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{MutexGuard, PoisonError};
 
 use axum::http::StatusCode;
+use longhaul_sys::random;
 use tokio::task::JoinHandle;
 
 use super::Site;
@@ -107,9 +108,7 @@ pub(super) fn stale() -> Failure {
 
 /// Keeps a quote; returns the name under which it can be taken.
 pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<String, Failure> {
-    let mut random = [0; 16];
-    let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-    if filled != Ok(random.len()) {
+    let Ok(random) = random::bytes::<16>() else {
         let detail = "the operating system gives no randomness for a quote";
         return Err(Failure::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -117,7 +116,7 @@ pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<Strin
             "The service fails",
             detail,
         ));
-    }
+    };
     let id: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
     if site.lock_quotes().insert(id.clone(), quoted, view.now()) {
         return Ok(id);

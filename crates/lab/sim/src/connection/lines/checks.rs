@@ -21,11 +21,11 @@ pub(super) struct Watched {
     /// The highest order of each lane that a client has heard; what came since the last look.
     heard: Vec<Option<u64>>,
     to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
-    /// What a server has asked.
+    /// Moves that a server has asked for.
     asked: Vec<Asked>,
 }
 
-/// What a server has asked of its client.
+/// A move that a server has asked its client for.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
     at: Instant,
