@@ -17,7 +17,7 @@ pub struct BlackHole {
     answered: Option<u32>,
 }
 
-/// What the kernel says of all connections together.
+/// Counts of the kernel, of all connections together.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sending {
     /// Bytes that the peer has acknowledged.
@@ -28,7 +28,7 @@ pub struct Sending {
     pub segment: u32,
 }
 
-/// What comes of a look.
+/// The outcome of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing.
@@ -40,7 +40,7 @@ pub enum Step {
 }
 
 impl BlackHole {
-    /// What is seen at `now`; the peer has answered what was asked at `answered`.
+    /// Takes in the counts at `now`; the peer has answered the question that was asked at `answered`.
     pub fn look(&mut self, now: Instant, seen: Sending, answered: Instant) -> Step {
         let state = (seen.acknowledged, seen.segment);
         if state != self.state || seen.timeouts < SUSPICIOUS || seen.segment <= SEGMENT_LEAST {
@@ -55,7 +55,7 @@ impl BlackHole {
             return Step::Wait;
         }
         // The first that follows may have left before its path came back.
-        match seen.timeouts - *self.answered.get_or_insert(seen.timeouts) {
+        match seen.timeouts.saturating_sub(*self.answered.get_or_insert(seen.timeouts)) {
             0 | 1 => Step::Wait,
             _ => Step::Found,
         }
