@@ -106,11 +106,12 @@ impl<'t> Program<'t> {
     /// Waits for `part` on standard error; gives all that was said.
     pub fn says(&mut self, part: &str) -> String {
         until(part, || {
-            let text = self.stderr.text();
+            // Looked at first: what it wrote before is there then.
+            let ended = self.process.try_wait().unwrap();
+            let text = if ended.is_some() { self.stderr.rest() } else { self.stderr.text() };
             if text.split_inclusive('\n').any(|line| line.contains(part) && line.ends_with('\n')) {
                 return Some(text);
             }
-            let ended = self.process.try_wait().unwrap();
             assert!(ended.is_none(), "{ended:?} before {part:?}: {text}");
             None
         })
@@ -119,8 +120,9 @@ impl<'t> Program<'t> {
     /// Whether it says `part` on standard error, before it ends.
     pub fn says_or_ends(&mut self, part: &str) -> bool {
         until(part, || {
-            let said = self.stderr.text().contains(part);
             let ended = self.process.try_wait().unwrap().is_some();
+            let text = if ended { self.stderr.rest() } else { self.stderr.text() };
+            let said = text.contains(part);
             (said || ended).then_some(said)
         })
     }
