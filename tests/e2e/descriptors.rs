@@ -9,7 +9,7 @@ use crate::trees::{assert_same, noise};
 #[test]
 fn ten_clients_of_many_large_files_get_by_with_a_servers_1024_descriptors() {
     limited(|test| {
-        large_files(test, "here/tree", 200);
+        large_files(test, "here/tree", 110);
         let words = ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--memory", "4GiB"];
         let words = [&words[..], &["--token-file", "token"]].concat();
         let mut server = Program::start_within(test, "-n 1024", &words);

@@ -164,6 +164,8 @@ fn listen(
     let mut choices = if address.port() == 0 { CHOICES } else { 1 };
     loop {
         let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
+        // std lets 128 wait; the SYNs of others would be dropped while strangers make room.
+        rustix::net::listen(&listener, BACKLOG).map_err(|errno| failed("TCP")(errno.into()))?;
         listener.set_nonblocking(true).map_err(failed("TCP"))?;
         choices -= 1;
         let bound = listener.local_addr().map_err(failed("TCP"))?;
@@ -422,6 +424,8 @@ const CROWDED: &str = "it did not say who it is, and made room for others that c
 /// has arrived; less than the time of a handshake. And how often is looked for it.
 const MAKING_ROOM: Duration = Duration::from_secs(5);
 const LEAVING: Duration = Duration::from_millis(10);
+/// As many connections as the kernel lets wait by default.
+const BACKLOG: i32 = 4096;
 /// How long a stranger may take to be answered before one has to make room for descriptors.
 const ANSWERING: Duration = Duration::from_millis(50);
 /// How often, and how many times, is looked for a thread to attend to a stranger.
