@@ -151,7 +151,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a client closes before its result was read",
         file: "crates/core/connection/src/conversation.rs",
-        what: "Some(Part::Sink) => self.heard_all,",
+        what: "Some(Part::Sink) => self.received_all,",
         with: "Some(Part::Sink) => true,",
     },
     Mutant {
@@ -229,7 +229,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "lanes never hear of a damaged piece",
         file: "crates/core/connection/src/incoming_pipe.rs",
-        what: "self.told.push_back(self.repairs.ask(piece.object(), piece.number));",
+        what: "self.repair_queue.push_back(self.repairs.ask(piece.object(), piece.number));",
         with: "self.repairs.ask(piece.object(), piece.number);",
     },
     Mutant {
@@ -247,13 +247,13 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a path that carries nothing lives",
         file: "crates/core/connection/src/paths.rs",
-        what: "        known.pulse.look(now, seen);\n",
+        what: "        known.liveness.look(now, seen);\n",
         with: "        let _ = seen;\n",
     },
     Mutant {
         name: "nobody looks whether a dead path lives again",
         file: "crates/core/connection/src/paths.rs",
-        what: "if wanted && known.pulse.is_tried() && all[most] > 1 {",
+        what: "if wanted && known.liveness.is_tried() && all[most] > 1 {",
         with: "if wanted && false {",
     },
     Mutant {
@@ -272,7 +272,7 @@ pub(super) const ALL: &[Mutant] = &[
         name: "data goes over a path on standby",
         file: "crates/core/connection/src/paths.rs",
         what: "            _ => 0,\n        };\n        let standby",
-        with: "            Offer::Standby if known.pulse.beats() => 1,\n            _ => 0,\n        };\n        let standby",
+        with: "            Offer::Standby if known.liveness.beats() => 1,\n            _ => 0,\n        };\n        let standby",
     },
     Mutant {
         name: "a server asks for no move",
@@ -289,7 +289,7 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "a client does not heed MOVE",
         file: "crates/core/connection/src/paths.rs",
-        what: "            self.paths[usize::from(from.0)].pulse.fall_silent(now);\n",
+        what: "            self.paths[usize::from(from.0)].liveness.fall_silent(now);\n",
         with: "            let _ = now;\n",
     },
     Mutant {
