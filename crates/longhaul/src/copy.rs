@@ -1,5 +1,7 @@
 //! `longhaul cp`: a copy between this host and a server.
 
+mod served;
+
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fmt;
@@ -33,6 +35,8 @@ use crate::remarks;
 use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
+
+pub(crate) use served::ServedCopies;
 
 /// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
 #[derive(Debug, thiserror::Error)]
@@ -358,7 +362,7 @@ struct Part {
 }
 
 /// What works for a copy's side.
-pub(crate) enum Driver {
+enum Driver {
     Source(Arc<SourceDriver>),
     Sink(Arc<SinkDriver>),
 }
@@ -368,7 +372,7 @@ impl Driver {
     ///
     /// # Errors
     /// None can be started.
-    pub fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
         match self {
             Self::Source(source) => source.start(shared),
             Self::Sink(sink) => sink.start(shared),
@@ -430,7 +434,7 @@ impl Part {
 }
 
 /// This end sends a copy.
-pub(crate) fn send(shared: &Shared, budget: Budget, patience: Duration, belief: Belief) {
+fn send(shared: &Shared, budget: Budget, patience: Duration, belief: Belief) {
     let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
     shared.begin(Transfer::OutgoingCopy(Box::new(copy)), Memory::OF_SOURCE, budget, patience);
 }
@@ -526,11 +530,11 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
 }
 
 /// Neither on the way nor by its hash.
-pub(crate) const UNCHECKED: &str = "nothing would notice corrupted data: what is neither verified nor \
-                                    protected on its way is not copied";
+const UNCHECKED: &str = "nothing would notice corrupted data: what is neither verified nor protected on its \
+                         way is not copied";
 
 /// Of a sink of this program; of a client, with the `names` that it asked for.
-pub(crate) fn sink_config(
+fn sink_config(
     fsync: Fsync,
     transfer: [u8; 16],
     memory: Budget,

@@ -20,6 +20,8 @@ mod probe;
 mod progress;
 mod recollection;
 mod remarks;
+mod request;
+mod serve;
 mod server;
 mod shared;
 mod sink;
@@ -46,4 +48,5 @@ pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_val
 pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::HistoryReport;
-pub use server::{ServeError, serve};
+pub use serve::serve;
+pub use server::ServeError;

@@ -1,9 +1,8 @@
-//! `longhaul serve`: lets clients copy from and to files below one directory, and joins their pipes.
+//! A server: admits clients and does what they ask for by its handlers of requests.
 
 mod carriers;
 mod client;
 mod datagrams;
-mod share;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -14,22 +13,21 @@ use std::sync::Arc;
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::descriptors::{MayBeShort, patiently};
-use longhaul_sys::files::ConfinedDir;
-use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
+use longhaul_sys::process::descriptor_limit;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, ReceiveLimits};
+use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
 use rustix::io::Errno;
 
 use crate::api::{ServeEvent, ServeOptions};
 use crate::attend::INTERVAL;
-use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, check_addresses, memory_for_contents};
-use crate::descriptors::{self, Descriptors};
+use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
+use crate::descriptors::Descriptors;
 use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
-use crate::pipe::Pipes;
+use crate::request::Handlers;
 use client::{NotServed, sending};
 use datagrams::Known;
 use longhaul_carriers::tcp::Joins;
@@ -37,9 +35,7 @@ use longhaul_carriers::udp::socket_notices;
 use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
 use longhaul_control::{Accepted, Acceptor};
 use longhaul_control::{Place, Places};
-use longhaul_files::is_hidden_name;
 use longhaul_sys::stop::Stop;
-use share::Share;
 
 /// Why a server cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -71,26 +67,13 @@ pub enum ServeError {
     System(#[from] io::Error),
 }
 
-/// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one transfer was served.
-/// Transfers under way are then ended; what they have written is kept.
-///
-/// # Errors
-/// See [`ServeError`]. What goes wrong with one client is told by `events` only.
-pub fn serve(
+/// Serves requests by `handlers`: see [`crate::serve()`].
+pub(crate) fn run(
     options: &ServeOptions,
+    handlers: Handlers,
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), ServeError> {
-    check_addresses().map_err(ServeError::Limits)?;
-    // Where that is not allowed, strangers make room for clients sooner.
-    let _ = raise_descriptor_limit();
-    descriptors::check().map_err(ServeError::Limits)?;
-    let root = ConfinedDir::open_root(&options.root);
-    // What transfers keep for themselves is nobody else's.
-    let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| ServeError::Root {
-        root: options.root.display().to_string(),
-        reason: error.to_string(),
-    })?;
     let mut udp_options = UdpOptions::default();
     udp_options.reuse_port = true;
     if let Some(size) = options.socket_buffer {
@@ -105,17 +88,6 @@ pub fn serve(
     let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
     let memory = Budget::new(options.memory);
     let all_memory = memory_for_contents(options.memory);
-    let share = Share {
-        root: Arc::new(root),
-        read: options.allow_read,
-        write: options.allow_write,
-        direct: options.direct,
-        memory,
-        patience: options.stall_timeout,
-        owner: None,
-        client: ConnectionId(0),
-        only_copy: options.once.then(Arc::default),
-    };
     let config = ServerConfig {
         udp_port: Some(address.port()),
         implementation: Some(crate::IMPLEMENTATION.into()),
@@ -126,12 +98,11 @@ pub fn serve(
         options,
         events,
         stop,
-        share,
+        handlers,
         acceptor: Acceptor::new(&options.tokens, config, stop.clone())?,
         udp,
         lanes: Known::default(),
         joins: Joins::default(),
-        pipes: Arc::default(),
         // One client with one lane is served in any case.
         memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + NAMES_LEAST + socket_buffer)),
         descriptors: Descriptors::new(descriptor_limit()),
@@ -181,14 +152,13 @@ struct Server<'a> {
     options: &'a ServeOptions,
     events: &'a (dyn Fn(ServeEvent) + Sync),
     stop: &'a Stop,
-    share: Share,
+    handlers: Handlers,
     acceptor: Acceptor,
     udp: Arc<UdpSocket>,
     /// Where datagrams go that come to the common socket.
     lanes: Known,
     /// Sessions that wait for their TCP connections.
     joins: Joins,
-    pipes: Arc<Pipes>,
     memory: SharedMemory,
     descriptors: Descriptors,
     /// Connections that have not said who they are, and the threads that attend to them.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, buffers};
 use longhaul_sys::clock;
@@ -11,7 +11,7 @@ use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
 use super::drain::drain;
-use crate::budget::Budget;
+use crate::request::{Asked, GrantedRequest};
 use crate::shared::{Memory, Shared, refuse};
 
 /// The pipes of a server.
@@ -48,21 +48,18 @@ impl Room {
 }
 
 impl Pipes {
-    /// Gives the client of a connection the end of a pipe that it asks for, a seat at `place`; whoever
-    /// comes second joins both. The one that sends brings the memory. It may stand still for
-    /// `patience`.
+    /// Gives a client the end of a pipe that it asks for; the second one joins both. The one that sends
+    /// brings the memory. It may stand still for `patience`.
     ///
     /// # Errors
     /// Another client has that end.
     pub fn enter(
         self: &Arc<Self>,
-        request: &PipeRequest,
-        place: &OnceLock<Seat>,
-        shared: &Arc<Shared>,
-        budget: Budget,
+        PipeRequest { role, name }: &PipeRequest,
+        asked: &Asked<'_>,
         patience: Duration,
     ) -> Result<(), Refused> {
-        let PipeRequest { role, name } = request;
+        let Asked { shared, memory: budget, .. } = *asked;
         let mut rooms = lock(&self.rooms);
         let named = rooms.entry(name.clone()).or_default();
         if lock(named).is_over() {
@@ -81,7 +78,7 @@ impl Pipes {
             return Err(refuse(CloseCode::REFUSED, reason));
         }
         let (pipes, name, role, named) = (self.clone(), name.clone(), *role, named.clone());
-        let _ = place.set(Seat { pipes, name, role, room: named });
+        asked.grant(Seat { pipes, name, role, room: named });
         match role {
             PipeRole::Send => {
                 let pipe = IncomingPipe::new(buffers(budget.of_sink()) as u64);
@@ -103,9 +100,8 @@ impl Pipes {
     }
 }
 
-impl Seat {
-    /// What the client does, for the log.
-    pub fn describe(&self) -> String {
+impl GrantedRequest for Seat {
+    fn describe(&self) -> String {
         let name = shown(&self.name);
         match self.role {
             PipeRole::Send => format!("sends into the pipe {name}"),
@@ -113,57 +109,42 @@ impl Seat {
         }
     }
 
-    /// Which end it is.
-    pub fn role(&self) -> PipeRole {
-        self.role
-    }
-
-    /// Starts what passes on what the client sends.
-    ///
-    /// # Errors
-    /// No thread can be started.
-    pub fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
         match self.role {
             PipeRole::Send => shared.spawn("output", |shared| drain(shared, None)),
             PipeRole::Receive => Ok(()),
         }
     }
 
-    /// Why this end cannot go on: the other is gone.
-    pub fn broken(&self) -> Option<String> {
+    /// The other end is gone.
+    fn broken(&self) -> Option<String> {
         lock(&self.room).broken.clone()
     }
 
-    /// The client comes back over the other carrier. False where its end is not free for it: what a sender
-    /// passed on cannot be taken back, and may have gone to the receiver that leaves.
-    pub fn vacate(&self) -> bool {
+    fn conclude(&self, shared: &Shared) {
+        shared.change(|half| half.outgoing_pipe().map(OutgoingPipe::conclude));
+    }
+
+    /// What a sender passed on cannot be taken back, and may have gone to the receiver that leaves.
+    fn vacate(&self) -> Result<(), &'static str> {
         let mut rooms = lock(&self.pipes.rooms);
         let mut room = lock(&self.room);
         let passed_on = |(shared, _): &(Arc<Shared>, bool)| {
             shared.lock().incoming_pipe().is_some_and(|pipe| pipe.bytes() > 0)
         };
         match self.role {
-            PipeRole::Send if room.sender.as_ref().is_some_and(passed_on) => return false,
+            PipeRole::Send if room.sender.as_ref().is_some_and(passed_on) => return Err(HAS_BEGUN),
             PipeRole::Send => room.sender = None,
-            PipeRole::Receive if room.sender.is_some() => return false,
+            PipeRole::Receive if room.sender.is_some() => return Err(HAS_BEGUN),
             PipeRole::Receive => room.receiver = None,
         }
         if room.sender.is_none() && room.receiver.is_none() {
             self.forget(&mut rooms);
         }
-        true
+        Ok(())
     }
 
-    /// Nobody is there any more.
-    fn forget(&self, rooms: &mut BTreeMap<Vec<u8>, Arc<Mutex<Room>>>) {
-        // The name may be another pipe's by now.
-        if rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room)) {
-            rooms.remove(&self.name);
-        }
-    }
-
-    /// The client is gone, for `reason` if that is not how a pipe should end.
-    pub fn leave(&self, reason: Option<&str>) {
+    fn leave(&self, reason: Option<&str>) {
         let mut rooms = lock(&self.pipes.rooms);
         let mut guard = lock(&self.room);
         let room = &mut *guard;
@@ -190,6 +171,20 @@ impl Seat {
         }
     }
 }
+
+impl Seat {
+    /// Nobody is there any more.
+    fn forget(&self, rooms: &mut BTreeMap<Vec<u8>, Arc<Mutex<Room>>>) {
+        // The name may be another pipe's by now.
+        if rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room)) {
+            rooms.remove(&self.name);
+        }
+    }
+}
+
+/// Why a client that leaves UDP for TCP cannot have its end again.
+const HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use \
+                         --carrier tcp";
 
 fn end(role: PipeRole) -> &'static str {
     match role {

@@ -9,27 +9,25 @@ use std::sync::Arc;
 use longhaul_carriers::carrier::Mailbox;
 use longhaul_carriers::connection::{Lanes, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
-use longhaul_connection::{End, OutgoingPipe, Silence, Transfer, Wish};
+use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
 use longhaul_engine::Role;
-use longhaul_history::{Direction as Asked, PathKey};
+use longhaul_history::{Direction, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{KeyId, Session};
 use longhaul_sys::{clock, descriptors, random};
 use longhaul_units::Duration;
-use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello, Protect};
+use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello};
 
 use super::Server;
 use super::carriers::Joining;
-use super::share::{Granted, Share};
 use crate::api::{ServeEvent, Served};
 use crate::attend::Attendant;
-use crate::copy::UNCHECKED;
 use crate::guests::Guest;
 use crate::lease::Lease;
-use crate::pipe::Seat;
 use crate::recollection::Recollection;
-use crate::shared::{Milestones, Shared, refuse};
+use crate::request::{Asked, Granted, GrantedRequest};
+use crate::shared::{Milestones, Shared};
 
 /// Why a client was not served.
 pub(super) struct NotServed {
@@ -150,14 +148,17 @@ impl Server<'_> {
         // After TCP packets that do not pass another connection may follow, with smaller ones.
         let follows = |lanes: &Lanes| matches!(lanes, Lanes::Tcp(_)) && !lanes.have_moved();
         let returns = narrow && lanes.as_ref().is_some_and(follows);
-        // A pipe through which something may have gone to its other end cannot begin again.
-        let vacated = (leaves || returns) && granted.seat.get().is_none_or(Seat::vacate);
-        let goes_on = leaves && vacated;
-        if leaves && !goes_on {
-            outcome = Err((CloseCode::PATH_MTU, PIPE_HAS_BEGUN.into()));
-        } else if returns && !vacated {
-            outcome = outcome.map_err(|(_, reason)| (CloseCode::TIMEOUT, reason));
+        let vacated = match granted.request() {
+            Some(request) if leaves || returns => request.vacate(),
+            _ => Ok(()),
+        };
+        match vacated {
+            Err(reason) if leaves => outcome = Err((CloseCode::PATH_MTU, reason.into())),
+            Err(_) => outcome = outcome.map_err(|(_, reason)| (CloseCode::TIMEOUT, reason)),
+            Ok(()) => {}
         }
+        let comes_back = (leaves || returns) && vacated.is_ok();
+        let goes_on = leaves && comes_back;
         let (code, reason) = match &outcome {
             Ok(_) => (CloseCode::DONE, ""),
             Err((code, reason)) => (*code, reason.as_str()),
@@ -168,8 +169,8 @@ impl Server<'_> {
             control.close(code, reason);
         }
         lanes.into_iter().for_each(|mut lanes| lanes.join());
-        if let Some(seat) = granted.seat.get().filter(|_| !vacated) {
-            seat.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
+        if let Some(request) = granted.request().filter(|_| !comes_back) {
+            request.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
         let begun = shared.lock().transfer().is_some();
         outcome.map_err(|(code, reason)| NotServed { code, reason, begun })
@@ -186,15 +187,11 @@ impl Server<'_> {
         // Each token's pushes are its own; a server that has but one serves one party.
         let owner = (self.options.tokens.len() > 1).then_some(key_id);
         let memory = lease.budget().repaired_by(profile.repair());
-        let client = session.connection;
-        let share = Share { memory, owner, client, ..self.share.clone() };
-        let (pipes, place, protect) = (self.pipes.clone(), granted.clone(), session.protect);
-        let opener = move |shared: &Arc<Shared>, wish: &Wish| match wish {
-            Wish::Copy(request) if request.unhashed && protect == Protect::Clear => {
-                Err(refuse(CloseCode::REFUSED, UNCHECKED))
-            }
-            Wish::Copy(request) => share.open(request, &place, shared),
-            Wish::Pipe(request) => share.open_pipe(&pipes, request, &place, shared),
+        let (client, protect) = (session.connection, session.protect);
+        let (handlers, granted) = (self.handlers.clone(), granted.clone());
+        let opener = move |shared: &Arc<Shared>, wish: &Wish| {
+            let granted = &granted;
+            Asked { wish, shared, granted, client, owner, protect, memory }.handle(&handlers)
         };
         Shared::server(Box::new(opener), Mailboxes::new(boxes.to_vec()))
     }
@@ -221,9 +218,12 @@ impl Server<'_> {
         let outcome = loop {
             let end = attendant.round();
             let Milestones { begun, done, .. } = attendant.known();
-            if begun && !std::mem::replace(&mut has_begun, true) {
+            if begun
+                && !std::mem::replace(&mut has_begun, true)
+                && let Some(request) = granted.request()
+            {
                 if !peer.announced.replace(true) {
-                    let what = granted.describe();
+                    let what = request.describe();
                     (self.events)(ServeEvent::Began { client: from, what });
                 }
                 if !granted.sends() {
@@ -234,12 +234,12 @@ impl Server<'_> {
                         peer: from.ip().to_string(),
                         local: local.ip(),
                         remote: from.ip(),
-                        direction: Asked::Pull,
+                        direction: Direction::Pull,
                         token: KeyId(key_id).to_string(),
                     };
                     attendant.remember(Recollection::begin(history, lanes, key));
                 }
-                if let Err(error) = granted.start(shared) {
+                if let Err(error) = request.start(shared) {
                     break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
@@ -256,8 +256,9 @@ impl Server<'_> {
                 let end = lanes.explain(end, Role::Server);
                 if let End::Closed(closed) = &end
                     && closed.code == CloseCode::DONE
+                    && let Some(request) = granted.request()
                 {
-                    shared.change(|half| half.outgoing_pipe().map(OutgoingPipe::conclude));
+                    request.conclude(shared);
                 }
                 if let End::Stalled(reason) = &end {
                     // The client is told before a disk that hangs lets its threads go.
@@ -280,7 +281,8 @@ impl Server<'_> {
             if let Some(refusal) = refusal {
                 break Err((CloseCode::TIMEOUT, refusal.with_advice(Role::Server)));
             }
-            if let Some(reason) = granted.seat.get().and_then(Seat::broken).filter(|_| !done) {
+            let broken = granted.request().and_then(GrantedRequest::broken);
+            if let Some(reason) = broken.filter(|_| !done) {
                 break Err((CloseCode::CANCELLED, reason));
             }
             let still = if begun { shared.lock().still() } else { idle.look(now) };
@@ -312,10 +314,6 @@ impl Server<'_> {
         outcome
     }
 }
-
-/// Why a client that leaves UDP for TCP cannot have its end of a pipe again.
-const PIPE_HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use \
-                              --carrier tcp";
 
 /// How this host sends to the client: under the profile of the connection, which has to be one of
 /// those `allowed`, and within its limit.
@@ -391,7 +389,7 @@ mod tests {
     use crate::server::carriers::INITIAL_RTT;
     use longhaul_carriers::udp::path;
     use longhaul_units::Rate;
-    use longhaul_wire::{Bottleneck, Cipher};
+    use longhaul_wire::{Bottleneck, Cipher, Protect};
 
     fn hello(profile: &str, rate: Option<Rate>) -> Hello {
         Hello {

@@ -1,0 +1,34 @@
+//! `longhaul serve`: a server with a handler for each type of request.
+
+use std::sync::Arc;
+
+use longhaul_sys::process::raise_descriptor_limit;
+use longhaul_sys::stop::Stop;
+
+use crate::api::{ServeEvent, ServeOptions};
+use crate::budget::check_addresses;
+use crate::copy::ServedCopies;
+use crate::descriptors;
+use crate::pipe::ServedPipes;
+use crate::request::Handlers;
+use crate::server::{self, ServeError};
+
+/// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one transfer was served.
+/// Transfers under way are then ended; what they have written is kept.
+///
+/// # Errors
+/// See [`ServeError`]. What goes wrong with one client is told by `events` only.
+pub fn serve(
+    options: &ServeOptions,
+    events: &(dyn Fn(ServeEvent) + Sync),
+    stop: &Stop,
+) -> Result<(), ServeError> {
+    check_addresses().map_err(ServeError::Limits)?;
+    // Where that is not allowed, strangers make room for clients sooner.
+    let _ = raise_descriptor_limit();
+    descriptors::check().map_err(ServeError::Limits)?;
+    let copies = ServedCopies::open(options)?;
+    let pipes = ServedPipes::new(options);
+    let handlers: Handlers = Arc::new([Box::new(copies), Box::new(pipes)]);
+    server::run(options, handlers, events, stop)
+}
