@@ -3,7 +3,7 @@
 //! A [`History`] holds an observation for each transfer that this host sent, by [`PathKey`], and what
 //! circuits to a host wasted. Nothing is ever read, changed and written in steps that another process
 //! could come between. What becomes of the observations is [`longhaul_rate_control::PathMemory`]'s
-//! business; what is in the file, and for how long, docs/operating.md says ("Memory of paths").
+//! business; what is in the file, and for how long, docs/operating.md says ("History of paths").
 //!
 //! Time is an argument: seconds of Unix time, see [`unix_time`].
 //!

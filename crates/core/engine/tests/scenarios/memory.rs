@@ -1,4 +1,4 @@
-//! Start-up with a memory of the path (docs/rate-control.md, "Memory of paths").
+//! Start-up with a history of the path (docs/rate-control.md, "History of paths").
 
 use std::cell::RefCell;
 use std::rc::Rc;
