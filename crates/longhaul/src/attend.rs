@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_carriers::connection::Lanes;
+use longhaul_carriers::connection::Carrier;
 use longhaul_carriers::host_monitor::host_totals;
 use longhaul_carriers::tcp::{BlackHole, Step};
 use longhaul_connection::End;
@@ -20,7 +20,7 @@ use crate::shared::{Milestones, Shared};
 /// that says to its memory.
 pub(crate) struct Attendant<'a> {
     shared: &'a Arc<Shared>,
-    lanes: &'a Lanes,
+    lanes: &'a dyn Carrier,
     control: &'a Control,
     /// At a server: what the memory comes from.
     lease: Option<&'a Lease>,
@@ -52,7 +52,7 @@ impl Squeeze {
 impl<'a> Attendant<'a> {
     pub fn new(
         shared: &'a Arc<Shared>,
-        lanes: &'a Lanes,
+        lanes: &'a dyn Carrier,
         control: &'a Control,
         lease: Option<&'a Lease>,
     ) -> Self {

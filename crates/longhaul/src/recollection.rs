@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use longhaul_carriers::connection::{Lanes, Totals};
+use longhaul_carriers::connection::{Carrier, Totals};
 use longhaul_carriers::udp::lines::FIRST;
 use longhaul_engine::Path;
 use longhaul_history::{History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time};
@@ -48,12 +48,12 @@ pub(crate) struct Recollection {
 impl Recollection {
     /// Before the first data over `lanes`: tells their path what is remembered of it, unless another
     /// transfer builds on that. TCP has the kernel's own memory.
-    pub fn begin(history: &Arc<History>, lanes: &Lanes, key: PathKey) -> Option<Self> {
-        let Lanes::Udp(lanes) = lanes else { return None };
+    pub fn begin(history: &Arc<History>, lanes: &dyn Carrier, key: PathKey) -> Option<Self> {
+        let path = lanes.paths()?.path(FIRST);
         let mut this = Self {
             history: history.clone(),
             key,
-            path: lanes.lines().path(FIRST),
+            path,
             known: None,
             lease: None,
             renewed: unix_time(),

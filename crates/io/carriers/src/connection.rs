@@ -1,102 +1,94 @@
-//! A connection at work: its lanes, and the threads of the side that this host plays.
+//! A connection's carrier as clients and servers use it: one trait, whatever carries the data.
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
 use longhaul_connection::{CarrierSeen, End};
 use longhaul_control::Control;
-use longhaul_engine::{Closed, LaneConfig, Path, Role};
-use longhaul_host::Part;
-use longhaul_rate_control::{FeedbackSchedule, Repair};
-use longhaul_session::Session;
+use longhaul_engine::{Closed, Role};
+use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::BufferSize;
-use longhaul_sys::{clock, random};
-use longhaul_units::{Bytes, Duration, LaneId};
-use longhaul_wire::{
-    CloseCode, HostAccount, HostLosses, Losses, MONITOR_LANE, ReceiverBounds, SourceReport,
-};
+use longhaul_units::Bytes;
+use longhaul_wire::{CloseCode, HostAccount, HostLosses, SourceReport};
 
-use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
-use crate::crew::Crew;
-use crate::host_monitor::{Bystander, HostMonitor, Priority, Sentinel};
-use crate::losses::LossLog;
-use crate::protection::{Protection, object_tag_len};
-use crate::tcp::{Sending, TcpLanes};
-use crate::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
-use crate::udp::lines::{Account, FIRST, Lines};
+use crate::carrier::Mailbox;
+use crate::tcp::Sending;
+use crate::udp::lane::{HostDrops, LaneView, Refusal};
+use crate::udp::lines::{Account, Lines};
 
-/// What carries a connection: one or the other, with one face.
-pub enum Lanes {
-    /// Over UDP.
-    Udp(Box<UdpLanes>),
-    /// Over TCP.
-    Tcp(TcpLanes),
-}
+/// What carries a connection, at work. It is asked some ten times a second; data passes by mailboxes and
+/// [`UpperLayer`](crate::carrier::UpperLayer). The defaults suit connections of the kernel, which finds
+/// paths, packet sizes and rates by itself.
+pub trait Carrier {
+    /// "udp", "tcp", ...
+    fn name(&self) -> &'static str;
 
-impl Lanes {
-    /// Says goodbye on all lanes.
-    pub fn close(&self, code: CloseCode, reason: &str) {
-        match self {
-            Self::Udp(lanes) => lanes.close(code, reason),
-            Self::Tcp(lanes) => lanes.close(code, reason),
-        }
+    /// Says goodbye on all lanes. What was not sent stays unsent.
+    fn close(&self, code: CloseCode, reason: &str);
+
+    /// Waits for the lanes to end; they do soon once closed.
+    fn join(&mut self);
+
+    /// Counters of all lanes together.
+    fn totals(&self) -> Totals;
+
+    /// What it has seen by now.
+    fn seen(&self) -> CarrierSeen;
+
+    /// True where object bytes have arrived at the peer or here.
+    fn have_moved(&self) -> bool;
+
+    /// Looks which paths live, and sees to it that the connection's limits hold over all of them, if it
+    /// is time.
+    fn look(&self) {}
+
+    /// This end receives the data: the peer is told what it takes.
+    fn tell_limits(&self) {}
+
+    /// How this host fares.
+    fn host(&self) -> HostView {
+        HostView::default()
     }
 
-    /// Waits for the lanes to end; they do once closed.
-    pub fn join(&mut self) {
-        match self {
-            Self::Udp(lanes) => lanes.join(),
-            Self::Tcp(lanes) => lanes.join(),
-        }
+    /// The paths that its lanes choose between, if they do.
+    fn paths(&self) -> Option<&Arc<Lines>> {
+        None
     }
 
-    /// IP-layer bytes of the largest packet that has passed the path of a UDP lane, as far as was tried.
-    pub fn passed(&self) -> Option<u64> {
-        match self {
-            Self::Udp(lanes) => lanes.views.iter().filter_map(|view| lock(view).passed).min(),
-            Self::Tcp(_) => None,
-        }
+    /// What each lane has sent over each of them.
+    fn accounts(&self) -> Vec<Account> {
+        Vec::new()
     }
 
     /// Notices of paths that were left out since the last call.
-    pub fn take_left_out(&self) -> Vec<String> {
-        match self {
-            Self::Udp(lanes) => lanes.lines.take_left_out(),
-            Self::Tcp(_) => Vec::new(),
-        }
+    fn take_left_out(&self) -> Vec<String> {
+        Vec::new()
     }
 
-    /// True where object bytes have arrived at the peer or here.
-    pub fn have_moved(&self) -> bool {
-        match self {
-            Self::Udp(lanes) => lanes.moved() > 0,
-            Self::Tcp(lanes) => lanes.view().moved > 0,
-        }
+    /// IP-layer bytes of the largest packet that has passed, as far as it was tried.
+    fn passed(&self) -> Option<u64> {
+        None
     }
 
-    /// How the kernel fares with what TCP sends, and the bytes of a full packet.
-    pub fn sending(&self) -> Option<(Sending, u32)> {
-        let Self::Tcp(lanes) = self else { return None };
-        let view = lanes.view();
-        let info = &view.info;
-        let acknowledged = info.bytes_acknowledged;
-        let sending = Sending { acknowledged, timeouts: info.timeouts, segment: info.segment };
-        Some((sending, view.packet))
+    /// Where the kernel chooses the size of packets: how it fares with them, and the bytes of a full one. Then
+    /// a new connection may use smaller ones.
+    fn sending(&self) -> Option<(Sending, u32)> {
+        None
     }
 
     /// That this host's kernel takes no packets of a lane.
-    pub fn refusal(&self) -> Option<Refusal> {
-        match self {
-            Self::Udp(lanes) => lanes.views.iter().find_map(|view| lock(view).refusal),
-            Self::Tcp(_) => None,
-        }
+    fn refusal(&self) -> Option<Refusal> {
+        None
+    }
+
+    /// What may help a user whose peer has fallen silent.
+    fn advice_on_silence(&self) -> Option<&'static str> {
+        None
     }
 
     /// Where nothing moved, that the kernel of this host, which is the `role`'s, takes no packets is why.
-    pub fn explain(&self, end: End, role: Role) -> End {
+    fn explain(&self, end: End, role: Role) -> End {
         let Some(refusal) = self.refusal() else { return end };
         let add = |reason: String| format!("{reason}; {}", refusal.with_advice(role));
         match end {
@@ -108,135 +100,33 @@ impl Lanes {
         }
     }
 
-    /// How this host fares.
-    pub fn host(&self) -> HostView {
-        match self {
-            Self::Udp(lanes) => lanes.host(),
-            Self::Tcp(_) => HostView::default(),
-        }
-    }
-
-    /// This end receives the data: the peer is told what it takes. Over TCP the kernel's window does it.
-    pub fn tell_limits(&self) {
-        if let Self::Udp(lanes) = self
-            && let Some(monitor) = &lanes.monitor
-        {
-            monitor.speak();
-        }
-    }
-
-    /// What each UDP lane has sent over each path.
-    pub fn accounts(&self) -> Vec<Account> {
-        match self {
-            Self::Udp(lanes) => lanes.accounts(),
-            Self::Tcp(_) => Vec::new(),
-        }
-    }
-
-    /// Counters of all lanes together.
-    pub fn totals(&self) -> Totals {
-        match self {
-            Self::Udp(lanes) => lanes.totals(),
-            Self::Tcp(lanes) => {
-                let info = lanes.view().info;
-                let resent = u64::from(info.segments_resent);
-                let sending = SourceReport {
-                    packets_sent: u64::from(info.segments_sent),
-                    packets_resent: resent,
-                    // The kernel does not tell why it resent.
-                    lost: Losses { unknown: resent, ..Losses::default() },
-                    rtt: info.rtt,
-                    rtt_min: info.rtt_min,
-                    ..SourceReport::default()
-                };
-                Totals { sending, received: info.bytes_received + info.bytes_acknowledged }
-            }
-        }
-    }
-
-    /// What it has seen by now.
-    pub fn seen(&self) -> CarrierSeen {
-        match self {
-            Self::Udp(lanes) => {
-                let (delivered, received) = lanes.passed();
-                CarrierSeen {
-                    delivered,
-                    received,
-                    moved: lanes.moved(),
-                    round_trip: lanes.lines.round_trip(),
-                    times: lanes.lines.times(),
-                    spent: lanes.crew.spent(),
-                    peer: lanes.peer(),
-                }
-            }
-            Self::Tcp(lanes) => {
-                let view = lanes.view();
-                CarrierSeen {
-                    delivered: view.info.bytes_acknowledged,
-                    received: view.info.bytes_received,
-                    moved: view.moved,
-                    round_trip: view.info.rtt_min,
-                    times: view.times(),
-                    spent: lanes.spent(),
-                    peer: view.peer,
-                }
-            }
-        }
-    }
-
-    /// Looks which paths live, and sees to it that the connection's limits hold over all of them, if it
-    /// is time. The kernel does that for TCP.
-    pub fn look(&self) {
-        if let Self::Udp(lanes) = self {
-            lanes.look();
-        }
-    }
-
     /// Tells the control connection that the peer lives, if the carrier brought anything since
     /// `before`; returns what to pass next time.
-    pub fn vouch(&self, control: &Control, before: u64) -> u64 {
+    fn vouch(&self, control: &Control, before: u64) -> u64 {
         let received = self.totals().received;
         if received != before {
             control.heard(clock::now());
         }
         received
     }
-
-    /// "udp" or "tcp".
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Udp(_) => "udp",
-            Self::Tcp(_) => "tcp",
-        }
-    }
 }
 
-/// The UDP lanes of a connection.
-pub struct UdpLanes {
-    mailboxes: Vec<Arc<Mailbox>>,
-    /// That of the monitor's lane.
-    own: Option<Arc<Mailbox>>,
-    lines: Arc<Lines>,
-    views: Vec<Arc<Mutex<LaneView>>>,
-    threads: Vec<JoinHandle<()>>,
-    /// Those that carry data.
-    crew: Arc<Crew>,
-    /// The least round trip that was seen.
-    rtt_min: Mutex<Option<Duration>>,
-    monitor: Option<HostMonitor>,
-    /// Receive buffers, as they were asked for and granted.
-    buffers: Option<BufferSize>,
-    /// What this host drops.
-    drops: Arc<HostDrops>,
+/// Sums over the lanes of a connection, and the state of their path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// How sending goes; what bounds it, and CPU time, are not known here.
+    pub sending: SourceReport,
+    /// Grows while the peer shows that it lives.
+    pub received: u64,
 }
 
 /// How this host fares, for whoever asks, also when the lanes are over.
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
-    monitored: Option<Arc<Mutex<HostAccount>>>,
-    views: Vec<Arc<Mutex<LaneView>>>,
-    drops: Option<Arc<HostDrops>>,
-    buffers: Option<BufferSize>,
+    pub(crate) monitored: Option<Arc<Mutex<HostAccount>>>,
+    pub(crate) views: Vec<Arc<Mutex<LaneView>>>,
+    pub(crate) drops: Option<Arc<HostDrops>>,
+    pub(crate) buffers: Option<BufferSize>,
 }
 
 impl HostView {
@@ -256,286 +146,7 @@ impl HostView {
     }
 }
 
-/// A lane to be started: its number, its socket, and where the peer is, if known.
-pub type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
-
-/// What holds for a lane.
-#[derive(Clone, Copy, Debug)]
-pub struct LaneRules {
-    /// How losses are repaired.
-    pub repair: Repair,
-    /// When the receiver reports.
-    pub feedback: FeedbackSchedule,
-    /// Without a packet for so long the lane is given up.
-    pub idle_timeout: Duration,
-    /// Which data it carries.
-    pub duty: Duty,
-}
-
-/// What a lane is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duty {
-    /// Data and, on the first lane, messages.
-    Any,
-    /// Messages, beside a circuit that carries the data.
-    Messages,
-    /// Data, on a circuit for a while: what its thread does not send in time is lost, so it runs
-    /// before others where it may.
-    Booked,
-}
-
-/// What is done about this host's own faults.
-pub struct Hosting {
-    /// The profile wants to know what this host can take.
-    pub monitor: Option<Monitoring>,
-    /// How the threads of lanes and of the monitor are scheduled.
-    pub priority: Priority,
-}
-
-/// Who says what this host can take, and the lane for that (docs/protocol.md 4.7).
-pub struct Monitoring {
-    /// The part that speaks for the host.
-    pub part: Part,
-    /// The messages of its lane.
-    pub mailbox: Arc<Mailbox>,
-    /// The socket of its lane.
-    pub socket: LaneSocket,
-    /// Where the peer is, if known.
-    pub remote: Option<SocketAddr>,
-    /// It shares nothing with those of the data, whose locks others may hold.
-    pub path: Path,
-}
-
 /// Mailboxes for `count` lanes.
 pub fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
     (0..count).map(|_| Mailbox::new().map(Arc::new)).collect()
-}
-
-impl UdpLanes {
-    /// Starts a lane per socket, all of them on the first path of `lines`; a mailbox for each, in their
-    /// order. Each loss is reported to `losses`.
-    pub fn start(
-        session: &Session,
-        sockets: Vec<LaneEnd>,
-        lines: Lines,
-        rules: impl Fn(LaneId) -> LaneRules,
-        hosting: Hosting,
-        (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
-        losses: Option<&Arc<LossLog>>,
-    ) -> io::Result<Self> {
-        let lines = Arc::new(lines);
-        let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
-        let (monitor, own) = match hosting.monitor {
-            Some(monitoring) => {
-                let stores = upper.clone();
-                let stored = Box::new(move || stores.stored());
-                let Monitoring { part, mailbox, .. } = &monitoring;
-                let (monitor, sentinel) = HostMonitor::new(&mailboxes, mailbox, *part, stored);
-                (Some(monitor), Some((monitoring, sentinel)))
-            }
-            None => (None, None),
-        };
-        let (rtt_min, buffers) = (Mutex::default(), None);
-        let drops = Arc::new(HostDrops::since_now());
-        let mut lanes = Self {
-            mailboxes,
-            own: None,
-            lines,
-            views,
-            threads,
-            crew,
-            rtt_min,
-            monitor,
-            buffers,
-            drops,
-        };
-        let beside = Arc::new(Crew::default());
-        for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
-            let LaneRules { repair, feedback, idle_timeout, duty } = rules(lane);
-            let mut config =
-                LaneConfig::new(session.connection, lane, role(session), random_seed());
-            config.path = FIRST;
-            config.remote = remote;
-            config.repair = repair;
-            config.feedback = feedback;
-            config.object_tag = object_tag_len(session.protect);
-            config.idle_timeout = idle_timeout;
-            let receiving = match &socket {
-                LaneSocket::Own(socket, _) => socket,
-                LaneSocket::Shared(socket, _) => socket,
-            };
-            let buffer = receiving.receive_buffer();
-            lanes.buffers = Some(buffer);
-            config.socket_buffer = Some(Bytes::new(buffer.obtained as u64));
-            config.datagram_max = socket.datagram_max();
-            let view = Arc::new(Mutex::new(LaneView::default()));
-            lanes.views.push(view.clone());
-            let thread = lane::spawn(LaneSetup {
-                config,
-                lines: lanes.lines.clone(),
-                path: lanes.lines.path(FIRST),
-                socket,
-                seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
-                open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
-                upper: upper.clone(),
-                mailbox: lanes.mailboxes[i].clone(),
-                shared: view,
-                crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
-                drops: Some(lanes.drops.clone()),
-                priority: match (duty, hosting.priority) {
-                    (Duty::Booked, Priority::Usual) => Priority::Punctual,
-                    (_, priority) => priority,
-                },
-                monitor: lanes.monitor.as_ref().map(|monitor| monitor.watch(i)),
-                sentinel: None,
-                losses: losses.cloned(),
-            })?;
-            lanes.threads.push(thread);
-        }
-        if let Some((monitoring, sentinel)) = own {
-            lanes.start_monitor(session, monitoring, sentinel, hosting.priority, &upper)?;
-        }
-        Ok(lanes)
-    }
-
-    /// Starts the lane of the monitor. Nothing that it locks is held by another thread for longer than a
-    /// few instructions while the connection lives.
-    fn start_monitor(
-        &mut self,
-        session: &Session,
-        monitoring: Monitoring,
-        sentinel: Sentinel,
-        priority: Priority,
-        upper: &Arc<dyn UpperLayer>,
-    ) -> io::Result<()> {
-        let Monitoring { mailbox, socket, remote, path, .. } = monitoring;
-        let lane = MONITOR_LANE;
-        let mut config = LaneConfig::new(session.connection, lane, role(session), random_seed());
-        config.remote = remote;
-        config.object_tag = object_tag_len(session.protect);
-        // Messages are small: nothing is to be found out about larger packets.
-        config.only_messages = true;
-        let thread = lane::spawn(LaneSetup {
-            config,
-            lines: self.lines.clone(),
-            path: Arc::new(Mutex::new(path)),
-            socket,
-            seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
-            open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
-            upper: Arc::new(Bystander(upper.clone())),
-            mailbox: mailbox.clone(),
-            shared: Arc::default(),
-            crew: Arc::default(),
-            drops: None,
-            priority,
-            monitor: self.monitor.as_ref().map(HostMonitor::listen),
-            sentinel: Some(Box::new(sentinel)),
-            losses: None,
-        })?;
-        self.threads.push(thread);
-        self.own = Some(mailbox);
-        Ok(())
-    }
-
-    /// Says goodbye on all lanes.
-    pub fn close(&self, code: CloseCode, reason: &str) {
-        close_all(self.mailboxes.iter().chain(&self.own), code, reason);
-    }
-
-    fn host(&self) -> HostView {
-        HostView {
-            monitored: self.monitor.as_ref().map(HostMonitor::account),
-            views: self.views.clone(),
-            drops: Some(self.drops.clone()),
-            buffers: self.buffers,
-        }
-    }
-
-    /// Waits for the lanes to end; they do once closed.
-    pub fn join(&mut self) {
-        join_all(&mut self.threads);
-    }
-
-    /// Their paths.
-    pub fn lines(&self) -> &Arc<Lines> {
-        &self.lines
-    }
-
-    /// What each lane has sent over each path.
-    fn accounts(&self) -> Vec<Account> {
-        self.views.iter().map(|view| lock(view).carried.clone()).collect()
-    }
-
-    /// Looks which paths live.
-    fn look(&self) {
-        self.lines.look(|| self.accounts());
-    }
-
-    /// Counters of all lanes together.
-    pub fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        for view in &self.views {
-            let stats = lock(view).stats;
-            totals.received += stats.packets_received;
-            totals.sending.packets_sent += stats.packets_sent;
-            totals.sending.packets_resent += stats.packets_resent;
-        }
-        totals.sending.lost = self.lines.losses();
-        // That over IP.
-        let path = self.lines.path(FIRST);
-        let path = lock(&path);
-        if path.rtt().has_sample() {
-            let mut least = lock(&self.rtt_min);
-            let min = path.rtt().min();
-            let min = least.map_or(min, |least| least.min(min));
-            *least = Some(min);
-            totals.sending.rtt = path.rtt().smoothed();
-            totals.sending.rtt_min = min;
-        }
-        totals
-    }
-
-    /// Bytes that arrived at the peer, and here.
-    fn passed(&self) -> (u64, u64) {
-        self.views.iter().fold((0, 0), |(there, here), view| {
-            let stats = lock(view).stats;
-            (there + stats.bytes_delivered, here + stats.bytes_received)
-        })
-    }
-
-    /// See [`CarrierSeen::moved`].
-    fn moved(&self) -> u64 {
-        let moved = self.views.iter().map(|view| {
-            let view = lock(view);
-            view.stats.fresh_bytes_delivered + view.placed
-        });
-        moved.sum()
-    }
-
-    /// Any lane is told the same, sooner or later.
-    fn peer(&self) -> ReceiverBounds {
-        let mut views = self.views.iter().map(|view| lock(view).peer);
-        views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
-    }
-}
-
-/// Sums over the lanes of a connection, and the state of their path.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Totals {
-    /// How sending goes; what bounds it, and CPU time, are not known here.
-    pub sending: SourceReport,
-    /// Grows while the peer shows that it lives.
-    pub received: u64,
-}
-
-fn role(session: &Session) -> Role {
-    match session.role {
-        longhaul_session::Role::Client => Role::Client,
-        longhaul_session::Role::Server => Role::Server,
-    }
-}
-
-fn random_seed() -> u64 {
-    // Without randomness TLS would have failed long before.
-    u64::from_ne_bytes(random::bytes().unwrap_or_default())
 }

@@ -1,7 +1,7 @@
 //! Carriers of the data of a connection: lanes over UDP on threads of their own, connections over TCP, the
 //! memory that groups are in, and the monitor of the host that receives.
 //!
-//! [`connection::Lanes`] are the lanes of one connection over either carrier; whoever uses them is an
+//! A [`connection::Carrier`] is one of them at work for a connection; what uses it is a
 //! [`carrier::UpperLayer`]. Blocking threads and batches, no async runtime.
 
 pub mod buffer;

@@ -16,14 +16,15 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use longhaul_connection::{Spent, Times};
+use longhaul_connection::{CarrierSeen, Times};
 use longhaul_control::Via;
 use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
-use longhaul_wire::{Bottleneck, CloseCode, ReceiverBounds};
+use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
+use crate::connection::{Carrier, Totals};
 use crate::crew::Crew;
 
 pub use black_hole::{BlackHole, Sending, Step};
@@ -129,21 +130,6 @@ impl TcpLanes {
         Ok(lanes)
     }
 
-    /// Says goodbye on all connections. What was not sent stays unsent.
-    pub fn close(&self, code: CloseCode, reason: &str) {
-        close_all(&self.mailboxes, code, reason);
-    }
-
-    /// Waits for the threads; they end within a second once closed.
-    pub fn join(&mut self) {
-        join_all(&mut self.threads);
-    }
-
-    /// What the threads have spent.
-    pub fn spent(&self) -> Spent {
-        self.crew.spent()
-    }
-
     /// All connections together.
     pub fn view(&self) -> TcpView {
         let mut all = TcpView::default();
@@ -183,6 +169,59 @@ impl TcpLanes {
             all.congestion_control = view.congestion_control;
         }
         all
+    }
+}
+
+impl Carrier for TcpLanes {
+    fn name(&self) -> &'static str {
+        "tcp"
+    }
+
+    fn close(&self, code: CloseCode, reason: &str) {
+        close_all(&self.mailboxes, code, reason);
+    }
+
+    fn join(&mut self) {
+        join_all(&mut self.threads);
+    }
+
+    fn totals(&self) -> Totals {
+        let info = self.view().info;
+        let resent = u64::from(info.segments_resent);
+        let sending = SourceReport {
+            packets_sent: u64::from(info.segments_sent),
+            packets_resent: resent,
+            // The kernel does not tell why it resent.
+            lost: Losses { unknown: resent, ..Losses::default() },
+            rtt: info.rtt,
+            rtt_min: info.rtt_min,
+            ..SourceReport::default()
+        };
+        Totals { sending, received: info.bytes_received + info.bytes_acknowledged }
+    }
+
+    fn seen(&self) -> CarrierSeen {
+        let view = self.view();
+        CarrierSeen {
+            delivered: view.info.bytes_acknowledged,
+            received: view.info.bytes_received,
+            moved: view.moved,
+            round_trip: view.info.rtt_min,
+            times: view.times(),
+            spent: self.crew.spent(),
+            peer: view.peer,
+        }
+    }
+
+    fn have_moved(&self) -> bool {
+        self.view().moved > 0
+    }
+
+    fn sending(&self) -> Option<(Sending, u32)> {
+        let TcpView { info, packet, .. } = self.view();
+        let (acknowledged, timeouts, segment) =
+            (info.bytes_acknowledged, info.timeouts, info.segment);
+        Some((Sending { acknowledged, timeouts, segment }, packet))
     }
 }
 

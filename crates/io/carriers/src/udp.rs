@@ -1,6 +1,8 @@
-//! The UDP carrier: [`lane`]s on threads, and the paths that they take ([`lines`]).
+//! The UDP carrier: [`lanes`] of a connection, each [`lane`] on a thread, and the paths that they take
+//! ([`lines`]).
 
 pub mod lane;
+pub mod lanes;
 pub mod lines;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

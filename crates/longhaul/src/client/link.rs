@@ -4,13 +4,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_carriers::carrier::{Mailbox, UpperLayer};
-use longhaul_carriers::connection::{
-    Duty, Hosting, LaneEnd, LaneRules, Lanes, Monitoring, UdpLanes,
-};
+use longhaul_carriers::connection::Carrier;
 use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::losses::LossLog;
 use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
+use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::lines::{Ends, Lines, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
 use longhaul_control::{Dialed, ServerIdentity, Via};
@@ -50,7 +49,7 @@ impl Link<'_> {
         options: &CircuitOptions,
         errand: Errand,
         shared: &Arc<Shared>,
-        lanes: &UdpLanes,
+        paths: &Arc<Lines>,
         started: Instant,
     ) -> Follower {
         Follower {
@@ -58,7 +57,7 @@ impl Link<'_> {
             session: self.session.clone(),
             connection: shared.clone(),
             errand,
-            lines: lanes.lines().clone(),
+            lines: paths.clone(),
             ip: self.ends,
             started,
             shared: Arc::default(),
@@ -72,7 +71,7 @@ impl Link<'_> {
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         stop: &Stop,
-    ) -> Result<Lanes, Failure> {
+    ) -> Result<Box<dyn Carrier>, Failure> {
         let Self { session, identity, server, profile, idle_timeout, packet_max, .. } = *self;
         let via = self.via.cloned();
         let tcp = TcpCarrierOptions { via, ..tcp_options(profile.rate, idle_timeout, packet_max) };
@@ -86,7 +85,7 @@ impl Link<'_> {
         let lanes =
             TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
         let refused = |error| Failure::Local(format!("cannot use a TCP connection: {error}"));
-        Ok(Lanes::Tcp(lanes.map_err(refused)?))
+        Ok(Box::new(lanes.map_err(refused)?))
     }
 
     /// Starts UDP lanes; `booked` says that a circuit is to carry the data.
@@ -96,7 +95,7 @@ impl Link<'_> {
         shared: &Arc<Shared>,
         mailboxes: &[Arc<Mailbox>],
         notices: &mut Vec<String>,
-    ) -> Result<Lanes, Failure> {
+    ) -> Result<Box<dyn Carrier>, Failure> {
         let Self { session, ends, rtt, profile, idle_timeout, priority, losses, .. } = *self;
         let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
@@ -119,7 +118,7 @@ impl Link<'_> {
             links.open(&lines, || udp::path(profile, rtt));
         }
         let lanes = UdpLanes::start(session, sockets, lines, rules, hosting, upper, losses)?;
-        Ok(Lanes::Udp(Box::new(lanes)))
+        Ok(Box::new(lanes))
     }
 
     /// What is needed of this host's monitor, where the profile has one.
@@ -151,7 +150,7 @@ impl Idle<'_> {
         &self,
         upper: Arc<dyn UpperLayer>,
         mailboxes: &[Arc<Mailbox>],
-    ) -> Result<(Lanes, Vec<String>), Failure> {
+    ) -> Result<(Box<dyn Carrier>, Vec<String>), Failure> {
         let Self { dialed, profile, idle_timeout } = *self;
         let Dialed { session, server, local, rtt, .. } = dialed;
         let ends = Ends { local: *local, remote: udp_address(*server, session) };
@@ -164,7 +163,7 @@ impl Idle<'_> {
         let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
         let upper = (upper, mailboxes.to_vec());
         let lanes = UdpLanes::start(session, sockets, lines, |_| rules, hosting, upper, None)?;
-        Ok((Lanes::Udp(Box::new(lanes)), notices))
+        Ok((Box::new(lanes), notices))
     }
 }
 

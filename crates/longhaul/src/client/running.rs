@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_carriers::connection::{Lanes, mailboxes};
+use longhaul_carriers::connection::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_carriers::udp::lane::Refusal;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
@@ -32,7 +32,7 @@ pub(super) struct Running<'c, T> {
     circuit: Option<Circuit>,
     shared: Arc<Shared>,
     task: T,
-    lanes: Lanes,
+    lanes: Box<dyn Carrier>,
     /// Those that the user named.
     links: Option<Links>,
     recollection: Option<Recollection>,
@@ -98,9 +98,9 @@ impl<'c, T: Task> Running<'c, T> {
                 direction: Direction::Push,
                 token: String::new(),
             };
-            Recollection::begin(history, &lanes, key)
+            Recollection::begin(history, &*lanes, key)
         });
-        if let (Some(links), Lanes::Udp(_)) = (&links, &lanes)
+        if let (Some(links), Some(_)) = (&links, lanes.paths())
             && links.count() > session.lanes.into()
         {
             let (lanes, all) = (session.lanes, links.count());
@@ -108,11 +108,11 @@ impl<'c, T: Task> Running<'c, T> {
                 .push(format!("the server grants {lanes} lanes: not all of {all} links are used"));
         }
         let mut circuit = None;
-        if let (Some(options), Lanes::Udp(lanes)) = (client.circuit, &lanes)
+        if let (Some(options), Some(paths)) = (client.circuit, lanes.paths())
             && let Some(errand) = task.errand()
         {
             shared.direct(Gate::hold);
-            let follower = link.follower(options, errand, &shared, lanes, started);
+            let follower = link.follower(options, errand, &shared, paths, started);
             circuit = Some(Circuit::start(follower)?);
         }
         task.start()?;
@@ -142,13 +142,13 @@ impl<'c, T: Task> Running<'c, T> {
         let (shared, server) = (self.shared.clone(), self.dialed.server);
         // Of UDP, since packets could come.
         let mut silence = Silence::since(clock::now());
-        let mut attendant = Attendant::new(&shared, &self.lanes, &self.dialed.control, None);
+        let mut attendant = Attendant::new(&shared, &*self.lanes, &self.dialed.control, None);
         attendant.remember(self.recollection.take());
         let end = loop {
             let end = attendant.round();
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
-            progress.set(self.meter.snapshot(&shared, &self.task, &self.lanes));
+            progress.set(self.meter.snapshot(&shared, &self.task, &*self.lanes));
             for notice in self.lanes.take_left_out() {
                 progress.tell(&notice);
                 self.notices.push(notice);
@@ -159,18 +159,18 @@ impl<'c, T: Task> Running<'c, T> {
                         Some(_) => format!("{reason}; {NO_LINK_LEFT}"),
                         None => reason,
                     };
-                    let by_tcp = matches!(self.lanes, Lanes::Tcp(_));
+                    let by_tcp = self.lanes.sending().is_some();
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
                     let narrow = TooNarrow { server, reason, passed, moved, by_tcp };
                     break Err(Failure::TooNarrow(narrow));
                 }
                 Some(End::Closed(closed))
-                    if matches!(self.lanes, Lanes::Udp(_))
-                        && closed.is_silence()
-                        && self.lanes.refusal().is_none() =>
+                    if closed.is_silence()
+                        && self.lanes.refusal().is_none()
+                        && let Some(advice) = self.lanes.advice_on_silence() =>
                 {
-                    let reason = format!("{}; {SWALLOWED}", closed.reason);
+                    let reason = format!("{}; {advice}", closed.reason);
                     break outcome(server, End::Closed(Closed { reason, ..closed }));
                 }
                 Some(end) => break outcome(server, self.lanes.explain(end, Role::Client)),
@@ -261,7 +261,7 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     fn snapshot(&mut self) -> Snapshot {
-        self.meter.snapshot(&self.shared, &self.task, &self.lanes)
+        self.meter.snapshot(&self.shared, &self.task, &*self.lanes)
     }
 
     /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
@@ -279,10 +279,8 @@ impl<'c, T: Task> Running<'c, T> {
         circuit: Option<Followed>,
         history: Option<HistoryReport>,
     ) -> Finished<T> {
-        let links = match (&self.links, &self.lanes) {
-            (Some(links), Lanes::Udp(lanes)) => {
-                links.carried(lanes.lines(), &self.lanes.accounts())
-            }
+        let links = match (&self.links, self.lanes.paths()) {
+            (Some(links), Some(paths)) => links.carried(paths, &self.lanes.accounts()),
             _ => Vec::new(),
         };
         let here = self.shared.host_account();
@@ -346,7 +344,7 @@ impl Meter {
         Self { started, points: [(started, 0)].into() }
     }
 
-    fn snapshot(&mut self, shared: &Shared, task: &impl Task, lanes: &Lanes) -> Snapshot {
+    fn snapshot(&mut self, shared: &Shared, task: &impl Task, lanes: &dyn Carrier) -> Snapshot {
         let now = clock::now();
         let so_far = task.so_far(shared.mailboxes.waiting());
         let moved = so_far.bytes_done.saturating_sub(so_far.resumed_bytes);
@@ -374,8 +372,6 @@ impl Meter {
 
 /// Where links were named.
 const NO_LINK_LEFT: &str = "no --link is left that carries, and links are for UDP: leave them out";
-/// How to go on where lanes fell silent.
-const SWALLOWED: &str = "if a firewall swallows UDP by now, --carrier tcp passes";
 /// How long a disk that got nothing done may take to let its threads go.
 const DISK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long UDP may stay silent once the server let us in.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use longhaul_carriers::carrier::{Mailbox, UpperLayer};
-use longhaul_carriers::connection::{Duty, Hosting, LaneRules, Lanes, Monitoring, UdpLanes};
+use longhaul_carriers::connection::Carrier;
 use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::tcp::{Expected, JoinError, TcpLanes};
 use longhaul_carriers::udp::lane::LaneSocket;
+use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::lines::{Lines, Opening, Owner};
 use longhaul_control::pending::ExpectedConnections;
 use longhaul_control::{Control, ControlEnd};
@@ -45,7 +46,7 @@ impl Server<'_> {
         shared: &Arc<Shared>,
         boxes: Vec<Arc<Mailbox>>,
         known: &KnownLanes<'_>,
-    ) -> Result<Lanes, (CloseCode, String)> {
+    ) -> Result<Box<dyn Carrier>, (CloseCode, String)> {
         let Peer { session, profile, local, .. } = *peer;
         known.add((0..).map(LaneId).zip(&boxes));
         let monitor = match part_of(profile) {
@@ -73,7 +74,7 @@ impl Server<'_> {
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let (lines, upper) = (Lines::new(owner, first, boxes.clone()), (upper, boxes));
         let lanes = UdpLanes::start(session, sockets, lines, |_| rules, hosting, upper, None);
-        Ok(Lanes::Udp(Box::new(lanes.map_err(text)?)))
+        Ok(Box::new(lanes.map_err(text)?))
     }
 
     /// Waits for the connections of a client, while its control connection lives.
@@ -84,7 +85,7 @@ impl Server<'_> {
         boxes: Vec<Arc<Mailbox>>,
         joining: Joining<'_>,
         control: &Control,
-    ) -> Result<Lanes, (CloseCode, String)> {
+    ) -> Result<Box<dyn Carrier>, (CloseCode, String)> {
         let Joining { expected, coming, instead } = joining;
         let tcp = tcp_options(peer.profile.rate, self.options.idle_timeout, None);
         let is_over = || self.stop.is_requested() || control.ended().is_some();
@@ -103,7 +104,8 @@ impl Server<'_> {
             },
         })?;
         let upper: Arc<dyn UpperLayer> = shared.clone();
-        TcpLanes::start(joined, &tcp, &upper, boxes).map(Lanes::Tcp).map_err(text)
+        let lanes = TcpLanes::start(joined, &tcp, &upper, boxes);
+        Ok(Box::new(lanes.map_err(text)?))
     }
 }
 

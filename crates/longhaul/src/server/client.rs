@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use longhaul_carriers::carrier::Mailbox;
-use longhaul_carriers::connection::{Lanes, mailboxes};
+use longhaul_carriers::connection::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
@@ -17,7 +17,7 @@ use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{KeyId, Session};
 use longhaul_sys::{clock, descriptors, random};
 use longhaul_units::Duration;
-use longhaul_wire::{Carrier, CloseCode, ConnectionId, Hello};
+use longhaul_wire::{self as wire, CloseCode, ConnectionId, Hello};
 
 use super::Server;
 use super::carriers::Joining;
@@ -81,7 +81,7 @@ impl Server<'_> {
         let expected = self.joins.expect(ConnectionId(id.get()));
         let hello = client.client().hello();
         let key_id = hello.key_id;
-        let lanes = if hello.carrier == Carrier::Udp { 0 } else { hello.lanes };
+        let lanes = if hello.carrier == wire::Carrier::Udp { 0 } else { hello.lanes };
         let coming = self.door.expect(from.ip(), lanes.into());
         let joining = Joining { expected, coming, instead: None };
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
@@ -89,9 +89,9 @@ impl Server<'_> {
         let announced = Cell::default();
         let peer = Peer { from, local, session, profile, key_id, guest, lease, announced };
         let joining = match session.carrier {
-            Carrier::Tcp => joining,
+            wire::Carrier::Tcp => joining,
             carrier => {
-                let mut joining = Some(joining).filter(|_| carrier == Carrier::Either);
+                let mut joining = Some(joining).filter(|_| carrier == wire::Carrier::Either);
                 let known = self.lanes.of(id);
                 let start = |shared: &_, boxes| self.udp_lanes(&peer, shared, boxes, &known);
                 let outcome = self.serve_over(&peer, &control, &mut joining, start);
@@ -114,7 +114,10 @@ impl Server<'_> {
         peer: &Peer<'_>,
         control: &Control,
         joining: &mut Option<Joining<'_>>,
-        start: impl FnOnce(&Arc<Shared>, Vec<Arc<Mailbox>>) -> Result<Lanes, (CloseCode, String)>,
+        start: impl FnOnce(
+            &Arc<Shared>,
+            Vec<Arc<Mailbox>>,
+        ) -> Result<Box<dyn Carrier>, (CloseCode, String)>,
     ) -> Result<Served, NotServed> {
         let boxes = mailboxes(peer.session.lanes).map_err(text)?;
         let granted = Arc::new(Granted::default());
@@ -127,7 +130,7 @@ impl Server<'_> {
         let (lanes, mut outcome) = match start(&shared, boxes) {
             Ok(lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
-                let run = || self.run(&shared, (&lanes, control), joining, peer, &granted);
+                let run = || self.run(&shared, (&*lanes, control), joining, peer, &granted);
                 let outcome = catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
                     shared.stop();
                     Err((CloseCode::INTERNAL, "a fault of the server ended it".into()))
@@ -138,7 +141,7 @@ impl Server<'_> {
         };
         // A client that receives knows what has moved, since the last look as well, and does not join.
         if granted.sends()
-            && lanes.as_ref().is_some_and(Lanes::have_moved)
+            && lanes.as_ref().is_some_and(|lanes| lanes.have_moved())
             && !joining.as_mut().is_some_and(|joining| joining.has_begun(peer.session))
         {
             *joining = None;
@@ -146,8 +149,8 @@ impl Server<'_> {
         let narrow = outcome.as_ref().is_err_and(|(code, _)| *code == CloseCode::PATH_MTU);
         let leaves = narrow && joining.is_some();
         // After TCP packets that do not pass another connection may follow, with smaller ones.
-        let follows = |lanes: &Lanes| matches!(lanes, Lanes::Tcp(_)) && !lanes.have_moved();
-        let returns = narrow && lanes.as_ref().is_some_and(follows);
+        let returns =
+            narrow && lanes.as_ref().is_some_and(|it| it.sending().is_some() && !it.have_moved());
         let vacated = match granted.request() {
             Some(request) if leaves || returns => request.vacate(),
             _ => Ok(()),
@@ -200,7 +203,7 @@ impl Server<'_> {
     fn run(
         &self,
         shared: &Arc<Shared>,
-        (lanes, control): (&Lanes, &Control),
+        (lanes, control): (&dyn Carrier, &Control),
         joining: &mut Option<Joining<'_>>,
         peer: &Peer<'_>,
         granted: &Granted,
@@ -398,7 +401,7 @@ mod tests {
             proof: [0; 32],
             protect: Protect::Aead,
             ciphers: vec![Cipher::Aes128Gcm],
-            carrier: Carrier::Udp,
+            carrier: wire::Carrier::Udp,
             lanes: 1,
             implementation: None,
             receive_limits: None,

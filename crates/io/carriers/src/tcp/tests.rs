@@ -25,6 +25,7 @@ use longhaul_wire::{
 use super::*;
 use crate::buffer::{Buffer, Pool};
 use crate::carrier::Command;
+use crate::connection::Carrier as _;
 
 #[test]
 fn groups_and_messages_cross_under_every_protection() {
