@@ -13,9 +13,9 @@ use longhaul_carriers::protection::{Protection, object_tag_len};
 use longhaul_carriers::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use longhaul_carriers::udp::lines::{FIRST, Lines, Opening, Owner};
 use longhaul_connection::{
-    Begun, GroupPart, Misspoken, Order, Standing, Unplaceable, Violation, WholeGroup,
+    Begun, GroupPart, Misspoken, News, Order, Standing, Unplaceable, Violation, WholeGroup,
 };
-use longhaul_engine::{Closed, LaneConfig, LaneStats, Role};
+use longhaul_engine::{LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::ChosenProfile;
@@ -91,17 +91,25 @@ impl MemoryTransfer {
 }
 
 impl UpperLayer for MemoryTransfer {
-    fn on_validated(&self) {}
+    fn on_news(&self, news: News<Buffer>) {
+        match news {
+            News::Delivered(extent) => {
+                self.count(extent.len);
+                self.offer_next();
+            }
+            News::Arrived(WholeGroup { len, buffer, .. }) => {
+                drop(buffer);
+                self.count(len.into());
+            }
+            News::Closed(_) => {
+                lock(&self.end).get_or_insert_with(clock::now);
+                self.ended.notify_all();
+            }
+            _ => {}
+        }
+    }
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         Err(Misspoken::OutOfTurn.into())
-    }
-    fn on_delivered(&self, extent: Extent) {
-        self.count(extent.len);
-        self.offer_next();
-    }
-    fn on_closed(&self, _: &Closed) {
-        lock(&self.end).get_or_insert_with(clock::now);
-        self.ended.notify_all();
     }
     fn standing(&self) -> Standing {
         let drained = self.next.load(Ordering::Relaxed) >= self.options.bytes;
@@ -111,10 +119,6 @@ impl UpperLayer for MemoryTransfer {
         let len = part.group_len(&self.table)?;
         let buffer = self.pool.try_take().ok_or(Unplaceable::NoMemory)?;
         Ok(Begun::Memory { buffer, len })
-    }
-    fn on_group(&self, whole: WholeGroup<Buffer>) {
-        drop(whole.buffer);
-        self.count(whole.len.into());
     }
 }
 

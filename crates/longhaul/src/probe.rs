@@ -9,9 +9,9 @@ use longhaul_carriers::buffer::Buffer;
 use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::connection::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
-use longhaul_connection::{Begun, GroupPart, Standing, Unplaceable, Violation, WholeGroup};
+use longhaul_connection::{Begun, GroupPart, News, Standing, Unplaceable, Violation};
 use longhaul_control::{ConnectError, Dialed, Remote, dial};
-use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
+use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
 use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
 use longhaul_session::{ClientConfig, Token};
@@ -20,7 +20,7 @@ use longhaul_sys::host::Machine;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::UdpOptions;
-use longhaul_units::{Bytes, Duration, Extent, Rate, shown};
+use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
 use crate::client::{Failure, Idle, profile};
@@ -207,21 +207,21 @@ struct Silent {
 }
 
 impl UpperLayer for Silent {
-    fn on_validated(&self) {
-        self.validated.store(true, Ordering::Relaxed);
+    fn on_news(&self, news: News<Buffer>) {
+        match news {
+            News::Validated => self.validated.store(true, Ordering::Relaxed),
+            News::Closed(closed) => {
+                if closed.code == CloseCode::PATH_MTU {
+                    *lock(&self.too_narrow) = Some(shown(&closed.reason));
+                }
+                self.closed.store(true, Ordering::Relaxed);
+            }
+            _ => {}
+        }
     }
 
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         Ok(())
-    }
-
-    fn on_delivered(&self, _: Extent) {}
-
-    fn on_closed(&self, closed: &Closed) {
-        if closed.code == CloseCode::PATH_MTU {
-            *lock(&self.too_narrow) = Some(shown(&closed.reason));
-        }
-        self.closed.store(true, Ordering::Relaxed);
     }
 
     fn standing(&self) -> Standing {
@@ -231,8 +231,6 @@ impl UpperLayer for Silent {
     fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         Ok(Begun::Unneeded)
     }
-
-    fn on_group(&self, _: WholeGroup<Buffer>) {}
 }
 
 /// The search for the path MTU takes a few round trips; what is lost of it is tried again.

@@ -6,23 +6,24 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GivenUp, GroupPart, Groups, IdleTime, MessageLane, News, Order, Repair, Standing,
-    Stored, Unplaceable, Violation, WholeGroup,
+    Begun, GroupPart, Groups, IdleTime, MessageLane, News, Order, Repair, Standing, Stored,
+    Unplaceable, Violation,
 };
-use longhaul_engine::{Closed, Path};
+use longhaul_engine::Path;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Ecn, Extent, Instant, PathId, shown};
+use longhaul_units::{Duration, Ecn, Instant, PathId, shown};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
 
 /// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
-/// Who has no messages of its own, or sends nothing, leaves out what that needs.
+/// The defaults suit a layer without messages of its own, or without data to send.
 pub trait UpperLayer: Send + Sync {
-    /// The first lane may carry data.
-    fn on_validated(&self);
+    /// News of a lane. What concerns lanes only ([`News::MoveAsked`], [`News::Lost`], [`News::FitsNot`]) stays
+    /// with the carrier.
+    fn on_news(&self, news: News<Buffer>);
     /// Bytes of stream 0, in order.
     ///
     /// # Errors
@@ -50,12 +51,6 @@ pub trait UpperLayer: Send + Sync {
     }
     /// The peer promised room for so many object bytes in all.
     fn on_credit(&self, _credit: u64) {}
-    /// A group that was offered is at the peer.
-    fn on_delivered(&self, extent: Extent);
-    /// Of a group that was withdrawn nothing was sent.
-    fn on_withdrawn(&self, _: Extent) {}
-    /// A lane closed.
-    fn on_closed(&self, closed: &Closed);
     /// What this side says that holds until it says otherwise.
     fn standing(&self) -> Standing;
     /// What waits for storage, if anything is stored. Waits for no lock.
@@ -67,12 +62,6 @@ pub trait UpperLayer: Send + Sync {
     /// # Errors
     /// There is none now, or the peer may not send the group.
     fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
-    /// A group arrived whole.
-    fn on_group(&self, whole: WholeGroup<Buffer>);
-    /// A lane gave up what it had of a group that came on another one, or that nobody needs.
-    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
-        drop(given_up);
-    }
 }
 
 /// Passes on what `half` has received of messages; whether there was anything. `count` comes before each:
@@ -132,16 +121,7 @@ pub fn pass_news(
     let mut any = false;
     while let Some(news) = poll_news() {
         any = true;
-        match news {
-            News::Validated => upper.on_validated(),
-            News::Delivered(extent) => upper.on_delivered(extent),
-            News::Arrived(whole) => upper.on_group(whole),
-            News::Withdrawn(extent) => upper.on_withdrawn(extent),
-            News::GivenUp(given_up) => upper.on_given_up(given_up),
-            News::Closed(closed) => upper.on_closed(&closed),
-            // A lane that can move, or keeps a log, has taken it.
-            News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
-        }
+        upper.on_news(news);
     }
     any
 }

@@ -1,5 +1,5 @@
 use longhaul_carriers::carrier::UpperLayer;
-use longhaul_connection::{Begun, GivenUp, GroupPart, Unplaceable};
+use longhaul_connection::{Begun, GivenUp, GroupPart, News, Unplaceable};
 use longhaul_units::ObjectId;
 use longhaul_wire::{Message, MessageReader, PipeRequest, PipeRole};
 
@@ -59,7 +59,7 @@ fn memory_that_comes_free_is_promised_again() {
     assert_eq!(server.standing().credit, before + (1 << 20));
     // A lane that gives memory up has had it for a piece that was counted on another one.
     let buffer = memory(&server, 1);
-    server.on_given_up(GivenUp { object: ObjectId(7), group: 1, buffer });
+    server.on_news(News::GivenUp(GivenUp { object: ObjectId(7), group: 1, buffer }));
     assert_eq!(server.standing().credit, before + (1 << 20));
 }
 

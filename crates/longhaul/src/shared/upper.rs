@@ -2,19 +2,29 @@
 
 use longhaul_carriers::buffer::Buffer;
 use longhaul_carriers::carrier::UpperLayer;
-use longhaul_connection::{
-    Begun, GivenUp, GroupPart, News, Standing, Stored, Unplaceable, Violation, WholeGroup, Wish,
-};
-use longhaul_engine::Closed;
+use longhaul_connection::{Begun, GroupPart, News, Standing, Stored, Unplaceable, Violation, Wish};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::Extent;
 
 use super::Shared;
 
 impl UpperLayer for Shared {
-    fn on_validated(&self) {
-        self.handle_news(News::Validated);
+    fn on_news(&self, news: News<Buffer>) {
+        match news {
+            // A buffer may be free.
+            News::Delivered(_) => self.tell_upstream(),
+            News::Arrived(_) => {
+                self.handle_news(news);
+                self.work.notify_one();
+            }
+            News::Withdrawn(_) => {
+                self.handle_news(news);
+                // There is memory, and credit, for another group.
+                self.work.notify_all();
+            }
+            News::Validated | News::GivenUp(_) | News::Closed(_) => self.handle_news(news),
+            News::MoveAsked(_) | News::Lost(..) | News::FitsNot(_) => {}
+        }
     }
 
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
@@ -78,21 +88,6 @@ impl UpperLayer for Shared {
         }
     }
 
-    fn on_delivered(&self, _: Extent) {
-        // A buffer may be free.
-        self.tell_upstream();
-    }
-
-    fn on_withdrawn(&self, extent: Extent) {
-        self.handle_news(News::Withdrawn(extent));
-        // There is memory, and credit, for another group.
-        self.work.notify_all();
-    }
-
-    fn on_closed(&self, closed: &Closed) {
-        self.handle_news(News::Closed(closed.clone()));
-    }
-
     fn standing(&self) -> Standing {
         let seen = *lock(&self.seen);
         if seen.given_back.is_none_or(|count| count == self.pool.given_back()) {
@@ -114,15 +109,6 @@ impl UpperLayer for Shared {
             self.publish(&mut half, given_back);
         }
         begun
-    }
-
-    fn on_group(&self, whole: WholeGroup<Buffer>) {
-        self.handle_news(News::Arrived(whole));
-        self.work.notify_one();
-    }
-
-    fn on_given_up(&self, given_up: GivenUp<Buffer>) {
-        self.handle_news(News::GivenUp(given_up));
     }
 }
 

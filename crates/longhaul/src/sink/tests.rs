@@ -1,6 +1,6 @@
 use longhaul_carriers::carrier::{Mailbox, UpperLayer};
 use longhaul_carriers::mailboxes::Mailboxes;
-use longhaul_connection::{Begun, GroupPart, Repair, Unplaceable, Wish};
+use longhaul_connection::{Begun, GroupPart, News, Repair, Unplaceable, Wish};
 use longhaul_files::{Destination, SinkOptions, SinkTree};
 use longhaul_objects::testing::file;
 use longhaul_objects::{Fsync, ResumeState, SinkConfig};
@@ -86,7 +86,8 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
         assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
         let begun = shared.begin_group(&first_byte(0)).unwrap();
         let Begun::Memory { buffer, len: whole } = begun else { panic!("it is needed") };
-        shared.on_group(WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer });
+        let whole = WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer };
+        shared.on_news(News::Arrived(whole));
         let received = || shared.lock().incoming_copy().unwrap().stats().received_bytes;
         while received() < len {
             std::thread::sleep(std::time::Duration::from_millis(1));

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_connection::{
-    Begun, GroupPart, Misspoken, Standing, Unplaceable, Violation, WholeGroup,
-};
-use longhaul_engine::Closed;
-use longhaul_units::Extent;
+use longhaul_connection::{Begun, GroupPart, Misspoken, News, Standing, Unplaceable, Violation};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
@@ -16,19 +12,15 @@ use crate::carrier::UpperLayer;
 pub struct Bystander(pub Arc<dyn UpperLayer>);
 
 impl UpperLayer for Bystander {
-    fn on_validated(&self) {}
+    fn on_news(&self, news: News<Buffer>) {
+        // Silence on this lane means nothing: the peer need not have it.
+        if matches!(&news, News::Closed(closed) if closed.code != CloseCode::TIMEOUT) {
+            self.0.on_news(news);
+        }
+    }
 
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         Err(Misspoken::OutOfTurn.into())
-    }
-
-    fn on_delivered(&self, _: Extent) {}
-
-    fn on_closed(&self, closed: &Closed) {
-        // Silence on this lane means nothing: the peer need not have it.
-        if closed.code != CloseCode::TIMEOUT {
-            self.0.on_closed(closed);
-        }
     }
 
     fn standing(&self) -> Standing {
@@ -37,9 +29,5 @@ impl UpperLayer for Bystander {
 
     fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
         Err(Unplaceable::Unasked)
-    }
-
-    fn on_group(&self, whole: WholeGroup<Buffer>) {
-        drop(whole);
     }
 }

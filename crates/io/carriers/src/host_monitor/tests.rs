@@ -4,9 +4,9 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GroupPart, Order, Standing, Stored, Unplaceable, Violation, WholeGroup,
+    Begun, GroupPart, News, Order, Standing, Stored, Unplaceable, Violation,
 };
-use longhaul_engine::{Closed, LaneConfig, Path, Role, Suspension};
+use longhaul_engine::{LaneConfig, Path, Role, Suspension};
 use longhaul_host::Batch;
 use longhaul_needs::needs;
 use longhaul_rate_control::{HostLimit, Profile};
@@ -14,7 +14,7 @@ use longhaul_session::{Direction, LaneKeys, SessionSecret};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
-use longhaul_units::{Bottleneck, Duration, Extent, Instant, Rate};
+use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, MONITOR_LANE, Protect, StallTimes};
 
 use super::*;
@@ -209,23 +209,16 @@ fn priority_that_is_refused_is_told_and_turns_are_short() {
 struct Locked;
 
 impl UpperLayer for Locked {
-    fn on_validated(&self) {
-        unreachable!("it has a lock");
+    fn on_news(&self, news: News<Buffer>) {
+        assert!(matches!(news, News::Closed(_)), "it has a lock");
     }
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         unreachable!("it has a lock");
     }
-    fn on_delivered(&self, _: Extent) {
-        unreachable!("it has a lock");
-    }
-    fn on_closed(&self, _: &Closed) {}
     fn standing(&self) -> Standing {
         unreachable!("it has a lock");
     }
     fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        unreachable!("it has a lock");
-    }
-    fn on_group(&self, _: WholeGroup<Buffer>) {
         unreachable!("it has a lock");
     }
 }

@@ -9,7 +9,7 @@ use std::sync::{Condvar, PoisonError};
 use std::thread;
 
 use longhaul_connection::{
-    Begun, GroupPart, Misspoken, Order, Repair, Standing, Unplaceable, Violation, WholeGroup,
+    Begun, GroupPart, Misspoken, News, Order, Repair, Standing, Unplaceable, Violation, WholeGroup,
 };
 use longhaul_control::{Accepted, Acceptor, Control, Dialed, Remote, dial};
 use longhaul_engine::Closed;
@@ -437,7 +437,18 @@ impl TestTransfer {
 }
 
 impl UpperLayer for TestTransfer {
-    fn on_validated(&self) {}
+    fn on_news(&self, news: News<Buffer>) {
+        self.change(|state| match news {
+            News::Delivered(extent) => state.delivered += extent.len,
+            News::Closed(closed) => state.closed.push(closed),
+            News::Arrived(WholeGroup { group, len, buffer, .. }) => {
+                state.groups.insert(group, buffer[..len as usize].to_vec());
+                state.taken += 1;
+                state.kept.extend(self.keep_buffers.load(Ordering::Relaxed).then_some(buffer));
+            }
+            _ => {}
+        });
+    }
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         if bytes == b"bad" {
             return Err(Misspoken::CutShort.into());
@@ -459,12 +470,6 @@ impl UpperLayer for TestTransfer {
     fn on_credit(&self, credit: u64) {
         self.change(|state| state.peer_credit = state.peer_credit.max(credit));
     }
-    fn on_delivered(&self, extent: Extent) {
-        self.change(|state| state.delivered += extent.len);
-    }
-    fn on_closed(&self, closed: &Closed) {
-        self.change(|state| state.closed.push(closed.clone()));
-    }
     fn standing(&self) -> Standing {
         Standing { credit: self.credit.load(Ordering::Relaxed), ..Standing::default() }
     }
@@ -472,15 +477,6 @@ impl UpperLayer for TestTransfer {
         let len = part.group_len(&lock(&self.table))?;
         let buffer = lock(&self.pool).try_take().ok_or(Unplaceable::NoMemory)?;
         Ok(Begun::Memory { buffer, len })
-    }
-    fn on_group(&self, whole: WholeGroup<Buffer>) {
-        let WholeGroup { group, len, buffer, .. } = whole;
-        let keep = self.keep_buffers.load(Ordering::Relaxed);
-        self.change(|state| {
-            state.groups.insert(group, buffer[..len as usize].to_vec());
-            state.taken += 1;
-            state.kept.extend(keep.then_some(buffer));
-        });
     }
 }
 
