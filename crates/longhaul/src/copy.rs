@@ -32,6 +32,7 @@ use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
 use crate::progress::Progress;
 use crate::remarks;
+use crate::request::GrantedRequest;
 use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -365,19 +366,6 @@ struct Part {
 enum Driver {
     Source(Arc<SourceDriver>),
     Sink(Arc<SinkDriver>),
-}
-
-impl Driver {
-    /// Starts its threads; they end when the transfer is stopped.
-    ///
-    /// # Errors
-    /// None can be started.
-    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
-        match self {
-            Self::Source(source) => source.start(shared),
-            Self::Sink(sink) => sink.start(shared),
-        }
-    }
 }
 
 impl Part {

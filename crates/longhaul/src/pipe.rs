@@ -9,9 +9,8 @@ mod client;
 mod drain;
 mod feed;
 mod rooms;
-mod served;
 
 pub use api::{PipeError, PipeOptions, PipeReport, SoFar, pipe_name_is_valid};
 pub use client::pipe;
 
-pub(crate) use served::ServedPipes;
+pub(crate) use rooms::Pipes;

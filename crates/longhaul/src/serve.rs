@@ -9,7 +9,7 @@ use crate::api::{ServeEvent, ServeOptions};
 use crate::budget::check_addresses;
 use crate::copy::ServedCopies;
 use crate::descriptors;
-use crate::pipe::ServedPipes;
+use crate::pipe::Pipes;
 use crate::request::Handlers;
 use crate::server::{self, ServeError};
 
@@ -28,7 +28,6 @@ pub fn serve(
     let _ = raise_descriptor_limit();
     descriptors::check().map_err(ServeError::Limits)?;
     let copies = ServedCopies::open(options)?;
-    let pipes = ServedPipes::new(options);
-    let handlers: Handlers = Arc::new([Box::new(copies), Box::new(pipes)]);
+    let handlers: Handlers = Arc::new([Box::new(copies), Box::new(Pipes::new(options))]);
     server::run(options, handlers, events, stop)
 }

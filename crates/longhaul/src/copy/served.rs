@@ -133,7 +133,10 @@ impl GrantedRequest for Driver {
     }
 
     fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
-        self.start(shared)
+        match self {
+            Self::Source(source) => source.start(shared),
+            Self::Sink(sink) => sink.start(shared),
+        }
     }
 }
 

@@ -4,21 +4,27 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, buffers};
+use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
 use super::drain::drain;
-use crate::request::{Asked, GrantedRequest};
+use crate::api::ServeOptions;
+use crate::request::{Asked, GrantedRequest, RequestHandler};
 use crate::shared::{Memory, Shared, refuse};
 
-/// The pipes of a server.
-#[derive(Default)]
+/// The pipes of a server, and which of their ends clients may have.
 pub(crate) struct Pipes {
-    rooms: Mutex<BTreeMap<Vec<u8>, Arc<Mutex<Room>>>>,
+    rooms: Arc<Mutex<Rooms>>,
+    read: bool,
+    write: bool,
+    /// How long a pipe may stand still; zero is for ever.
+    patience: Duration,
 }
+
+type Rooms = BTreeMap<Vec<u8>, Arc<Mutex<Room>>>;
 
 /// A pipe.
 #[derive(Default)]
@@ -32,8 +38,8 @@ struct Room {
 }
 
 /// A client's place at a pipe.
-pub(crate) struct Seat {
-    pipes: Arc<Pipes>,
+struct Seat {
+    rooms: Arc<Mutex<Rooms>>,
     name: Vec<u8>,
     role: PipeRole,
     room: Arc<Mutex<Room>>,
@@ -48,18 +54,17 @@ impl Room {
 }
 
 impl Pipes {
-    /// Gives a client the end of a pipe that it asks for; the second one joins both. The one that sends
-    /// brings the memory. It may stand still for `patience`.
-    ///
-    /// # Errors
-    /// Another client has that end.
-    pub fn enter(
-        self: &Arc<Self>,
-        PipeRequest { role, name }: &PipeRequest,
-        asked: &Asked<'_>,
-        patience: Duration,
-    ) -> Result<(), Refused> {
+    pub fn new(options: &ServeOptions) -> Self {
+        let (read, write) = (options.allow_read, options.allow_write);
+        Self { rooms: Arc::default(), read, write, patience: options.stall_timeout }
+    }
+
+    /// Gives a client the end of a pipe that it asks for, unless another has it; the second client joins both.
+    /// The one that sends brings the memory.
+    fn enter(&self, request: &PipeRequest, asked: &Asked<'_>) -> Result<(), Refused> {
+        let PipeRequest { role, name } = request;
         let Asked { shared, memory: budget, .. } = *asked;
+        let patience = self.patience;
         let mut rooms = lock(&self.rooms);
         let named = rooms.entry(name.clone()).or_default();
         if lock(named).is_over() {
@@ -77,8 +82,8 @@ impl Pipes {
                 format!("the pipe {name} has a {end} already; choose another name, or wait");
             return Err(refuse(CloseCode::REFUSED, reason));
         }
-        let (pipes, name, role, named) = (self.clone(), name.clone(), *role, named.clone());
-        asked.grant(Seat { pipes, name, role, room: named });
+        let (name, role) = (name.clone(), *role);
+        asked.grant(Seat { rooms: self.rooms.clone(), name, role, room: named.clone() });
         match role {
             PipeRole::Send => {
                 let pipe = IncomingPipe::new(buffers(budget.of_sink()) as u64);
@@ -97,6 +102,20 @@ impl Pipes {
             from.pass_on(to);
         }
         Ok(())
+    }
+}
+
+impl RequestHandler for Pipes {
+    fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>> {
+        let Wish::Pipe(request) = asked.wish else { return None };
+        let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+        Some(match request.role {
+            PipeRole::Send if !self.write => refused("this server does not let anyone send to it"),
+            PipeRole::Receive if !self.read => {
+                refused("this server does not let anyone receive from it")
+            }
+            _ => self.enter(request, asked),
+        })
     }
 }
 
@@ -127,7 +146,7 @@ impl GrantedRequest for Seat {
 
     /// What a sender passed on cannot be taken back, and may have gone to the receiver that leaves.
     fn vacate(&self) -> Result<(), &'static str> {
-        let mut rooms = lock(&self.pipes.rooms);
+        let mut rooms = lock(&self.rooms);
         let mut room = lock(&self.room);
         let passed_on = |(shared, _): &(Arc<Shared>, bool)| {
             shared.lock().incoming_pipe().is_some_and(|pipe| pipe.bytes() > 0)
@@ -145,7 +164,7 @@ impl GrantedRequest for Seat {
     }
 
     fn leave(&self, reason: Option<&str>) {
-        let mut rooms = lock(&self.pipes.rooms);
+        let mut rooms = lock(&self.rooms);
         let mut guard = lock(&self.room);
         let room = &mut *guard;
         let complete = match (self.role, &mut room.sender, &mut room.receiver) {
@@ -174,7 +193,7 @@ impl GrantedRequest for Seat {
 
 impl Seat {
     /// Nobody is there any more.
-    fn forget(&self, rooms: &mut BTreeMap<Vec<u8>, Arc<Mutex<Room>>>) {
+    fn forget(&self, rooms: &mut Rooms) {
         // The name may be another pipe's by now.
         if rooms.get(&self.name).is_some_and(|other| Arc::ptr_eq(other, &self.room)) {
             rooms.remove(&self.name);
