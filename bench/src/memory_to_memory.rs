@@ -12,9 +12,7 @@ use longhaul_carriers::host_monitor::Priority;
 use longhaul_carriers::protection::{Protection, object_tag_len};
 use longhaul_carriers::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use longhaul_carriers::udp::lines::{FIRST, Lines, Opening, Owner};
-use longhaul_connection::{
-    Begun, GroupPart, Misspoken, News, Order, Standing, Unplaceable, Violation, WholeGroup,
-};
+use longhaul_connection::{Begun, GroupPart, News, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::{LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -107,9 +105,6 @@ impl UpperLayer for MemoryTransfer {
             }
             _ => {}
         }
-    }
-    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
-        Err(Misspoken::OutOfTurn.into())
     }
     fn standing(&self) -> Standing {
         let drained = self.next.load(Ordering::Relaxed) >= self.options.bytes;

@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use longhaul_carriers::connection::Carrier;
 use longhaul_carriers::host_monitor::host_totals;
-use longhaul_carriers::tcp::{BlackHole, Step};
 use longhaul_connection::End;
 use longhaul_control::Control;
-use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_units::{Bytes, Duration, Instant};
-use longhaul_wire::CloseCode;
 
 use crate::lease::Lease;
 use crate::recollection::Recollection;
@@ -31,7 +28,6 @@ pub(crate) struct Attendant<'a> {
     received: u64,
     has_concluded: bool,
     squeeze: Squeeze,
-    black_hole: BlackHole,
 }
 
 /// Whether this host is short of memory: to promise more then would make it worse.
@@ -71,7 +67,6 @@ impl<'a> Attendant<'a> {
             received: 0,
             has_concluded: false,
             squeeze,
-            black_hole: BlackHole::default(),
         }
     }
 
@@ -108,26 +103,7 @@ impl<'a> Attendant<'a> {
             }
         }
         let end = self.shared.lock().end();
-        end.or_else(|| self.swallowed(now))
-    }
-
-    /// That the path takes no packets as large as TCP sends them, if so.
-    fn swallowed(&mut self, now: Instant) -> Option<End> {
-        let (sending, packet) = self.lanes.sending()?;
-        match self.black_hole.look(now, sending, self.control.answered()) {
-            Step::Wait => return None,
-            Step::Ask => {
-                self.control.ask();
-                return None;
-            }
-            Step::Found => {}
-        }
-        let reason = format!(
-            "packets of {packet} bytes do not come through by TCP while small ones do: a router drops them \
-             and says nothing (with net.ipv4.tcp_mtu_probing=1 at both hosts TCP finds what passes, as UDP \
-             does by itself: --carrier auto)"
-        );
-        Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, by_peer: false }))
+        end.or_else(|| self.lanes.swallowed(self.control).map(End::Closed))
     }
 
     /// How far it was when the last round began to look.

@@ -9,7 +9,7 @@ use longhaul_carriers::buffer::Buffer;
 use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::connection::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
-use longhaul_connection::{Begun, GroupPart, News, Standing, Unplaceable, Violation};
+use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
 use longhaul_control::{ConnectError, Dialed, Remote, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
 use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
@@ -222,10 +222,6 @@ impl UpperLayer for Silent {
 
     fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
         Ok(())
-    }
-
-    fn standing(&self) -> Standing {
-        Standing::default()
     }
 
     fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, IdleTime, MessageLane, News, Order, Repair, Standing, Stored,
-    Unplaceable, Violation,
+    Begun, GroupPart, Groups, IdleTime, MessageLane, Misspoken, News, Order, Repair, Standing,
+    Stored, Unplaceable, Violation,
 };
 use longhaul_engine::Path;
 use longhaul_sys::clock;
@@ -19,7 +19,7 @@ use longhaul_wire::CloseCode;
 use crate::buffer::Buffer;
 
 /// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
-/// The defaults suit a layer without messages of its own, or without data to send.
+/// The defaults suit a layer without messages or data.
 pub trait UpperLayer: Send + Sync {
     /// News of a lane. What concerns lanes only ([`News::MoveAsked`], [`News::Lost`], [`News::FitsNot`]) stays
     /// with the carrier.
@@ -28,7 +28,9 @@ pub trait UpperLayer: Send + Sync {
     ///
     /// # Errors
     /// The peer broke the protocol; the carrier closes the connection.
-    fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation>;
+    fn on_stream_bytes(&self, _bytes: &[u8]) -> Result<(), Violation> {
+        Err(Misspoken::OutOfTurn.into())
+    }
     /// Whether bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
     /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
     fn wants_stream(&self) -> bool {
@@ -52,7 +54,9 @@ pub trait UpperLayer: Send + Sync {
     /// The peer promised room for so many object bytes in all.
     fn on_credit(&self, _credit: u64) {}
     /// What this side says that holds until it says otherwise.
-    fn standing(&self) -> Standing;
+    fn standing(&self) -> Standing {
+        Standing::default()
+    }
     /// What waits for storage, if anything is stored. Waits for no lock.
     fn stored(&self) -> Option<Stored> {
         None
@@ -61,7 +65,9 @@ pub trait UpperLayer: Send + Sync {
     ///
     /// # Errors
     /// There is none now, or the peer may not send the group.
-    fn begin_group(&self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable>;
+    fn begin_group(&self, _part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
+        Err(Unplaceable::Unasked)
+    }
 }
 
 /// Passes on what `half` has received of messages; whether there was anything. `count` comes before each:

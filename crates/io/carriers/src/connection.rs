@@ -13,7 +13,6 @@ use longhaul_units::Bytes;
 use longhaul_wire::{CloseCode, HostAccount, HostLosses, SourceReport};
 
 use crate::carrier::Mailbox;
-use crate::tcp::Sending;
 use crate::udp::lane::{HostDrops, LaneView, Refusal};
 use crate::udp::lines::{Account, Lines};
 
@@ -71,9 +70,13 @@ pub trait Carrier {
         None
     }
 
-    /// Where the kernel chooses the size of packets: how it fares with them, and the bytes of a full one. Then
-    /// a new connection may use smaller ones.
-    fn sending(&self) -> Option<(Sending, u32)> {
+    /// True if a new connection may send smaller packets where these are too large for the path.
+    fn may_send_smaller(&self) -> bool {
+        false
+    }
+
+    /// Looks if the path swallows its packets; how it ended by that.
+    fn swallowed(&self, _control: &Control) -> Option<Closed> {
         None
     }
 

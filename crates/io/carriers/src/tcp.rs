@@ -17,7 +17,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_connection::{CarrierSeen, Times};
-use longhaul_control::Via;
+use longhaul_control::{Control, Via};
+use longhaul_engine::Closed;
+use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::TcpInfo;
 use longhaul_units::Rate;
@@ -26,8 +28,8 @@ use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport}
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::connection::{Carrier, Totals};
 use crate::crew::Crew;
+use black_hole::{BlackHole, Sending, Step};
 
-pub use black_hole::{BlackHole, Sending, Step};
 pub use join::{
     DataConnection, Expected, JoinError, Joins, Opened, UnknownJoin, join, join_opened, open_all,
 };
@@ -56,20 +58,19 @@ pub struct TcpLanes {
     views: Vec<Arc<Mutex<TcpView>>>,
     threads: Vec<JoinHandle<()>>,
     crew: Arc<Crew>,
+    black_hole: Mutex<BlackHole>,
 }
 
 /// What is known of a TCP connection, or of several together.
 #[derive(Clone, Debug, Default)]
 pub struct TcpView {
-    /// What the kernel knows. Of several connections: sums, the least RTT of late, the mean of
-    /// the smoothed ones.
+    /// What the kernel knows. Of several connections, as far as the carrier uses it: sums, the least RTT of
+    /// late, the mean of the smoothed ones.
     pub info: TcpInfo,
     /// Bytes of the IP packet of a full segment. Of several connections the most.
     pub packet: u32,
     /// The congestion control that drives it.
     pub congestion_control: String,
-    /// CPU time of its thread.
-    pub cpu: Duration,
     /// Time that the rate asked for held it back.
     pub paced: Duration,
     /// Object bytes that are at the peer's kernel, as far as this one knows, and those that were
@@ -106,8 +107,9 @@ impl TcpLanes {
     ) -> io::Result<Self> {
         let count = connections.len().max(1) as u64;
         let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
-        let crew = Arc::default();
-        let mut lanes = Self { mailboxes, views: Vec::new(), threads: Vec::new(), crew };
+        let (views, threads) = (Vec::new(), Vec::new());
+        let (crew, black_hole) = (Arc::default(), Mutex::default());
+        let mut lanes = Self { mailboxes, views, threads, crew, black_hole };
         for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
             let view = Arc::new(Mutex::new(TcpView::default()));
             let name = format!("tcp{}", connection.lane.0);
@@ -137,7 +139,6 @@ impl TcpLanes {
             let view = lock(view).clone();
             let (sum, one) = (&mut all.info, &view.info);
             sum.rtt += one.rtt / self.views.len() as u32;
-            sum.rtt_variation = sum.rtt_variation.max(one.rtt_variation);
             if one.rtt_min > Duration::ZERO
                 && (sum.rtt_min == Duration::ZERO || one.rtt_min < sum.rtt_min)
             {
@@ -145,22 +146,14 @@ impl TcpLanes {
             }
             sum.segment = sum.segment.max(one.segment);
             sum.timeouts = sum.timeouts.max(one.timeouts);
-            sum.congestion_window += one.congestion_window;
-            sum.unacknowledged += one.unacknowledged;
             sum.segments_resent += one.segments_resent;
             sum.segments_sent += one.segments_sent;
-            sum.bytes_resent += one.bytes_resent;
             sum.bytes_acknowledged += one.bytes_acknowledged;
             sum.bytes_received += one.bytes_received;
-            sum.bytes_unsent += one.bytes_unsent;
-            sum.delivery_rate = Rate::from_bps(
-                sum.delivery_rate.as_bps().saturating_add(one.delivery_rate.as_bps()),
-            );
             sum.busy += one.busy;
             sum.limited_by_receiver += one.limited_by_receiver;
             sum.limited_by_send_buffer += one.limited_by_send_buffer;
             all.packet = all.packet.max(view.packet);
-            all.cpu += view.cpu;
             all.paced += view.paced;
             all.moved += view.moved;
             if view.peer != ReceiverBounds::NONE {
@@ -217,11 +210,29 @@ impl Carrier for TcpLanes {
         self.view().moved > 0
     }
 
-    fn sending(&self) -> Option<(Sending, u32)> {
+    fn may_send_smaller(&self) -> bool {
+        true
+    }
+
+    fn swallowed(&self, control: &Control) -> Option<Closed> {
         let TcpView { info, packet, .. } = self.view();
         let (acknowledged, timeouts, segment) =
             (info.bytes_acknowledged, info.timeouts, info.segment);
-        Some((Sending { acknowledged, timeouts, segment }, packet))
+        let sending = Sending { acknowledged, timeouts, segment };
+        match lock(&self.black_hole).look(clock::now(), sending, control.answered()) {
+            Step::Wait => return None,
+            Step::Ask => {
+                control.ask();
+                return None;
+            }
+            Step::Found => {}
+        }
+        let reason = format!(
+            "packets of {packet} bytes do not come through by TCP while small ones do: a router drops them \
+             and says nothing (with net.ipv4.tcp_mtu_probing=1 at both hosts TCP finds what passes, as UDP \
+             does by itself: --carrier auto)"
+        );
+        Some(Closed { code: CloseCode::PATH_MTU, reason, by_peer: false })
     }
 }
 

@@ -159,7 +159,7 @@ impl<'c, T: Task> Running<'c, T> {
                         Some(_) => format!("{reason}; {NO_LINK_LEFT}"),
                         None => reason,
                     };
-                    let by_tcp = self.lanes.sending().is_some();
+                    let by_tcp = self.lanes.may_send_smaller();
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
                     let narrow = TooNarrow { server, reason, passed, moved, by_tcp };

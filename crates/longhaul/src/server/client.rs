@@ -150,7 +150,7 @@ impl Server<'_> {
         let leaves = narrow && joining.is_some();
         // After TCP packets that do not pass another connection may follow, with smaller ones.
         let returns =
-            narrow && lanes.as_ref().is_some_and(|it| it.sending().is_some() && !it.have_moved());
+            narrow && lanes.as_ref().is_some_and(|it| it.may_send_smaller() && !it.have_moved());
         let vacated = match granted.request() {
             Some(request) if leaves || returns => request.vacate(),
             _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_connection::{Begun, GroupPart, Misspoken, News, Standing, Unplaceable, Violation};
+use longhaul_connection::News;
 use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
@@ -17,17 +17,5 @@ impl UpperLayer for Bystander {
         if matches!(&news, News::Closed(closed) if closed.code != CloseCode::TIMEOUT) {
             self.0.on_news(news);
         }
-    }
-
-    fn on_stream_bytes(&self, _: &[u8]) -> Result<(), Violation> {
-        Err(Misspoken::OutOfTurn.into())
-    }
-
-    fn standing(&self) -> Standing {
-        Standing::default()
-    }
-
-    fn begin_group(&self, _: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        Err(Unplaceable::Unasked)
     }
 }

@@ -257,7 +257,6 @@ impl Worker {
                 info,
                 packet: info.segment + options + self.headers,
                 congestion_control,
-                cpu: clock::thread_cpu_time(),
                 moved: self.delivered + self.half.placed(),
                 paced: self.half.held(now),
                 peer: self.half.peer_bounds(),

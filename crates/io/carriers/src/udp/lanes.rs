@@ -106,8 +106,6 @@ impl UdpLanes {
         (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
         losses: Option<&Arc<LossLog>>,
     ) -> io::Result<Self> {
-        let lines = Arc::new(lines);
-        let (views, threads, crew) = (Vec::new(), Vec::new(), Arc::default());
         let (monitor, own) = match hosting.monitor {
             Some(monitoring) => {
                 let stores = upper.clone();
@@ -118,19 +116,17 @@ impl UdpLanes {
             }
             None => (None, None),
         };
-        let (rtt_min, buffers) = (Mutex::default(), None);
-        let drops = Arc::new(HostDrops::since_now());
         let mut lanes = Self {
             mailboxes,
             own: None,
-            lines,
-            views,
-            threads,
-            crew,
-            rtt_min,
+            lines: Arc::new(lines),
+            views: Vec::new(),
+            threads: Vec::new(),
+            crew: Arc::default(),
+            rtt_min: Mutex::default(),
             monitor,
-            buffers,
-            drops,
+            buffers: None,
+            drops: Arc::new(HostDrops::since_now()),
         };
         let beside = Arc::new(Crew::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
