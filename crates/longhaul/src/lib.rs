@@ -1,6 +1,6 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
-//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`] is `longhaul serve`. They
+//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`. They
 //! bind the carriers, file trees and the control connection to the pure core. All of them block, and end early
 //! where another thread asks them to ([`Stop`]).
 
