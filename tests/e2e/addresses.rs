@@ -4,12 +4,12 @@ use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::process::Command;
 
-use longhaul::{CarrierChoice, CopyOptions, Location, ServeError, ServeOptions, serve};
+use longhaul::{CarrierChoice, ServeError, serve};
 use longhaul_needs::needs;
 use socket2::{Domain, Socket, Type};
 
 use crate::program::{PROGRAM, Program};
-use crate::server::{Server, copy_options, pull, push, run, serve_options};
+use crate::server::{Server, over, pull, push, run, serve_options};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree};
 
@@ -19,15 +19,14 @@ fn ipv6_carries_as_ipv4_does() {
     limited(|test| {
         make_tree(&test.here("tree"));
         let listen = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
-        let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.listen = listen);
         for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
             let to = format!("{carrier:?}");
             let options = push(&test.here("tree"), server.address, to.as_bytes());
-            run(test, &CopyOptions { carrier, ..options }).unwrap();
+            run(test, &over(options, |by| by.carrier = carrier)).unwrap();
             assert_same(&test.here("tree"), &test.there(&to));
             let options = pull(server.address, to.as_bytes(), &test.here(&to));
-            run(test, &CopyOptions { carrier, ..options }).unwrap();
+            run(test, &over(options, |by| by.carrier = carrier)).unwrap();
             assert_same(&test.here("tree"), &test.here(&to));
         }
         let there = format!("lh://[::1]:{}/program", server.address.port());
@@ -42,13 +41,10 @@ fn a_server_for_all_addresses_answers_at_each() {
     limited(|test| {
         make_tree(&test.here("tree"));
         let listen = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-        let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.listen = listen);
         for host in ["127.0.0.1", "127.9.9.9", "::1", "localhost"] {
-            let port = server.address.port();
-            let path = host.as_bytes().to_vec();
-            let remote = Location::Remote { host: host.into(), port, path };
-            let options = copy_options(vec![Location::Local(test.here("tree"))], remote);
+            let options = push(&test.here("tree"), server.address, host.as_bytes());
+            let options = over(options, |by| by.server.host = host.into());
             let report = run(test, &options).unwrap();
             assert_eq!(report.link.carrier, "udp", "{host}");
             assert_same(&test.here("tree"), &test.there(host));
@@ -86,7 +82,8 @@ fn a_port_in_use_is_said_for_tcp_and_for_udp() {
         // An address of its own: connections of other tests may take the port at the common one.
         let udp = UdpSocket::bind("127.88.0.1:0").unwrap();
         for (listen, expected) in [(tcp, "TCP"), (udp.local_addr().unwrap(), "UDP")] {
-            let options = ServeOptions { listen, ..serve_options(&test.path("there")) };
+            let mut options = serve_options(&test.path("there"));
+            options.listen = listen;
             let error = serve(&options, &|_| {}, &test.stop()).unwrap_err();
             assert!(
                 matches!(&error, ServeError::Listen { transport, .. } if *transport == expected),

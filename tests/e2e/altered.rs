@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyError, CopyOptions, CopyReport, Location, ServeOptions};
+use longhaul::{CarrierChoice, CopyError, CopyOptions, CopyReport};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_wire::{JOIN_LEN, Protect};
 
 use crate::relay::{Relay, StreamTaps, Tap, Way};
-use crate::server::{Server, pull, push, run, serve_options};
+use crate::server::{Server, over, pull, push, run};
 use crate::test::{Test, limited};
 
 #[test]
@@ -61,8 +61,7 @@ impl Play {
 fn alter(test: &Test, carrier: CarrierChoice, plays: &[Play]) {
     fs::write(test.here("f"), vec![TRUE; SIZE]).unwrap();
     fs::write(test.there("f"), vec![TRUE; SIZE]).unwrap();
-    let options = ServeOptions { connections_max: 64, ..serve_options(&test.path("there")) };
-    let server = &Server::with(test, options);
+    let server = &Server::with(test, |options| options.connections_max = 64);
     thread::scope(|scope| {
         for protect in [Protect::Aead, Protect::Integrity, Protect::Clear] {
             for &play in plays {
@@ -97,21 +96,11 @@ fn attempt(
         false => Box::new(|_, _| Vec::new()),
     };
     let relay = Relay::altering(server.address, tap, streams(play, altered.clone()));
-    let through = |mut location: Location| {
-        if let Location::Remote { host, .. } = &mut location {
-            *host = relay.address.ip().to_string();
-        }
-        location
-    };
-    let options = CopyOptions {
-        sources: options.sources.into_iter().map(through).collect(),
-        destination: through(options.destination),
-        protect,
-        carrier,
-        idle_timeout: PATIENCE,
-        stall_timeout: PATIENCE,
-        ..options
-    };
+    let options = over(options, |by| {
+        by.server.host = relay.address.ip().to_string();
+        (by.protect, by.carrier) = (protect, carrier);
+        (by.idle_timeout, by.stall_timeout) = (PATIENCE, PATIENCE);
+    });
     let result = run(test, &options);
     // Contents and hashes cannot be told from noise where they are secret.
     let in_clear = protect == Protect::Clear || udp && protect == Protect::Integrity;

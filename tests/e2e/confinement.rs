@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 
-use longhaul::{CopyError, CopyOptions};
+use longhaul::CopyError;
 
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
@@ -72,8 +72,8 @@ fn no_path_leads_a_push_out_of_the_root() {
                 "out",
                 "absolute",
             ] {
-                let options = push(&test.path("mine"), server.address, path.as_bytes());
-                let options = CopyOptions { destination_is_directory: directory, ..options };
+                let mut options = push(&test.path("mine"), server.address, path.as_bytes());
+                options.destination_is_directory = directory;
                 match run(test, &options) {
                     Err(CopyError::Refused { .. } | CopyError::Lost { .. }) => {}
                     Ok(report) if !report.failures.is_empty() => {}
@@ -104,8 +104,8 @@ fn a_tree_does_not_grow_through_a_link() {
         fs::write(test.path("mine/plain"), noise(6, 5_000)).unwrap();
         let secret = fs::read(test.path("outside/secret")).unwrap();
         let server = Server::start(test);
-        let options = push(&test.path("mine"), server.address, b"");
-        let options = CopyOptions { copy_contents: true, ..options };
+        let mut options = push(&test.path("mine"), server.address, b"");
+        options.copy_contents = true;
         let report = run(test, &options).unwrap();
         assert!(!report.failures.is_empty(), "{report:?}");
         assert_same(&test.path("mine/plain"), &test.there("plain"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
 
-use longhaul::{CarrierChoice, CopyOptions, Location, ServeEvent, ServeOptions};
+use longhaul::{CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, ServeEvent};
 use longhaul_needs::needs;
 use longhaul_wire::Protect;
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 
 use crate::program::Program;
 use crate::relay::Relay;
-use crate::server::{Copying, Server, pull, push, run, serve_options, slowly};
+use crate::server::{Copying, Server, over, pull, push, run, slowly};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, names, noise};
 
@@ -27,7 +27,7 @@ fn a_tree_is_pushed_in_every_protection() {
             let server = Server::start(test);
             let to = protect.to_string();
             let options = push(&test.here("tree"), server.address, to.as_bytes());
-            let report = run(test, &CopyOptions { protect, ..options }).unwrap();
+            let report = run(test, &over(options, |by| by.protect = protect)).unwrap();
             assert_same(&test.here("tree"), &test.there(&to));
             assert!(report.verified, "{report:?}");
             assert_eq!((report.files, report.resumed_bytes), (207, 0));
@@ -59,14 +59,18 @@ fn tcp_carries_too() {
         for protect in [Protect::Clear, Protect::Aead] {
             let to = protect.to_string();
             let options = push(&test.here("tree"), server.address, to.as_bytes());
-            let carrier = CarrierChoice::Tcp;
-            let options = CopyOptions { protect, carrier, lanes: 2, ..options };
+            let tcp = |lanes| {
+                move |by: &mut ConnectOptions| {
+                    (by.protect, by.carrier, by.lanes) = (protect, CarrierChoice::Tcp, lanes);
+                }
+            };
+            let options = over(options, tcp(2));
             let report = run(test, &options).unwrap();
             assert_same(&test.here("tree"), &test.there(&to));
             assert_eq!(report.link.carrier, "tcp");
 
             let options = pull(server.address, to.as_bytes(), &test.here(&to));
-            run(test, &CopyOptions { protect, carrier, lanes: 3, ..options }).unwrap();
+            run(test, &over(options, tcp(3))).unwrap();
             assert_same(&test.here("tree"), &test.here(&to));
         }
     });
@@ -78,10 +82,10 @@ fn several_lanes_carry_one_file() {
         fs::write(test.here("f"), noise(5, 30_000_000)).unwrap();
         let server = Server::start(test);
         let options = push(&test.here("f"), server.address, b"g");
-        run(test, &CopyOptions { lanes: 4, ..options }).unwrap();
+        run(test, &over(options, |by| by.lanes = 4)).unwrap();
         assert_same(&test.here("f"), &test.there("g"));
         let options = pull(server.address, b"g", &test.here("h"));
-        run(test, &CopyOptions { lanes: 3, ..options }).unwrap();
+        run(test, &over(options, |by| by.lanes = 3)).unwrap();
         assert_same(&test.here("f"), &test.here("h"));
     });
 }
@@ -94,9 +98,10 @@ fn several_sources_go_into_a_directory_or_nowhere() {
         }
         let server = Server::start(test);
         let several = |to: &[u8]| {
-            let options = push(&test.here("a"), server.address, to);
-            let sources = ["a", "b"].map(|name| Location::Local(test.here(name))).to_vec();
-            run(test, &CopyOptions { sources, ..options })
+            let mut options = push(&test.here("a"), server.address, to);
+            let sources = ["a", "b"].map(|name| test.here(name)).to_vec();
+            options.paths = CopyPaths::Push { sources, destination: to.to_vec() };
+            run(test, &options)
         };
         assert_eq!(several(b"new/deep").unwrap().files, 2);
         assert_same(&test.here("b"), &test.there("new/deep/b"));
@@ -115,11 +120,11 @@ fn large_files_go_past_the_page_cache_of_either_host() {
         fs::create_dir(test.here("tree")).unwrap();
         fs::write(test.here("tree/large"), noise(7, 5_000_001)).unwrap();
         fs::write(test.here("tree/small"), noise(8, 5_001)).unwrap();
-        let options = ServeOptions { direct: true, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.direct = true);
         run(test, &push(&test.here("tree"), server.address, b"up")).unwrap();
-        let options = pull(server.address, b"up", &test.here("down"));
-        run(test, &CopyOptions { direct: true, ..options }).unwrap();
+        let mut options = pull(server.address, b"up", &test.here("down"));
+        options.direct = true;
+        run(test, &options).unwrap();
         let in_cache = |path: &Path| {
             let file = fs::File::open(path).unwrap();
             let mut byte = [0];
@@ -146,21 +151,25 @@ fn what_is_not_hashed_goes_there_and_back_where_the_way_is_protected() {
         for (carrier, protect) in ways {
             let to = format!("{carrier:?}-{protect}");
             let options = push(&test.here("f"), server.address, to.as_bytes());
-            let options = CopyOptions { carrier, protect, verify: false, ..options };
-            assert!(!run(test, &options).unwrap().verified);
+            assert!(!run(test, &unverified(options, carrier, protect)).unwrap().verified);
             assert_same(&test.here("f"), &test.there(&to));
             let options = pull(server.address, to.as_bytes(), &test.here(&to));
-            let options = CopyOptions { carrier, protect, verify: false, ..options };
-            let report = run(test, &options).unwrap();
+            let report = run(test, &unverified(options, carrier, protect)).unwrap();
             assert!(!report.verified && report.failures.is_empty());
             assert_same(&test.here("f"), &test.here(&to));
         }
         let options = push(&test.here("f"), server.address, b"unchecked");
-        let options = CopyOptions { protect: Protect::Clear, verify: false, ..options };
+        let options = unverified(options, CarrierChoice::Auto, Protect::Clear);
         let error = run(test, &options).unwrap_err().to_string();
         assert!(error.contains("nothing would notice corrupted data"), "{error}");
         assert!(!test.there("unchecked").exists());
     });
+}
+
+fn unverified(options: CopyOptions, carrier: CarrierChoice, protect: Protect) -> CopyOptions {
+    let mut options = over(options, |by| (by.carrier, by.protect) = (carrier, protect));
+    options.verify = false;
+    options
 }
 
 #[test]
@@ -190,11 +199,11 @@ fn nothing_is_copied_too() {
             for name in ["empty", "bare"] {
                 let to = format!("{name}-{carrier:?}");
                 let options = push(&test.here(name), server.address, to.as_bytes());
-                let report = run(test, &CopyOptions { carrier, ..options }).unwrap();
+                let report = run(test, &over(options, |by| by.carrier = carrier)).unwrap();
                 assert_eq!((report.files, report.bytes, report.verified), (1, 0, true));
                 assert_same(&test.here(name), &test.there(&to));
                 let options = pull(server.address, to.as_bytes(), &test.here(&to));
-                run(test, &CopyOptions { carrier, ..options }).unwrap();
+                run(test, &over(options, |by| by.carrier = carrier)).unwrap();
                 assert_same(&test.here(name), &test.here(&to));
             }
         }

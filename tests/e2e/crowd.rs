@@ -8,13 +8,13 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyOptions, ServeEvent, ServeOptions, serve};
+use longhaul::{CarrierChoice, ServeEvent, serve};
 use longhaul_wire::Protect;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
 use crate::program::Program;
-use crate::server::{push, run, serve_options};
+use crate::server::{over, push, run, serve_options};
 use crate::test::limited;
 use crate::trees::{assert_same, noise};
 
@@ -29,11 +29,11 @@ fn clients_get_in_past_a_crowd_of_strangers() {
         for from in [Ipv4Addr::new(127, 66, 0, 1), Ipv4Addr::LOCALHOST] {
             let silent: Vec<_> = (0..limit.min(2000)).map(|_| knock(from, at)).collect();
             let slow: Vec<_> = (0..200).map(|_| knock(from, at)).collect();
-            let over = AtomicBool::new(false);
+            let done = AtomicBool::new(false);
             thread::scope(|scope| {
-                scope.spawn(|| speak_slowly(slow, &over));
+                scope.spawn(|| speak_slowly(slow, &done));
                 // Also where an assertion fails: the scope waits for those who speak.
-                let _over = Over(&over);
+                let _over = Over(&done);
                 for (carrier, protect) in [
                     (CarrierChoice::Udp, Protect::Aead),
                     (CarrierChoice::Tcp, Protect::Aead),
@@ -41,7 +41,10 @@ fn clients_get_in_past_a_crowd_of_strangers() {
                 ] {
                     let to = format!("{from}-{carrier:?}-{protect}");
                     let options = push(&test.here("f"), at, to.as_bytes());
-                    let copied = run(test, &CopyOptions { carrier, protect, lanes: 8, ..options });
+                    let options = over(options, |by| {
+                        (by.carrier, by.protect, by.lanes) = (carrier, protect, 8);
+                    });
+                    let copied = run(test, &options);
                     let (grown, threads) = used(server.id());
                     copied.unwrap();
                     assert_same(&test.here("f"), &test.there(&to));
@@ -59,7 +62,8 @@ fn clients_get_in_past_a_crowd_of_strangers() {
 fn a_session_that_panics_gives_its_place_back_and_others_are_served() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
-        let options = ServeOptions { connections_max: 1, ..serve_options(&test.path("there")) };
+        let mut options = serve_options(&test.path("there"));
+        options.connections_max = 1;
         let (told, listening) = mpsc::channel();
         let stop = test.stop();
         let stopped = stop.clone();

@@ -13,7 +13,7 @@ use longhaul_units::Rate;
 use longhaul_wire::Protect;
 
 use crate::relay::{Relay, Way};
-use crate::server::{Copying, Server, pull, push, slowly};
+use crate::server::{Copying, Server, over, pull, push, slowly};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
@@ -26,11 +26,11 @@ fn damaged_repeated_and_invented_datagrams_change_nothing() {
             let server = Server::start(test);
             let relay = Relay::tapped(server.address, Box::new(tampering(None)));
             let options = push(&test.here("f"), relay.address, to.as_bytes());
-            tampered(test, CopyOptions { protect, ..options });
+            tampered(test, over(options, |by| by.protect = protect));
             assert_same(&test.here("f"), &test.there(&to));
 
             let options = pull(relay.address, to.as_bytes(), &test.here(&to));
-            tampered(test, CopyOptions { protect, ..options });
+            tampered(test, over(options, |by| by.protect = protect));
             assert_same(&test.here("f"), &test.here(&to));
         }
     });
@@ -43,7 +43,7 @@ fn without_protection_hashes_find_what_was_changed() {
         let server = Server::start(test);
         let relay = Relay::tapped(server.address, Box::new(tampering(Some(20))));
         let options = push(&test.here("f"), relay.address, b"f");
-        tampered(test, CopyOptions { protect: Protect::Clear, ..options });
+        tampered(test, over(options, |by| by.protect = Protect::Clear));
         assert_same(&test.here("f"), &test.there("f"));
     });
 }
@@ -100,7 +100,8 @@ fn an_outage_shorter_than_patience_is_survived() {
         let relay = Relay::start(server.address);
         let losses = Arc::new(LossLog::default());
         let options = slowly(push(&test.here("f"), relay.address, b"f"));
-        let copying = Copying::start(test, CopyOptions { losses: Some(losses.clone()), ..options });
+        let options = over(options, |by| by.losses = Some(losses.clone()));
+        let copying = Copying::start(test, options);
         for moved in [1_000_000, 3_000_000] {
             copying.moved(moved);
             relay.block_udp();
@@ -124,8 +125,8 @@ fn an_outage_shorter_than_patience_is_survived() {
 
 /// A copy that has to succeed, over UDP.
 fn tampered(test: &Test, options: CopyOptions) {
-    let (carrier, rate) = (CarrierChoice::Udp, Some(Rate::from_mbps(60)));
-    let options = CopyOptions { carrier, rate, ..options };
+    let rate = Some(Rate::from_mbps(60));
+    let options = over(options, |by| (by.carrier, by.rate) = (CarrierChoice::Udp, rate));
     let report = Copying::start(test, options).end().unwrap();
     assert!(report.verified, "{report:?}");
     assert_eq!(report.link.carrier, "udp");
@@ -173,12 +174,9 @@ fn lost_datagrams_are_sent_again() {
             if count % 20 == 0 { Vec::new() } else { vec![datagram.to_vec()] }
         };
         let relay = Relay::tapped(server.address, Box::new(tap));
-        let options = CopyOptions {
-            idle_timeout: Duration::from_secs(60),
-            stall_timeout: Duration::from_secs(60),
-            ..push(&test.here("f"), relay.address, b"f")
-        };
-        tampered(test, options);
+        let minute = Duration::from_secs(60);
+        let options = push(&test.here("f"), relay.address, b"f");
+        tampered(test, over(options, |by| (by.idle_timeout, by.stall_timeout) = (minute, minute)));
         assert_same(&test.here("f"), &test.there("f"));
     });
 }

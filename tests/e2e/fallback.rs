@@ -6,13 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyError, CopyOptions, Kept, ServeEvent, ServeOptions};
+use longhaul::{CarrierChoice, CopyError, Kept, ServeEvent};
 use longhaul_history::{History, unix_time};
 use longhaul_needs::needs;
 
 use crate::program::{PROGRAM, Program};
 use crate::relay::{Relay, StreamTap, Way};
-use crate::server::{Copying, Server, pull, push, run, serve_options, slowly};
+use crate::server::{Copying, Server, over, pull, push, run, slowly};
 use crate::test::limited;
 use crate::trees::{assert_same, make_tree, noise};
 
@@ -58,9 +58,8 @@ fn tcp_takes_over_where_udp_passes_in_one_direction() {
 fn tcp_joins_the_connection_that_udp_was_to_carry() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
-        let options =
-            ServeOptions { once: true, connections_max: 1, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server =
+            Server::with(test, |options| (options.once, options.connections_max) = (true, 1));
         let relay = Relay::start(server.address);
         relay.block_udp();
         let report = run(test, &push(&test.here("f"), relay.address, b"")).unwrap();
@@ -113,7 +112,7 @@ fn where_udp_was_swallowed_both_are_tried_for_an_hour() {
         let history = Arc::new(History::open(&test.path("history.db")).unwrap());
         let copy = |to: &[u8]| {
             let options = push(&test.here("f"), relay.address, to);
-            let options = CopyOptions { history: Some(history.clone()), ..options };
+            let options = over(options, |by| by.history = Some(history.clone()));
             run(test, &options).unwrap().link.carrier
         };
         relay.block_udp();
@@ -135,8 +134,7 @@ fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 8_000_000)).unwrap();
         let idle_timeout = Duration::from_secs(6);
-        let options = ServeOptions { idle_timeout, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.idle_timeout = idle_timeout);
         for direction in ["push", "pull"] {
             let relay = Relay::start(server.address);
             let options = match direction {
@@ -145,7 +143,7 @@ fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
             };
             // The server notices it first, or the client.
             let own = if direction == "push" { idle_timeout * 3 } else { idle_timeout / 2 };
-            let options = CopyOptions { idle_timeout: own, ..options };
+            let options = over(options, |by| by.idle_timeout = own);
             let copying = Copying::start(test, slowly(options.clone()));
             copying.moved(5_000_000);
             relay.block_udp();
@@ -222,7 +220,7 @@ fn where_udp_was_asked_for_it_is_udp_or_nothing() {
         let relay = Relay::start(server.address);
         relay.block_udp();
         let options = push(&test.here("f"), relay.address, b"");
-        let options = CopyOptions { carrier: CarrierChoice::Udp, ..options };
+        let options = over(options, |by| by.carrier = CarrierChoice::Udp);
         let error = run(test, &options).unwrap_err();
         assert!(matches!(error, CopyError::UdpBlocked { .. }), "{error:?}");
         assert!(error.to_string().contains("--carrier tcp"), "{error}");

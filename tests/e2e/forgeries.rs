@@ -4,12 +4,12 @@ use std::fs::{self, File};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 
-use longhaul::{CarrierChoice, CopyOptions, MEMORY_LEAST, ServeOptions};
+use longhaul::{CarrierChoice, MEMORY_LEAST};
 use longhaul_wire::Protect;
 
 use crate::program::Program;
 use crate::relay::{Relay, Tap, Way};
-use crate::server::{Copying, Server, pull, push, serve_options};
+use crate::server::{Copying, Server, over, pull, push};
 use crate::test::limited;
 use crate::trees::{assert_same, noise};
 
@@ -21,16 +21,16 @@ fn forged_groups_take_no_memory_of_a_copy() {
             let to = protect.to_string();
             let memory = Some(MEMORY_LEAST);
             // For a client at a time no more than the least, beside the buffer of its socket.
-            let options = ServeOptions { memory, ..serve_options(&test.path("there")) };
-            let server = Server::with(test, options);
+            let server = Server::with(test, |options| options.memory = memory);
             for way in [Way::ToServer, Way::ToClient] {
                 let relay = Relay::tapped(server.address, forging(way, server.address, None));
                 let options = match way {
                     Way::ToServer => push(&test.here("f"), relay.address, to.as_bytes()),
                     Way::ToClient => pull(relay.address, to.as_bytes(), &test.here(&to)),
                 };
-                let carrier = CarrierChoice::Udp;
-                let options = CopyOptions { protect, memory, carrier, ..options };
+                let options = over(options, |by| {
+                    (by.protect, by.memory, by.carrier) = (protect, memory, CarrierChoice::Udp);
+                });
                 let report = Copying::start(test, options).end().unwrap();
                 assert!(report.verified, "{report:?}");
             }

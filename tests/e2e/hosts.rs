@@ -2,11 +2,11 @@
 
 use std::fs;
 
-use longhaul::{CarrierChoice, CopyOptions, ProbeOptions, ServeOptions, Stop, probe};
+use longhaul::{CarrierChoice, Stop, probe};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::HostAccount;
 
-use crate::server::{PATIENCE, Server, pull, push, run, serve_options};
+use crate::server::{Server, connect_options, over, pull, push, run};
 use crate::test::{limited, token};
 use crate::trees::noise;
 
@@ -26,7 +26,10 @@ fn both_ends_say_how_their_hosts_fared() {
             ] {
                 let rate = Some(Rate::from_mbps(500));
                 let profile = profile.into();
-                let report = run(test, &CopyOptions { carrier, profile, rate, ..options }).unwrap();
+                let options = over(options, |by| {
+                    (by.carrier, by.profile, by.rate) = (carrier, profile, rate);
+                });
+                let report = run(test, &options).unwrap();
                 let hosts = report.link.hosts;
                 for host in [hosts.sender, hosts.receiver] {
                     let host = host.expect("both tell");
@@ -44,9 +47,8 @@ fn both_ends_say_how_their_hosts_fared() {
 fn a_server_that_serves_once_is_not_ended_by_a_probe() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 300_000)).unwrap();
-        let options = ServeOptions { once: true, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
-        probe(&probe_options(&server), &Stop::default()).unwrap();
+        let server = Server::with(test, |options| options.once = true);
+        probe(&connect_options(server.address), &Stop::default()).unwrap();
         let report = run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
         let receiver = report.link.hosts.receiver.expect("it tells");
         assert_ne!(receiver.remedies & HostAccount::WRITERS_SHORT_TURNS, 0, "{receiver:?}");
@@ -54,22 +56,12 @@ fn a_server_that_serves_once_is_not_ended_by_a_probe() {
     });
 }
 
-fn probe_options(server: &Server) -> ProbeOptions {
-    ProbeOptions {
-        host: server.address.ip().to_string(),
-        port: server.address.port(),
-        token: token(1),
-        idle_timeout: PATIENCE,
-        history: None,
-    }
-}
-
 #[test]
 fn a_probe_asks_for_nothing_and_the_server_serves_on() {
     limited(|test| {
         fs::write(test.here("f"), b"data").unwrap();
         let server = Server::start(test);
-        let options = probe_options(&server);
+        let mut options = connect_options(server.address);
         let report = probe(&options, &Stop::default()).unwrap();
         assert_eq!(report.server, server.address);
         assert!(report.udp_round_trip.is_some() && report.known.is_none(), "{report:?}");
@@ -78,7 +70,7 @@ fn a_probe_asks_for_nothing_and_the_server_serves_on() {
         assert!(report.encrypts > Rate::from_mbps(1), "{report:?}");
         assert!(fs::read_dir(test.path("there")).unwrap().next().is_none(), "nothing was written");
         run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
-        let stranger = ProbeOptions { token: token(2), ..options };
-        assert!(probe(&stranger, &Stop::default()).is_err());
+        options.token = token(2);
+        assert!(probe(&options, &Stop::default()).is_err());
     });
 }

@@ -3,13 +3,13 @@
 use std::fs;
 use std::net::SocketAddr;
 
-use longhaul::{CarrierChoice, CopyOptions, ServeOptions};
+use longhaul::CarrierChoice;
 use longhaul_needs::needs;
 use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use longhaul_sys::traffic_control::{Change, Class, Egress, burst};
 use longhaul_units::Rate;
 
-use crate::server::{Server, push, run, serve_options};
+use crate::server::{Server, over, push, run};
 use crate::test::limited;
 use crate::trees::{assert_same, noise};
 
@@ -27,17 +27,13 @@ fn what_a_queue_of_the_sending_host_drops_is_no_loss_of_the_network() {
         egress.apply(&line).into_iter().for_each(Result::unwrap);
 
         fs::write(test.here("f"), noise(1, 10_000_000)).unwrap();
-        let options = ServeOptions {
-            listen: SocketAddr::new(Side::B.ipv4(), 0),
-            ..serve_options(&test.path("there"))
-        };
-        let server = hosts.run_in(Side::B, || Server::with(test, options)).unwrap();
-        let options = CopyOptions {
-            profile: "fixed".into(),
-            rate: Some(rate.scale(4, 1)),
-            carrier: CarrierChoice::Udp,
-            ..push(&test.here("f"), server.address, b"f")
-        };
+        let listen = SocketAddr::new(Side::B.ipv4(), 0);
+        let serve = || Server::with(test, |options| options.listen = listen);
+        let server = hosts.run_in(Side::B, serve).unwrap();
+        let options = over(push(&test.here("f"), server.address, b"f"), |by| {
+            by.profile = "fixed".into();
+            (by.carrier, by.rate) = (CarrierChoice::Udp, Some(rate.scale(4, 1)));
+        });
         let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();
         assert_same(&test.here("f"), &test.there("f"));
         let lost = report.link.lost;

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use longhaul::{CarrierChoice, CopyOptions, CopyReport};
-use longhaul_objects::Fsync;
 use longhaul_units::{Duration, Rate};
 use longhaul_wire::Bottleneck;
 
@@ -21,9 +20,9 @@ fn a_pull_says_what_a_push_says() {
     limited(|test| {
         for (carrier, packets) in [(CarrierChoice::Udp, PACKETS), (CarrierChoice::Tcp, SEGMENTS)] {
             for lanes in [1, 3] {
-                for report in
-                    there_and_back(test, |options| CopyOptions { carrier, lanes, ..options })
-                {
+                for report in there_and_back(test, |copy| {
+                    (copy.connect.carrier, copy.connect.lanes) = (carrier, lanes);
+                }) {
                     assert!(report.link.packets_sent > packets, "{report:?}");
                     assert!(report.link.packets_resent < report.link.packets_sent, "{report:?}");
                     assert!(report.link.rtt > Duration::ZERO, "{report:?}");
@@ -69,10 +68,10 @@ fn a_slow_path_is_the_bottleneck() {
         fs::write(test.here("f"), noise(1, BYTES)).unwrap();
         let server = Server::start(test);
         let relay = Relay::paced(server.address, 20_000_000);
-        for options in
+        for mut options in
             [push(&test.here("f"), relay.address, b"g"), pull(relay.address, b"g", &test.here("g"))]
         {
-            let options = CopyOptions { fsync: WITHOUT_DISK, ..options };
+            options.sync = false;
             let report = run(test, &options).unwrap();
             let reached = Rate::from_mbps(20).time_for(report.bytes) * 3 / 2;
             assert_limited(&report, Bottleneck::Network, reached);
@@ -152,9 +151,12 @@ fn the_program_says_the_same_both_ways() {
 fn limited_to(
     rate: Rate,
     (profile, carrier): (&'static str, CarrierChoice),
-) -> impl Fn(CopyOptions) -> CopyOptions {
-    let (rate, fsync) = (Some(rate), WITHOUT_DISK);
-    move |options| CopyOptions { rate, profile: profile.into(), carrier, fsync, ..options }
+) -> impl Fn(&mut CopyOptions) {
+    move |copy| {
+        (copy.connect.rate, copy.connect.carrier) = (Some(rate), carrier);
+        copy.connect.profile = profile.into();
+        copy.sync = false;
+    }
 }
 
 /// This is what held the copy up, unless this machine was too busy for that: then the copy must have
@@ -170,23 +172,23 @@ fn assert_kept_to(report: &CopyReport, rate: Rate) {
 }
 
 /// A file pushed, and pulled back.
-fn there_and_back(test: &Test, with: impl Fn(CopyOptions) -> CopyOptions) -> [CopyReport; 2] {
-    there_and_back_of(test, BYTES, with)
+fn there_and_back(test: &Test, set: impl Fn(&mut CopyOptions)) -> [CopyReport; 2] {
+    there_and_back_of(test, BYTES, set)
 }
 
-fn there_and_back_of(
-    test: &Test,
-    bytes: usize,
-    with: impl Fn(CopyOptions) -> CopyOptions,
-) -> [CopyReport; 2] {
+fn there_and_back_of(test: &Test, bytes: usize, set: impl Fn(&mut CopyOptions)) -> [CopyReport; 2] {
     fs::write(test.here("f"), noise(1, bytes)).unwrap();
     let server = Server::start(test);
-    let pushed = run(test, &with(push(&test.here("f"), server.address, b"g"))).unwrap();
-    let pulled = run(test, &with(pull(server.address, b"g", &test.here("g")))).unwrap();
+    let there = push(&test.here("f"), server.address, b"g");
+    let back = pull(server.address, b"g", &test.here("g"));
+    let reports = [there, back].map(|mut options| {
+        set(&mut options);
+        run(test, &options).unwrap()
+    });
     assert_same(&test.here("f"), &test.here("g"));
     fs::remove_file(test.here("g")).unwrap();
     fs::remove_file(test.there("g")).unwrap();
-    [pushed, pulled]
+    reports
 }
 
 /// Threads that keep processors busy as long as this lives.
@@ -219,7 +221,6 @@ impl Drop for Load {
 const LIMITED: [(&str, CarrierChoice); 3] =
     [("auto", CarrierChoice::Udp), ("fixed", CarrierChoice::Udp), ("auto", CarrierChoice::Tcp)];
 /// A disk may be busy with other things.
-const WITHOUT_DISK: Fsync = Fsync::Never { boot: [0; 16] };
 const BYTES: usize = 4_000_000;
 /// Jumbo frames are the largest that are tried.
 const PACKETS: u64 = 4_000_000 / 8_972;

@@ -7,12 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeError, ServeEvent,
-    ServeOptions, Stop, copy, serve,
+    ConnectOptions, CopyError, CopyOptions, CopyPaths, CopyReport, Endpoint, Progress, ServeError,
+    ServeEvent, ServeOptions, Stop, copy, serve,
 };
-use longhaul_objects::Fsync;
 use longhaul_units::Rate;
-use longhaul_wire::Protect;
 
 use crate::test::{Test, token, until};
 
@@ -27,10 +25,13 @@ pub struct Server {
 impl Server {
     /// Serves the test's folder `there`.
     pub fn start(test: &Test) -> Self {
-        Self::with(test, serve_options(&test.path("there")))
+        Self::with(test, |_| {})
     }
 
-    pub fn with(test: &Test, options: ServeOptions) -> Self {
+    /// With the options that `set` makes.
+    pub fn with(test: &Test, set: impl FnOnce(&mut ServeOptions)) -> Self {
+        let mut options = serve_options(&test.path("there"));
+        set(&mut options);
         let stop = test.stop();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (told, address) = mpsc::channel();
@@ -84,69 +85,38 @@ impl Drop for Server {
 }
 
 pub fn serve_options(root: &Path) -> ServeOptions {
-    ServeOptions {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        root: root.to_owned(),
-        tokens: vec![token(1)],
-        socket_buffer: None,
-        once: false,
-        allow_read: true,
-        allow_write: true,
-        memory: None,
-        direct: false,
-        connections_max: 8,
-        idle_timeout: PATIENCE,
-        stall_timeout: PATIENCE,
-        excuse_timeout: Duration::ZERO,
-        profiles: None,
-        history: None,
-        host_priority: false,
-        trust_proxy: Vec::new(),
-    }
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut options = ServeOptions::new(listen, root.to_owned(), vec![token(1)]);
+    options.connections_max = 8;
+    (options.idle_timeout, options.stall_timeout) = (PATIENCE, PATIENCE);
+    options.excuse_timeout = Duration::ZERO;
+    options
 }
 
-pub fn copy_options(sources: Vec<Location>, destination: Location) -> CopyOptions {
-    CopyOptions {
-        sources,
-        destination,
-        destination_is_directory: false,
-        copy_contents: false,
-        merge: false,
-        verify: true,
-        token: token(1),
-        profile: "auto".into(),
-        parameters: Vec::new(),
-        rate: None,
-        protect: Protect::Aead,
-        carrier: CarrierChoice::Auto,
-        lanes: 1,
-        via: None,
-        fsync: Fsync::End,
-        memory: None,
-        direct: false,
-        idle_timeout: PATIENCE,
-        stall_timeout: PATIENCE,
-        links: Vec::new(),
-        circuit: None,
-        history: None,
-        secret: None,
-        host_priority: false,
-        losses: None,
-    }
+pub fn connect_options(server: SocketAddr) -> ConnectOptions {
+    let server = Endpoint::new(server.ip().to_string(), server.port());
+    let mut options = ConnectOptions::new(server, token(1));
+    (options.idle_timeout, options.stall_timeout) = (PATIENCE, PATIENCE);
+    options
 }
 
 /// A copy of one local file or tree to a server.
 pub fn push(source: &Path, server: SocketAddr, to: &[u8]) -> CopyOptions {
-    copy_options(vec![Location::Local(source.to_owned())], remote(server, to))
+    let paths = CopyPaths::Push { sources: vec![source.to_owned()], destination: to.to_vec() };
+    CopyOptions::new(connect_options(server), paths)
 }
 
 /// A copy of one file or tree from a server.
 pub fn pull(server: SocketAddr, from: &[u8], destination: &Path) -> CopyOptions {
-    copy_options(vec![remote(server, from)], Location::Local(destination.to_owned()))
+    let paths =
+        CopyPaths::Pull { sources: vec![from.to_vec()], destination: destination.to_owned() };
+    CopyOptions::new(connect_options(server), paths)
 }
 
-pub fn remote(server: SocketAddr, path: &[u8]) -> Location {
-    Location::Remote { host: server.ip().to_string(), port: server.port(), path: path.to_vec() }
+/// Other options of the connection.
+pub fn over(mut copy: CopyOptions, set: impl FnOnce(&mut ConnectOptions)) -> CopyOptions {
+    set(&mut copy.connect);
+    copy
 }
 
 pub fn run(test: &Test, options: &CopyOptions) -> Result<CopyReport, CopyError> {
@@ -190,7 +160,7 @@ impl Copying {
 
 /// So slow that a test can interfere: a megabyte takes most of a second.
 pub fn slowly(options: CopyOptions) -> CopyOptions {
-    CopyOptions { rate: Some(Rate::from_mbps(10)), ..options }
+    over(options, |by| by.rate = Some(Rate::from_mbps(10)))
 }
 
 /// Long enough for a busy machine; where waiting for it is the test, there is a shorter one.

@@ -6,17 +6,15 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul::{
-    CarrierChoice, CopyError, CopyOptions, Kept, ProbeOptions, ServeOptions, Stop, probe,
-};
+use longhaul::{CarrierChoice, CopyError, Kept, Stop, probe};
 use longhaul_needs::needs;
 use longhaul_sys::netns::{DEVICE, NetnsPair, Side};
 use serde_json::Value;
 
 use crate::program::{PROGRAM, Program};
 use crate::relay::{Relay, Tap, Way};
-use crate::server::{Copying, PATIENCE, Server, pull, push, run, serve_options, slowly};
-use crate::test::{Test, limited, token, until};
+use crate::server::{Copying, Server, connect_options, over, pull, push, run, slowly};
+use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
 
 /// What a path of 1,168 bytes leaves for a datagram of IPv4.
@@ -142,12 +140,10 @@ fn where_udp_was_asked_for_and_does_not_fit_the_sizes_are_named() {
         for (profile, rate) in
             [("auto", None), ("rbudp", Some(longhaul_units::Rate::from_mbps(50)))]
         {
-            let options = CopyOptions {
-                carrier: CarrierChoice::Udp,
-                profile: profile.into(),
-                rate,
-                ..push(&test.here("f"), relay.address, b"")
-            };
+            let options = over(push(&test.here("f"), relay.address, b""), |by| {
+                (by.carrier, by.rate) = (CarrierChoice::Udp, rate);
+                by.profile = profile.into();
+            });
             let error = run(test, &options).unwrap_err();
             assert!(matches!(error, CopyError::TooNarrow { kept: Kept::Nothing, .. }), "{error:?}");
             let text = error.to_string();
@@ -195,23 +191,13 @@ fn a_probe_names_what_passed() {
         let server = Server::start(test);
         for (most, passed) in [(NARROW, 1_148), (1_300, 1_260)] {
             let relay = Relay::tapped(server.address, always(most, BOTH));
-            let options = probe_options(relay.address);
+            let options = connect_options(relay.address);
             let report = probe(&options, &Stop::default()).unwrap();
             assert_eq!(report.path_mtu, Some(passed), "{report:?}");
             assert!(report.udp_round_trip.is_some());
             assert_eq!(report.too_narrow.is_some(), most == NARROW, "{report:?}");
         }
     });
-}
-
-fn probe_options(at: SocketAddr) -> ProbeOptions {
-    ProbeOptions {
-        host: at.ip().to_string(),
-        port: at.port(),
-        token: token(1),
-        idle_timeout: PATIENCE,
-        history: None,
-    }
 }
 
 #[needs(namespaces)]
@@ -388,18 +374,15 @@ shrinking pull "client_takes 1150" "client_takes 1500" lh://10.77.1.1/f here/bac
 "#;
 
 fn server_behind(test: &Test, hosts: &NetnsPair) -> Server {
-    let options = ServeOptions {
-        listen: SocketAddr::new(Side::B.ipv4(), 0),
-        ..serve_options(&test.path("there"))
-    };
-    hosts.run_in(Side::B, || Server::with(test, options)).unwrap()
+    let listen = SocketAddr::new(Side::B.ipv4(), 0);
+    hosts.run_in(Side::B, || Server::with(test, |options| options.listen = listen)).unwrap()
 }
 
 /// Who asks for UDP is given the reason in these `words`; else TCP carries.
 fn tcp_stands_in(test: &Test, hosts: &NetnsPair, server: SocketAddr, words: &[&str]) {
     fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
     let options = push(&test.here("f"), server, b"f");
-    let udp = CopyOptions { carrier: CarrierChoice::Udp, ..options.clone() };
+    let udp = over(options.clone(), |by| by.carrier = CarrierChoice::Udp);
     let error = hosts.run_in(Side::A, || run(test, &udp)).unwrap().unwrap_err().to_string();
     assert!(words.iter().all(|part| error.contains(part)), "{error}");
     let report = hosts.run_in(Side::A, || run(test, &options)).unwrap().unwrap();

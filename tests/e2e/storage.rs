@@ -8,12 +8,11 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use longhaul::CopyOptions;
 use longhaul_needs::needs;
 use longhaul_units::Rate;
 
 use crate::program::{PROGRAM, Program, Tmpfs};
-use crate::server::{Copying, Server, pull, push, run};
+use crate::server::{Copying, Server, over, pull, push, run};
 use crate::test::limited;
 use crate::trees::{assert_nothing_half_done, assert_same, names, noise};
 
@@ -175,8 +174,7 @@ fn a_source_that_changes_is_named_and_does_not_arrive_mixed() {
             let before = fs::read(&source).unwrap();
             let server = Server::start(test);
             let options = push(&source, server.address, name.as_bytes());
-            let options = CopyOptions { rate: Some(Rate::from_mbps(400)), ..options };
-            let copying = Copying::start(test, options);
+            let copying = Copying::start(test, over(options, |by| by.rate = RATE));
             copying.moved(4_000_000);
             change.apply(&source);
             let report = copying.end().unwrap();
@@ -206,8 +204,7 @@ fn files_that_vanish_on_the_way_are_named_and_the_rest_arrives() {
         }
         let server = Server::start(test);
         let options = push(&test.here("tree"), server.address, b"");
-        let copying =
-            Copying::start(test, CopyOptions { rate: Some(Rate::from_mbps(400)), ..options });
+        let copying = Copying::start(test, over(options, |by| by.rate = RATE));
         copying.moved(4_000_000);
         let gone: Vec<_> = (30..40).map(|i| format!("f{i:02}")).collect();
         for name in &gone {
@@ -297,4 +294,5 @@ fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, S
     (program, at)
 }
 
+const RATE: Option<Rate> = Some(Rate::from_mbps(400));
 const NOBODY: u32 = 65_534;

@@ -6,11 +6,11 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::thread;
 use std::time::Duration;
 
-use longhaul::{CopyError, CopyOptions, MEMORY_LEAST, ServeEvent, ServeOptions};
+use longhaul::{CopyError, MEMORY_LEAST, ServeEvent};
 use rustix::process::Signal;
 
 use crate::program::Program;
-use crate::server::{Copying, Server, push, run, serve_options, slowly};
+use crate::server::{Copying, Server, over, push, run, slowly};
 use crate::test::{limited, token, until};
 use crate::trees::{assert_same, names, noise, record_len};
 
@@ -20,7 +20,7 @@ fn a_wrong_token_gets_nothing() {
         fs::write(test.here("f"), b"secret").unwrap();
         let server = Server::start(test);
         let options = push(&test.here("f"), server.address, b"");
-        let error = run(test, &CopyOptions { token: token(2), ..options }).unwrap_err();
+        let error = run(test, &over(options, |by| by.token = token(2))).unwrap_err();
         assert!(matches!(error, CopyError::Connect(_)), "{error:?}");
         assert!(error.to_string().contains("does not accept this token"), "{error}");
         server.wait_for("it is told", |event| matches!(event, ServeEvent::Refused { .. }));
@@ -87,7 +87,7 @@ fn a_server_that_says_nothing_is_given_up() {
         let address = listener.local_addr().unwrap();
         let options = push(&test.here("f"), address, b"");
         let idle_timeout = Duration::from_secs(1);
-        let error = run(test, &CopyOptions { idle_timeout, ..options }).unwrap_err();
+        let error = run(test, &over(options, |by| by.idle_timeout = idle_timeout)).unwrap_err();
         assert!(error.to_string().contains("does not answer"), "{error}");
     });
 }
@@ -96,12 +96,11 @@ fn a_server_that_says_nothing_is_given_up() {
 fn once_serves_one_client_and_strangers_do_not_count() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
-        let options = ServeOptions { once: true, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.once = true);
         let at = server.address;
         TcpStream::connect(at).unwrap().write_all(b"hello?\n").unwrap();
         let options = push(&test.here("f"), at, b"");
-        run(test, &CopyOptions { token: token(2), ..options.clone() }).unwrap_err();
+        run(test, &over(options.clone(), |by| by.token = token(2))).unwrap_err();
         run(test, &options).unwrap();
         server.join();
         assert_same(&test.here("f"), &test.there("f"));
@@ -138,8 +137,7 @@ fn who_finds_no_memory_left_is_told_that_the_server_is_busy() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let memory = Some(MEMORY_LEAST);
-        let options = ServeOptions { memory, ..serve_options(&test.path("there")) };
-        let server = Server::with(test, options);
+        let server = Server::with(test, |options| options.memory = memory);
         let copying = Copying::start(test, slowly(push(&test.here("f"), server.address, b"f")));
         copying.moved(100_000);
         let second = push(&test.here("f"), server.address, b"g");
@@ -158,8 +156,9 @@ fn only_what_is_allowed_is_granted() {
         fs::write(test.here("f"), b"x").unwrap();
         fs::write(test.there("g"), b"y").unwrap();
         for (allow_read, allow_write) in [(true, false), (false, true)] {
-            let options = serve_options(&test.path("there"));
-            let server = Server::with(test, ServeOptions { allow_read, allow_write, ..options });
+            let server = Server::with(test, |options| {
+                (options.allow_read, options.allow_write) = (allow_read, allow_write);
+            });
             let pushed = run(test, &push(&test.here("f"), server.address, b"pushed"));
             let to = test.here("pulled");
             let pulled = run(test, &crate::server::pull(server.address, b"g", &to));

@@ -3,12 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyError, CopyOptions, ServeOptions};
+use longhaul::{CarrierChoice, CopyError};
 use rustix::process::Signal;
 
 use crate::program::{Ended, Program};
 use crate::relay::Relay;
-use crate::server::{Copying, Server, pull, push, serve_options, slowly};
+use crate::server::{Copying, Server, over, pull, push, slowly};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_nothing_half_done, assert_same, is_hidden, names, noise, record_len};
 
@@ -148,15 +148,15 @@ fn a_destination_directory_that_is_exchanged_fails_the_copy() {
 fn cut(test: &Test, carrier: CarrierChoice, pushed: bool) {
     // Longer than a busy machine keeps quiet.
     let idle_timeout = Duration::from_secs(6);
-    let serving = ServeOptions { idle_timeout, ..serve_options(&test.path("there")) };
-    let server = Server::with(test, serving);
+    let server = Server::with(test, |options| options.idle_timeout = idle_timeout);
     let relay = Relay::paced(server.address, 60_000_000);
     let name = format!("of {carrier:?}");
     let options = match pushed {
         true => push(&test.here("f"), relay.address, name.as_bytes()),
         false => pull(relay.address, b"g", &test.here(&name)),
     };
-    let options = CopyOptions { carrier, idle_timeout, ..slowly(options) };
+    let options =
+        over(slowly(options), |by| (by.carrier, by.idle_timeout) = (carrier, idle_timeout));
     let copying = Copying::start(test, options);
     copying.moved(1_000_000);
     relay.cut();

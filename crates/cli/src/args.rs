@@ -4,9 +4,9 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use longhaul::{LinkChoice, MEMORY_LEAST};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args, Parser, Subcommand};
+use longhaul::{CarrierChoice, LinkChoice, MEMORY_LEAST, Protect};
 use longhaul_pathsim::Probability;
 use longhaul_rate_control::{Parameter, Profile};
 use longhaul_units::{Bytes, ParseQuantityError, Rate};
@@ -96,8 +96,9 @@ pub struct CpArgs {
     #[command(flatten)]
     pub link: LinkArgs,
     /// When data is made durable at the destination
-    #[arg(long, value_name = "WHEN", value_enum, default_value_t = FsyncArg::End)]
-    pub fsync: FsyncArg,
+    #[arg(long, value_name = "WHEN", value_parser = fsync(), default_value = "end")]
+    #[arg(action = clap::ArgAction::Set)]
+    pub fsync: bool,
     /// With SRC/. from a server: also into a directory that is not empty. The server chooses every name
     /// in it and may replace what is there
     #[arg(long)]
@@ -143,17 +144,17 @@ pub struct LinkArgs {
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
     pub parameters: Vec<String>,
     /// Who else is on the path, under --profile auto [default: shared]
-    #[arg(long, value_name = "USE", value_enum)]
-    pub path: Option<PathArg>,
+    #[arg(long, value_name = "USE", value_parser = path())]
+    pub path: Option<&'static str>,
     /// Protection of the data on its way; verifying it at the end is another thing
-    #[arg(long, value_name = "MODE", value_enum, default_value_t = ProtectArg::Aead)]
-    pub protect: ProtectArg,
+    #[arg(long, value_name = "MODE", value_parser = protect(), default_value = "aead")]
+    pub protect: Protect,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// What carries the data
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = CarrierArg::Auto)]
-    pub carrier: CarrierArg,
+    #[arg(long, value_name = "KIND", value_parser = carrier(), default_value = "auto")]
+    pub carrier: CarrierChoice,
     /// UDP lanes, or TCP connections with --carrier tcp
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
@@ -494,43 +495,48 @@ pub struct ManArgs {
 }
 
 /// `--protect`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ProtectArg {
-    /// Encrypted and authenticated
-    Aead,
-    /// Authenticated, not secret
-    Integrity,
-    /// Neither on the way; hashes still find every changed byte
-    Clear,
+fn protect() -> impl TypedValueParser<Value = Protect> {
+    one_of([
+        ("aead", "Encrypted and authenticated", Protect::Aead),
+        ("integrity", "Authenticated, not secret", Protect::Integrity),
+        ("clear", "Neither on the way; hashes still find every changed byte", Protect::Clear),
+    ])
 }
 
 /// `--path`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PathArg {
-    /// Others, who get their share
-    Shared,
-    /// Nobody: all of it may be taken
-    Dedicated,
+fn path() -> impl TypedValueParser<Value = &'static str> {
+    one_of([
+        ("shared", "Others, who get their share", "path=shared"),
+        ("dedicated", "Nobody: all of it may be taken", "path=dedicated"),
+    ])
 }
 
 /// `--carrier`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CarrierArg {
-    /// UDP where it passes
-    Auto,
-    /// UDP or nothing
-    Udp,
-    /// TCP connections
-    Tcp,
+fn carrier() -> impl TypedValueParser<Value = CarrierChoice> {
+    one_of([
+        ("auto", "UDP where it passes", CarrierChoice::Auto),
+        ("udp", "UDP or nothing", CarrierChoice::Udp),
+        ("tcp", "TCP connections", CarrierChoice::Tcp),
+    ])
 }
 
 /// `--fsync`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FsyncArg {
-    /// Before a file is called done
-    End,
-    /// Left to the operating system: faster, and lost with its memory
-    Never,
+fn fsync() -> impl TypedValueParser<Value = bool> {
+    one_of([
+        ("end", "Before a file is called done", true),
+        ("never", "Left to the operating system: faster, and lost with its memory", false),
+    ])
+}
+
+/// Values by name, each with its help.
+fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
+    values: [(&'static str, &'static str, T); N],
+) -> impl TypedValueParser<Value = T> {
+    let names = values.map(|(name, help, _)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(names).try_map(move |text| {
+        let value = values.iter().find(|(name, ..)| *name == text).map(|(.., value)| *value);
+        value.ok_or("no such value")
+    })
 }
 
 fn profile_help() -> String {

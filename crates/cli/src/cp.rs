@@ -7,17 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyError, CopyOptions, Location, LossLog, Progress, Stop, ToldLoss,
+    CarrierChoice, CopyError, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, Stop, ToldLoss,
 };
-use longhaul_objects::Fsync;
 use longhaul_sys::clock;
 use longhaul_units::Instant;
 
-use crate::args::{CpArgs, FsyncArg};
+use crate::args::CpArgs;
 use crate::failure::Failure;
 use crate::hosts;
 use crate::link::{self, circuit};
-use crate::location::{self, Parsed};
+use crate::location::{self, Location};
 use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
@@ -30,9 +29,9 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
     let mut options = options(args, output)?;
     let circuit = circuit(args, &options)?;
-    options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
+    options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let losses = losses(args, &options)?;
-    options.losses = losses.as_ref().map(|losses| losses.log.clone());
+    options.connect.losses = losses.as_ref().map(|losses| losses.log.clone());
     let work = || longhaul::copy(&options, &progress, &stop);
     let (done, told) = Display::of_copy(output).attend(&progress, work);
     if let Some(losses) = losses {
@@ -81,7 +80,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
 
 /// The circuit that `args` ask for.
 fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wanted>, Failure> {
-    let Location::Remote { host, .. } = &options.destination else {
+    let (CopyPaths::Push { .. }, connect) = (&options.paths, &options.connect) else {
         return match args.circuit.circuit {
             None => Ok(None),
             Some(_) => Err(Failure::usage(
@@ -90,15 +89,16 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
             )),
         };
     };
+    let host = &connect.server.host;
     let errand = circuit::Errand {
         host,
         label: format!("cp to {host}"),
         want: None,
-        rate: options.rate,
+        rate: connect.rate,
         by: args.file.deadline,
         margin: args.file.margin,
         bytes_wait: true,
-        history: options.history.as_ref(),
+        history: connect.history.as_ref(),
     };
     circuit::wanted(&args.circuit, &errand)
 }
@@ -113,54 +113,35 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
         return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
     };
-    check_sides(&paths, &destination)?;
     let contents = paths[0].contents;
-    if paths.iter().any(|source| source.contents != contents) {
+    let mixed = paths.iter().any(|source| source.contents != contents);
+    let sources = paths.into_iter().map(|source| source.location);
+    let (server, paths) = sides(sources, destination.location)?;
+    if mixed {
         return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
     }
-    let link = link::options(&args.link, output)?;
-    let fsync = match args.fsync {
-        FsyncArg::End => Fsync::End,
-        FsyncArg::Never => Fsync::Never { boot: boot_id()? },
-    };
-    let to_server = matches!(destination.location, Location::Remote { .. });
-    Ok(CopyOptions {
-        destination_is_directory: destination.trailing_slash,
-        copy_contents: contents,
-        merge: args.merge,
-        verify: !args.no_verify,
-        sources: paths.into_iter().map(|source| source.location).collect(),
-        destination: destination.location,
-        token: link.token,
-        profile: link.profile,
-        parameters: link.parameters,
-        rate: link.rate,
-        protect: link.protect,
-        carrier: link.carrier,
-        lanes: link.lanes,
-        fsync,
-        memory: link.memory,
-        direct: args.direct,
-        idle_timeout: link::IDLE_TIMEOUT,
-        stall_timeout: Duration::from_secs(args.stall_timeout),
-        links: link.links,
-        via: link.via,
-        circuit: None,
-        history: link.history,
-        secret: to_server.then(|| secret::open(output)).flatten(),
-        host_priority: link.host_priority,
-        losses: None,
-    })
+    let mut connect = link::options(&args.link, server, output)?;
+    connect.stall_timeout = Duration::from_secs(args.stall_timeout);
+    let pushed = matches!(paths, CopyPaths::Push { .. });
+    let mut options = CopyOptions::new(connect, paths);
+    options.destination_is_directory = destination.trailing_slash;
+    options.copy_contents = contents;
+    options.merge = args.merge;
+    options.verify = !args.no_verify;
+    options.sync = args.fsync;
+    options.direct = args.direct;
+    options.secret = pushed.then(|| secret::open(output)).flatten();
+    Ok(options)
 }
 
 /// Where the losses are written that `args` ask for.
 fn losses(args: &CpArgs, options: &CopyOptions) -> Result<Option<Losses>, Failure> {
     let Some(path) = &args.losses else { return Ok(None) };
-    if matches!(options.destination, Location::Local(_)) {
+    if matches!(options.paths, CopyPaths::Pull { .. }) {
         let why = "--losses: the side with the files knows what is lost, which is the server here";
         return Err(Failure::usage(why));
     }
-    if options.carrier == CarrierChoice::Tcp {
+    if options.connect.carrier == CarrierChoice::Tcp {
         return Err(Failure::usage("--losses: over TCP the kernel repairs losses, and tells none"));
     }
     Losses::create(path).map(Some)
@@ -197,35 +178,39 @@ impl Losses {
     }
 }
 
-/// One side is here, the other at one server.
-fn check_sides(sources: &[Parsed], destination: &Parsed) -> Result<(), Failure> {
-    let server = |location: &Location| match location {
-        Location::Local(_) => None,
-        Location::Remote { host, port, .. } => Some((host.clone(), *port)),
-    };
-    let first = server(&sources[0].location);
-    if sources.iter().any(|source| server(&source.location) != first) {
-        return Err(Failure::usage("all sources have to be on this host, or all at one server"));
+/// The server, and what goes there or comes from it: one side is here, the other at one server.
+fn sides(
+    sources: impl Iterator<Item = Location>,
+    destination: Location,
+) -> Result<(Endpoint, CopyPaths), Failure> {
+    let scattered = || Failure::usage("all sources have to be on this host, or all at one server");
+    let (mut here, mut there, mut from) = (Vec::new(), Vec::new(), None);
+    for source in sources {
+        match source {
+            Location::Local(path) => here.push(path),
+            Location::Remote { server, path } => {
+                there.push(path);
+                if *from.get_or_insert_with(|| server.clone()) != server {
+                    return Err(scattered());
+                }
+            }
+        }
     }
-    match (first, server(&destination.location)) {
-        (Some(_), None) | (None, Some(_)) => Ok(()),
-        (None, None) => Err(Failure::usage(
+    match (from, destination) {
+        (Some(_), _) if !here.is_empty() => Err(scattered()),
+        (None, Location::Remote { server, path: destination }) => {
+            Ok((server, CopyPaths::Push { sources: here, destination }))
+        }
+        (Some(server), Location::Local(destination)) => {
+            Ok((server, CopyPaths::Pull { sources: there, destination }))
+        }
+        (None, Location::Local(_)) => Err(Failure::usage(
             "both sides are on this host, which is what cp is for; one has to be lh://HOST/PATH",
         )),
-        (Some(_), Some(_)) => Err(Failure::usage(
+        (Some(_), Location::Remote { .. }) => Err(Failure::usage(
             "both sides are remote: run this at one of the two servers, or copy in two steps",
         )),
     }
-}
-
-/// What tells this run of the operating system from others.
-fn boot_id() -> Result<[u8; 16], Failure> {
-    let text = std::fs::read_to_string(BOOT_ID)
-        .map_err(|error| Failure::failed(format!("cannot read {BOOT_ID}: {error}")))?;
-    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
-    u128::from_str_radix(&digits, 16)
-        .map(u128::to_be_bytes)
-        .map_err(|_| Failure::failed(format!("{BOOT_ID} holds no identifier")))
 }
 
 fn failure(error: &CopyError, progress: &Progress) -> Failure {
@@ -239,4 +224,3 @@ fn failure(error: &CopyError, progress: &Progress) -> Failure {
 
 /// Entries that were not copied and are named for people; `--json` names more.
 const FAILURES_SHOWN: usize = 10;
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";

@@ -3,51 +3,30 @@
 pub(crate) mod circuit;
 
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::time::Duration;
 
-use longhaul::{CarrierChoice, LinkChoice, Via};
-use longhaul_history::History;
+use longhaul::{ConnectOptions, Endpoint, LinkChoice, Token, Via};
 use longhaul_rate_control::Profile;
 use longhaul_relay::{ParseViaError, parse_via};
-use longhaul_session::Token;
-use longhaul_units::{Bytes, Rate};
-use longhaul_wire::Protect;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::args::{CarrierArg, LinkArgs, PathArg, ProtectArg};
+use crate::args::LinkArgs;
 use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
 use crate::token;
 
-/// What [`LinkArgs`] mean.
-pub(crate) struct LinkOptions {
-    pub token: Token,
-    pub profile: String,
-    pub rate: Option<Rate>,
-    pub parameters: Vec<String>,
-    pub protect: Protect,
-    pub carrier: CarrierChoice,
-    pub lanes: u16,
-    pub links: Vec<LinkChoice>,
-    pub via: Option<Via>,
-    pub memory: Option<Bytes>,
-    pub history: Option<Arc<History>>,
-    pub host_priority: bool,
-}
-
 /// What `args` mean.
 ///
 /// # Errors
 /// They do not fit each other, or there is no token.
-pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, Failure> {
+pub(crate) fn options(
+    args: &LinkArgs,
+    server: Endpoint,
+    output: &Output,
+) -> Result<ConnectOptions, Failure> {
     let mut parameters = args.parameters.clone();
-    parameters.extend(args.path.map(|path| match path {
-        PathArg::Shared => "path=shared".to_owned(),
-        PathArg::Dedicated => "path=dedicated".to_owned(),
-    }));
+    parameters.extend(args.path.map(str::to_owned));
     Profile::wished(Some(&args.profile), args.rate, parameters.iter().map(String::as_str))
         .map_err(|error| Failure::usage(error.to_string()))?;
     if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
@@ -58,28 +37,20 @@ pub(crate) fn options(args: &LinkArgs, output: &Output) -> Result<LinkOptions, F
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     let token = token::read(&file)?.swap_remove(0);
-    Ok(LinkOptions {
-        via: via(args, &token)?,
-        token,
-        profile: args.profile.clone(),
-        rate: args.rate,
-        parameters,
-        protect: match args.protect {
-            ProtectArg::Aead => Protect::Aead,
-            ProtectArg::Integrity => Protect::Integrity,
-            ProtectArg::Clear => Protect::Clear,
-        },
-        carrier: match args.carrier {
-            CarrierArg::Auto => CarrierChoice::Auto,
-            CarrierArg::Udp => CarrierChoice::Udp,
-            CarrierArg::Tcp => CarrierChoice::Tcp,
-        },
-        lanes: args.lanes,
-        links: args.links.clone(),
-        memory: args.memory,
-        history: history::open(args.no_history, output),
-        host_priority: args.host_priority,
-    })
+    let via = via(args, &token)?;
+    let mut options = ConnectOptions::new(server, token);
+    options.via = via;
+    options.profile.clone_from(&args.profile);
+    options.rate = args.rate;
+    options.parameters = parameters;
+    options.protect = args.protect;
+    options.carrier = args.carrier;
+    options.lanes = args.lanes;
+    options.links.clone_from(&args.links);
+    options.memory = args.memory;
+    options.history = history::open(args.no_history, output);
+    options.host_priority = args.host_priority;
+    Ok(options)
 }
 
 /// The gateways of `--via`, or those of the environment.
@@ -155,8 +126,6 @@ fn interface(name: &str) -> Result<u32, String> {
 const VIA: &str = "LONGHAUL_VIA";
 /// As many as there are lanes.
 const WEIGHT_MAX: u16 = 64;
-/// The protocol's own (docs/protocol.md section 3).
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {

@@ -5,9 +5,23 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use longhaul::{DEFAULT_PORT, Location};
+use longhaul::{DEFAULT_PORT, Endpoint};
 use longhaul_units::shown;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+
+/// A file or tree, here or at a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// On this host.
+    Local(PathBuf),
+    /// At a `longhaul serve`: `lh://HOST[:PORT]/PATH`.
+    Remote {
+        /// The server.
+        server: Endpoint,
+        /// Path below the server's root, as bytes, without a leading slash.
+        path: Vec<u8>,
+    },
+}
 
 /// A location, and how it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +80,7 @@ pub fn display(location: &Location) -> String {
             let colon = text.split('/').next().unwrap_or_default().contains(':');
             if colon { format!("./{text}") } else { text }
         }
-        Location::Remote { host, port, path } => {
+        Location::Remote { server: Endpoint { host, port }, path } => {
             let host = match host.split_once('%') {
                 // Of an interface's name that begins so it would be taken for a part of the escape.
                 Some((address, zone)) if zone.starts_with("25") => format!("[{address}%25{zone}]"),
@@ -109,7 +123,7 @@ fn remote(rest: &[u8]) -> Result<Parsed, String> {
     let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
     let (authority, raw) = rest.split_at(slash);
     let authority = std::str::from_utf8(authority).map_err(|_| "the host is not text")?;
-    let (host, port) = host_and_port(authority)?;
+    let server = endpoint(authority)?;
     let mut path = Vec::new();
     let mut last = &b""[..];
     for raw in raw.split(|byte| *byte == b'/') {
@@ -128,10 +142,10 @@ fn remote(rest: &[u8]) -> Result<Parsed, String> {
     }
     let contents = path.is_empty() || last == b".";
     let trailing_slash = matches!(last, b"" | b".") && !raw.is_empty();
-    Ok(Parsed { location: Location::Remote { host, port, path }, trailing_slash, contents })
+    Ok(Parsed { location: Location::Remote { server, path }, trailing_slash, contents })
 }
 
-fn host_and_port(authority: &str) -> Result<(String, u16), String> {
+fn endpoint(authority: &str) -> Result<Endpoint, String> {
     let (host, port) = match authority.strip_prefix('[') {
         Some(rest) => {
             let (host, port) = rest.split_once(']').ok_or("the ] behind the address is missing")?;
@@ -169,7 +183,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), String> {
             .ok_or_else(|| format!("{digits} is not a port"))?,
         None => return Err("only a :PORT may follow the address".into()),
     };
-    Ok((host, port))
+    Ok(Endpoint { host, port })
 }
 
 /// A component with its escapes replaced.
@@ -212,7 +226,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn remote(host: &str, port: u16, path: &str) -> Location {
-        Location::Remote { host: host.into(), port, path: path.into() }
+        Location::Remote { server: Endpoint::new(host, port), path: path.into() }
     }
 
     fn parsed(text: &str) -> (Location, bool, bool) {
@@ -317,7 +331,8 @@ mod tests {
                 !name.contains(&b'/') && !matches!(&name[..], b"." | b"..")
             };
             let names: Vec<&[u8]> = components.iter().filter(usual).map(|name| &name[..]).collect();
-            let location = Location::Remote { host, port, path: names.join(&b'/') };
+            let server = Endpoint::new(host, port);
+            let location = Location::Remote { server, path: names.join(&b'/') };
             let text = display(&location);
             let parsed = parse(OsStr::new(&text)).unwrap();
             prop_assert_eq!(parsed.location, location);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CircuitWant, Location, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
+    CircuitWant, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
 };
 use longhaul_sys::standard::Stream;
 use longhaul_units::{Bytes, Rate, shown};
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
-use crate::location::{self, Parsed};
+use crate::location::{self, Location, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report::{self, seconds};
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     let want = want(args)?;
     let mut options = options(args, output)?;
     let circuit = circuit(args, want, &options)?;
-    options.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
+    options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
     let (done, told) = Display::of_pipe(output).attend(&progress, work);
     let report = done.map_err(|error| failure(&error, &progress))?;
@@ -55,7 +55,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
 /// What `args` mean.
 fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     let parsed = location::parse(&args.pipe);
-    let Ok(Parsed { location: Location::Remote { host, port, path: name }, .. }) = parsed else {
+    let Ok(Parsed { location: Location::Remote { server, path: name }, .. }) = parsed else {
         return Err(match parsed {
             Err(error) => Failure::usage(error.to_string()),
             Ok(_) => Failure::usage(format!(
@@ -79,29 +79,9 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     }
     let file = file?;
     check(role, &file)?;
-    let link = link::options(&args.link, output)?;
-    Ok(PipeOptions {
-        host,
-        port,
-        name,
-        role,
-        file,
-        token: link.token,
-        profile: link.profile,
-        parameters: link.parameters,
-        rate: link.rate,
-        protect: link.protect,
-        carrier: link.carrier,
-        lanes: link.lanes,
-        memory: link.memory,
-        idle_timeout: link::IDLE_TIMEOUT,
-        stall_timeout: Duration::from_secs(args.stall_timeout),
-        links: link.links,
-        via: link.via,
-        circuit: None,
-        history: link.history,
-        host_priority: link.host_priority,
-    })
+    let mut connect = link::options(&args.link, server, output)?;
+    connect.stall_timeout = Duration::from_secs(args.stall_timeout);
+    Ok(PipeOptions::new(connect, name, role, file))
 }
 
 /// Whether the stream can be what it is for: else that would show only when the other end is there.
@@ -153,7 +133,7 @@ fn circuit(
     want: Option<CircuitWant>,
     options: &PipeOptions,
 ) -> Result<Option<Wanted>, Failure> {
-    let host = &options.host;
+    let host = &options.connect.server.host;
     let errand = Errand {
         host,
         label: format!("pipe to {host}"),
@@ -162,7 +142,7 @@ fn circuit(
         by: args.hold.latest_start,
         margin: None,
         bytes_wait: false,
-        history: options.history.as_ref(),
+        history: options.connect.history.as_ref(),
     };
     circuit::wanted(&args.circuit, &errand)
 }

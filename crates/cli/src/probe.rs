@@ -1,23 +1,24 @@
 //! `longhaul probe`.
 
-use longhaul::{Location, ProbeError, ProbeOptions, ProbeReport, Stop, probe};
+use longhaul::{ConnectOptions, ProbeError, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
+use crate::location::{self, Location};
 use crate::output::Output;
 use crate::progress::milliseconds;
 use crate::report::seconds;
 use crate::signals::Held;
-use crate::{history, hosts, link, location, token};
+use crate::{history, hosts, token};
 
 pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
     let server = location::parse(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
-    let Location::Remote { host, port, path } = server.location else {
+    let Location::Remote { server, path } = server.location else {
         return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
     };
     if !path.is_empty() {
@@ -27,13 +28,8 @@ pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), F
         )));
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
-    let options = ProbeOptions {
-        host,
-        port,
-        token: token::read(&file)?.swap_remove(0),
-        idle_timeout: link::IDLE_TIMEOUT,
-        history: history::open(args.no_history, output),
-    };
+    let mut options = ConnectOptions::new(server, token::read(&file)?.swap_remove(0));
+    options.history = history::open(args.no_history, output);
     let report = probe(&options, &stop).map_err(|error| failure(&error))?;
     output.result(&json(&report), text(&report))
 }

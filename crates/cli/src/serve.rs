@@ -13,7 +13,6 @@ use serde_json::{Map, Value, json};
 use crate::args::ServeArgs;
 use crate::failure::Failure;
 use crate::history;
-use crate::link;
 use crate::output::{Output, complain};
 use crate::report;
 use crate::signals::Held;
@@ -37,25 +36,19 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         (None, made) => made.iter().cloned().collect(),
     };
     let either = args.allow_read || args.allow_write;
-    let options = ServeOptions {
-        listen,
-        root: args.root.clone(),
-        tokens,
-        once: args.once,
-        allow_read: args.allow_read || !either,
-        allow_write: args.allow_write || !either,
-        memory: args.memory,
-        direct: args.direct,
-        socket_buffer: args.socket_buffer,
-        connections_max: CONNECTIONS_MAX,
-        idle_timeout: link::IDLE_TIMEOUT,
-        stall_timeout: Duration::from_secs(args.stall_timeout),
-        excuse_timeout: Duration::from_secs(args.excuse_timeout),
-        profiles: args.profiles.clone(),
-        history: history::open(args.no_history, output),
-        host_priority: args.host_priority,
-        trust_proxy: args.trust_proxy.clone(),
-    };
+    let mut options = ServeOptions::new(listen, args.root.clone(), tokens);
+    options.once = args.once;
+    options.allow_read = args.allow_read || !either;
+    options.allow_write = args.allow_write || !either;
+    options.memory = args.memory;
+    options.direct = args.direct;
+    options.socket_buffer = args.socket_buffer;
+    options.stall_timeout = Duration::from_secs(args.stall_timeout);
+    options.excuse_timeout = Duration::from_secs(args.excuse_timeout);
+    options.profiles.clone_from(&args.profiles);
+    options.history = history::open(args.no_history, output);
+    options.host_priority = args.host_priority;
+    options.trust_proxy.clone_from(&args.trust_proxy);
     let events = |event: ServeEvent| {
         if let ServeEvent::Listening(at) = &event {
             announce(*at, &options, made.as_ref().map(ToString::to_string), output);
@@ -242,8 +235,6 @@ fn explain(error: &ServeError) -> String {
 
 /// How the line begins that tells the address; the demo waits for it.
 pub(crate) const LISTENING: &str = "listening on ";
-/// Half of the memory of a host of 8 GiB gives each the least that it needs.
-const CONNECTIONS_MAX: usize = 64;
 
 #[cfg(test)]
 mod tests {

@@ -1,159 +1,16 @@
-//! What a program asks for and what it is told.
+//! Progress, reports and events.
 
-use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_carriers::losses::LossLog;
-use longhaul_control::Via;
-use longhaul_history::History;
+use longhaul_objects::Failure;
 use longhaul_objects::limits::FAILURES_MAX;
-use longhaul_objects::{Failure, Fsync};
-use longhaul_session::Token;
-use longhaul_units::{Bytes, MemoryUse, Rate};
+use longhaul_units::{MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
 
-use crate::circuit::{CircuitOptions, CircuitReport};
-use crate::links::{LinkChoice, LinkUse};
+use crate::circuit::CircuitReport;
+use crate::links::LinkUse;
 use crate::recollection::HistoryReport;
-
-/// Port of a server unless told, for TCP and UDP.
-pub const DEFAULT_PORT: u16 = 7420;
-
-/// A file or tree, here or at a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Location {
-    /// On this host.
-    Local(PathBuf),
-    /// At a `longhaul serve`: `lh://HOST[:PORT]/PATH`.
-    Remote {
-        /// Name or address.
-        host: String,
-        /// TCP and UDP port.
-        port: u16,
-        /// Path below the server's root, as bytes, without a leading slash.
-        path: Vec<u8>,
-    },
-}
-
-/// What carries streams and objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum CarrierChoice {
-    /// UDP lanes; TCP connections where UDP does not pass.
-    #[default]
-    Auto,
-    /// UDP lanes or nothing.
-    Udp,
-    /// TCP connections.
-    Tcp,
-}
-
-/// A copy between this host and a server. Exactly one side is remote.
-#[derive(Clone, Debug)]
-pub struct CopyOptions {
-    /// What to copy; all local or all at one server.
-    pub sources: Vec<Location>,
-    /// Where to.
-    pub destination: Location,
-    /// The destination was written with a trailing slash: it is a directory, made if missing.
-    pub destination_is_directory: bool,
-    /// A source was written as `SRC/.`: its contents are copied.
-    pub copy_contents: bool,
-    /// Contents of a server's directory go into a directory here that holds something already too. The
-    /// server chooses every name in it then, and may replace what is there.
-    pub merge: bool,
-    /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
-    /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
-    pub verify: bool,
-    /// Proves this client to the server, and the server to it.
-    pub token: Token,
-    /// Name of a [`longhaul_rate_control::Profile`].
-    pub profile: String,
-    /// Most that may be sent, at the IP layer; the rate of profiles that need one.
-    pub rate: Option<Rate>,
-    /// What is chosen of the profile's parameters, each `name=value`.
-    pub parameters: Vec<String>,
-    /// Protection of payload.
-    pub protect: Protect,
-    /// What carries the data.
-    pub carrier: CarrierChoice,
-    /// UDP lanes or TCP connections.
-    pub lanes: u16,
-    /// Gateways on the path to the server: TCP connections go through them, the first of which this
-    /// host dials. Not with UDP lanes, links or a circuit.
-    pub via: Option<Via>,
-    /// When data is made durable.
-    pub fsync: Fsync,
-    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
-    pub memory: Option<Bytes>,
-    /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
-    pub direct: bool,
-    /// Time without a sign of the peer after which it is given up.
-    pub idle_timeout: Duration,
-    /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
-    /// and neither end says that it waits for a disk or a booking. Zero is for ever.
-    pub stall_timeout: Duration,
-    /// The links that data goes over, all at once; unless told the way that leads to the server. Only by
-    /// UDP, and not with a circuit.
-    pub links: Vec<LinkChoice>,
-    /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
-    /// go over IP under the profile. Only to a server, and by UDP.
-    pub circuit: Option<CircuitOptions>,
-    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
-    pub history: Option<Arc<History>>,
-    /// What only this user knows: by it a copy to a server believes what that has of an earlier one.
-    /// Without, that is read here and compared.
-    pub secret: Option<[u8; 32]>,
-    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
-    pub host_priority: bool,
-    /// Where this host, sending over UDP, tells each packet that it takes as lost, and why.
-    pub losses: Option<Arc<LossLog>>,
-}
-
-/// A server of files below one directory.
-#[derive(Clone, Debug)]
-pub struct ServeOptions {
-    /// TCP address to listen at; lanes use the same UDP port.
-    pub listen: SocketAddr,
-    /// Nothing outside can be reached.
-    pub root: PathBuf,
-    /// Any of them is let in.
-    pub tokens: Vec<Token>,
-    /// Serve one transfer and end: who only connects, or is refused, is none.
-    pub once: bool,
-    /// Clients may copy from here.
-    pub allow_read: bool,
-    /// Clients may copy to here.
-    pub allow_write: bool,
-    /// Most memory of all transfers together for what is under way and for sockets of lanes; else
-    /// half of the host's. At least [`crate::MEMORY_LEAST`], which one transfer needs.
-    pub memory: Option<Bytes>,
-    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
-    pub direct: bool,
-    /// Bytes of the UDP sockets' buffers, each way; what suits fast paths unless told.
-    pub socket_buffer: Option<Bytes>,
-    /// Clients at a time. Where one more comes, tokens and addresses that hold more than its own make
-    /// room.
-    pub connections_max: usize,
-    /// Time without a sign of the peer after which it is given up.
-    pub idle_timeout: Duration,
-    /// Time after which a copy is given up that stands still though both ends are there: nothing moves,
-    /// and neither end says that it waits for a disk or a booking. Zero is for ever.
-    pub stall_timeout: Duration,
-    /// Time for which a client may say that it waits for its disk, its booking or the other end of its
-    /// pipe, while others find no place. Zero is for ever.
-    pub excuse_timeout: Duration,
-    /// Names of the profiles that clients may choose; without, any.
-    pub profiles: Option<Vec<String>>,
-    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
-    pub history: Option<Arc<History>>,
-    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
-    pub host_priority: bool,
-    /// Addresses of proxies, which have to say for whom they connect (PROXY protocol, version 2). It
-    /// counts for limits and the log, and gives no rights. Others may not say it.
-    pub trust_proxy: Vec<IpAddr>,
-}
 
 /// Where a copy is, for a progress display. Rates are over the last second or so.
 #[derive(Clone, Debug, Default, PartialEq)]

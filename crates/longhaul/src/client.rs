@@ -11,23 +11,22 @@ use std::sync::Arc;
 use longhaul_connection::{Part, Wish};
 use longhaul_history::{History, unix_time};
 use longhaul_rate_control::ChosenProfile;
-use longhaul_session::{ClientConfig, Token};
+use longhaul_session::ClientConfig;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Instant};
-use longhaul_wire::{Carrier, CloseCode, Protect, ReceiveLimits};
+use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
 
-use crate::api::{CarrierChoice, LinkReport, Snapshot};
+use crate::api::{LinkReport, Snapshot};
 use crate::budget::{Budget, check_addresses};
-use crate::circuit::{CircuitOptions, Errand};
+use crate::circuit::Errand;
 use crate::descriptors;
-use crate::links::{self, LinkChoice, LinkError};
+use crate::links::{self, LinkError};
+use crate::options::{CarrierChoice, ConnectOptions};
 use crate::progress::Progress;
 use crate::shared::Shared;
-use longhaul_carriers::host_monitor::Priority;
-use longhaul_carriers::losses::LossLog;
 use longhaul_carriers::tcp::{JoinError, Opened};
-use longhaul_control::{ConnectError, Dialed, Remote, Via, dial};
+use longhaul_control::{ConnectError, Dialed, Remote, dial};
 use longhaul_files::DestinationError;
 use longhaul_sys::stop::Stop;
 use rival::Rival;
@@ -135,28 +134,25 @@ impl From<std::io::Error> for Failure {
     }
 }
 
-/// Which server, and how data are to travel between it and this host.
+/// A connection that is wanted, and what for.
 pub(crate) struct Client<'a> {
-    pub host: &'a str,
-    pub port: u16,
-    pub via: Option<&'a Via>,
-    pub token: &'a Token,
+    pub options: &'a ConnectOptions,
     pub profile: ChosenProfile,
-    pub protect: Protect,
-    pub carrier: CarrierChoice,
-    pub lanes: u16,
     pub memory: Budget,
-    pub idle_timeout: Duration,
-    pub links: &'a [LinkChoice],
-    pub circuit: Option<&'a CircuitOptions>,
-    pub history: Option<&'a Arc<History>>,
-    pub priority: Priority,
-    pub losses: Option<&'a Arc<LossLog>>,
     pub wish: Wish,
     pub started: Instant,
 }
 
-impl Client<'_> {
+impl<'a> Client<'a> {
+    /// Of a transfer that started at `started`.
+    ///
+    /// # Errors
+    /// There is no such profile, or it needs a rate.
+    pub fn new(options: &'a ConnectOptions, wish: Wish, started: Instant) -> Result<Self, Failure> {
+        let profile = profile(&options.profile, options.rate, &options.parameters)?;
+        Ok(Self { options, profile, memory: Budget::new(options.memory), wish, started })
+    }
+
     /// Does the task that `make` makes for a server and connection; where packets do not pass makes it
     /// once more, over TCP if the user leaves the choice to us, and by TCP with smaller ones.
     pub fn run<T: Task>(
@@ -170,18 +166,19 @@ impl Client<'_> {
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         descriptors::check().map_err(Failure::Local)?;
-        let first = match self.carrier {
-            CarrierChoice::Udp if self.via.is_some() => {
+        let ConnectOptions { via, carrier, circuit, links, .. } = self.options;
+        let first = match carrier {
+            CarrierChoice::Udp if via.is_some() => {
                 let reason =
                     "gateways carry TCP connections (--via), not UDP lanes (--carrier udp)";
                 return Err(Failure::Usage(reason.into()));
             }
-            _ if self.via.is_some() && self.circuit.is_some() => {
+            _ if via.is_some() && circuit.is_some() => {
                 let reason = "a circuit carries UDP lanes, gateways TCP connections (--via)";
                 return Err(Failure::Usage(reason.into()));
             }
-            _ if self.via.is_some() => Carrier::Tcp,
-            CarrierChoice::Tcp if self.circuit.is_some() => {
+            _ if via.is_some() => Carrier::Tcp,
+            CarrierChoice::Tcp if circuit.is_some() => {
                 let reason = "a circuit carries UDP lanes, not TCP connections";
                 return Err(Failure::Usage(reason.into()));
             }
@@ -189,13 +186,13 @@ impl Client<'_> {
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         };
         let free = first == Carrier::Udp
-            && self.carrier == CarrierChoice::Auto
-            && self.circuit.is_none()
-            && self.links.is_empty();
+            && *carrier == CarrierChoice::Auto
+            && circuit.is_none()
+            && links.is_empty();
         let first = if free { Carrier::Either } else { first };
         let failure = match self.carry(first, &make, progress, stop) {
             // The segments of others are those that a gateway sends.
-            Err(failure) if self.via.is_none() => failure,
+            Err(failure) if via.is_none() => failure,
             result => return result,
         };
         let reason = match &failure {
@@ -256,12 +253,13 @@ impl Client<'_> {
     }
 
     fn check_links(&self) -> Result<(), LinkError> {
-        match self.links {
+        let ConnectOptions { links, via, carrier, circuit, .. } = self.options;
+        match &links[..] {
             [] => Ok(()),
-            _ if self.carrier == CarrierChoice::Tcp || self.via.is_some() => Err(LinkError::Tcp),
-            _ if self.circuit.is_some() => Err(LinkError::Circuit),
+            _ if *carrier == CarrierChoice::Tcp || via.is_some() => Err(LinkError::Tcp),
+            _ if circuit.is_some() => Err(LinkError::Circuit),
             [_, _, ..] if self.profile.is_reserved() => Err(LinkError::Reserved),
-            _ => links::check(self.links),
+            _ => links::check(links),
         }
     }
 
@@ -284,12 +282,13 @@ impl Client<'_> {
         // The server has little to send to a source: no limit, but what its profile needs.
         let ChosenProfile { profile, rate, parameters } = &self.profile;
         let told = profile.needs_rate || self.wish.part() == Part::Sink;
+        let ConnectOptions { server, token, idle_timeout, .. } = self.options;
         let config = ClientConfig {
-            protect: self.protect,
+            protect: self.options.protect,
             carrier,
             // The first stays on IP, and each link has one.
-            lanes: self.lanes.max(self.links.len() as u16).max(1)
-                + u16::from(self.circuit.is_some()),
+            lanes: self.options.lanes.max(self.options.links.len() as u16).max(1)
+                + u16::from(self.options.circuit.is_some()),
             implementation: Some(crate::IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(profile.name.into()),
@@ -297,8 +296,9 @@ impl Client<'_> {
             parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };
-        let remote = Remote { host: self.host, port: self.port, via: self.via };
-        dial(&remote, self.token, &config, self.idle_timeout, stop).map_err(Failure::Connect)
+        let via = self.options.via.as_ref();
+        let remote = Remote { host: &server.host, port: server.port, via };
+        dial(&remote, token, &config, *idle_timeout, stop).map_err(Failure::Connect)
     }
 
     /// One try with one carrier, of which there are `notices` to tell.
@@ -320,19 +320,21 @@ impl Client<'_> {
 
     /// The connections that may take the place of lanes that begin now.
     fn rival(&self, dialed: &Dialed) -> Rival {
+        let ConnectOptions { server, history, idle_timeout, .. } = self.options;
         let known = |history: &Arc<History>| {
-            history.is_udp_swallowed(self.host, dialed.server.ip(), unix_time())
+            history.is_udp_swallowed(&server.host, dialed.server.ip(), unix_time())
         };
         // Without a memory UDP is given its time.
-        let was_swallowed = self.history.is_some_and(|history| known(history).unwrap_or(false));
-        let options = tcp_options(self.profile.rate, self.idle_timeout, None);
+        let was_swallowed = history.as_ref().is_some_and(|all| known(all).unwrap_or(false));
+        let options = tcp_options(self.profile.rate, *idle_timeout, None);
         Rival::new(dialed, was_swallowed, options)
     }
 
     fn note_swallowed(&self, dialed: &Dialed) {
-        if let Some(history) = self.history {
+        if let Some(history) = &self.options.history {
+            let (host, ip) = (&self.options.server.host, dialed.server.ip());
             // Without it the next copy waits a moment longer.
-            let _ = history.note_udp_swallowed(self.host, dialed.server.ip(), unix_time());
+            let _ = history.note_udp_swallowed(host, ip, unix_time());
         }
     }
 }

@@ -9,15 +9,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
+use std::slice;
 use std::sync::Arc;
 
-use longhaul_carriers::host_monitor::Priority;
 use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_control::ConnectError;
 use longhaul_files::{
-    Destination, DestinationError, SinkOptions, SourceTree, Target, own_name, source_label,
-    transfer_id,
+    Destination, DestinationError, SinkOptions, SourceTree, Target, boot_id, own_name,
+    source_label, transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
@@ -26,10 +26,11 @@ use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
 
-use crate::api::{CopyOptions, CopyReport, Location, Snapshot};
+use crate::api::{CopyReport, Snapshot};
 use crate::budget::Budget;
 use crate::circuit::Errand;
-use crate::client::{Client, Failure, Finished, Task, TooNarrow, profile};
+use crate::client::{Client, Failure, Finished, Task, TooNarrow};
+use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
 use crate::progress::Progress;
 use crate::remarks;
 use crate::request::GrantedRequest;
@@ -43,7 +44,7 @@ pub(crate) use served::ServedCopies;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// Nothing to do it with: both sides local, both remote, several servers, an unknown profile.
+    /// Options that do not fit each other, an unknown profile.
     #[error("{0}")]
     Usage(String),
     /// The server cannot be reached or does not let us in.
@@ -191,6 +192,19 @@ impl CopyError {
 
 /// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
 ///
+/// ```no_run
+/// use longhaul::{ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Progress, Stop};
+///
+/// let token = std::fs::read_to_string("token")?.trim().parse()?;
+/// let connect = ConnectOptions::new(Endpoint::new("dtn2.example", DEFAULT_PORT), token);
+/// let sources = vec!["run-17".into()];
+/// let paths = CopyPaths::Push { sources, destination: b"incoming".to_vec() };
+/// let options = CopyOptions::new(connect, paths);
+/// let report = longhaul::copy(&options, &Progress::default(), &Stop::default())?;
+/// println!("{} bytes, {} failures", report.bytes, report.failures.count);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// See [`CopyError`]. A copy of which some entries failed is no error; see
 /// [`CopyReport::failures`].
@@ -200,136 +214,81 @@ pub fn copy(
     stop: &Stop,
 ) -> Result<CopyReport, CopyError> {
     let started = clock::now();
-    let job = Job::new(options)?;
-    if options.circuit.is_some() && job.direction == Direction::Pull {
+    check(options)?;
+    let ConnectOptions { protect, circuit, .. } = &options.connect;
+    if circuit.is_some() && matches!(options.paths, CopyPaths::Pull { .. }) {
         return Err(CopyError::Usage(
             "the side with the files books the circuit: run this at the server, as a copy to here"
                 .into(),
         ));
     }
-    if !options.verify && options.protect == Protect::Clear {
+    if !options.verify && *protect == Protect::Clear {
         return Err(CopyError::Usage(UNCHECKED.into()));
     }
     let failed = |failure| CopyError::of(failure, &progress.snapshot());
-    let profile = profile(&options.profile, options.rate, &options.parameters).map_err(failed)?;
-    let memory = Budget::new(options.memory).repaired_by(profile.repair());
-    let client = Client {
-        host: &job.host,
-        port: job.port,
-        via: options.via.as_ref(),
-        token: &options.token,
-        profile,
-        protect: options.protect,
-        carrier: options.carrier,
-        lanes: options.lanes,
-        memory,
-        idle_timeout: options.idle_timeout,
-        links: &options.links,
-        circuit: options.circuit.as_ref(),
-        history: options.history.as_ref(),
-        priority: Priority::wished(options.host_priority),
-        losses: options.losses.as_ref(),
-        wish: Wish::Copy(job.request(options)),
-        started,
-    };
-    let make = |server, shared: &Arc<Shared>| Part::new(options, &job, server, (shared, memory));
+    let wish = Wish::Copy(request(options));
+    let client = Client::new(&options.connect, wish, started).map_err(failed)?;
+    let memory = client.memory.repaired_by(client.profile.repair());
+    let client = Client { memory, ..client };
+    let make = |server, shared: &Arc<Shared>| Part::new(options, server, (shared, memory));
     Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
-/// What is to be done, sorted out.
-struct Job {
-    host: String,
-    port: u16,
-    direction: Direction,
-    /// Here.
-    local: Vec<PathBuf>,
-    /// There.
-    remote: Vec<Vec<u8>>,
+/// Whether the paths can be copied together.
+fn check(options: &CopyOptions) -> Result<(), CopyError> {
+    let usage = |text: &str| Err(CopyError::Usage(text.into()));
+    let (sources, remote): (Vec<&[u8]>, _) = match &options.paths {
+        CopyPaths::Push { sources, destination } => {
+            let here = sources.iter().map(|path| path.as_os_str().as_bytes());
+            (here.collect(), slice::from_ref(destination))
+        }
+        CopyPaths::Pull { sources, .. } => {
+            (sources.iter().map(Vec::as_slice).collect(), &sources[..])
+        }
+    };
+    if sources.is_empty() {
+        return usage("nothing to copy");
+    }
+    remote.iter().try_for_each(|path| check_length(path))?;
+    if options.copy_contents {
+        return Ok(());
+    }
+    let nameless = |path: &&[u8]| own_name(path).is_none();
+    let pulled = matches!(options.paths, CopyPaths::Pull { .. });
+    if pulled && sources.iter().any(nameless) && !sources.iter().all(nameless) {
+        return usage("contents of directories and whole sources cannot be mixed in one copy");
+    }
+    check_names(sources)
 }
 
-impl Job {
-    fn new(options: &CopyOptions) -> Result<Self, CopyError> {
-        let usage = |text: &str| Err(CopyError::Usage(text.into()));
-        let mut local = Vec::new();
-        let mut remote = Vec::new();
-        let mut server = None;
-        for source in &options.sources {
-            match source {
-                Location::Local(path) => local.push(path.clone()),
-                Location::Remote { host, port, path } => {
-                    if *server.get_or_insert((host, port)) != (host, port) {
-                        return usage("all sources have to be at one server");
-                    }
-                    remote.push(path.clone());
-                }
-            }
+fn request(options: &CopyOptions) -> Request {
+    let CopyOptions { copy_contents, .. } = *options;
+    let (direction, several, label, paths) = match &options.paths {
+        CopyPaths::Push { sources, destination } => {
+            let label = source_label(sources, copy_contents);
+            (Direction::Push, sources.len() > 1, label, vec![destination.clone()])
         }
-        let nameless = |path: &Vec<u8>| options.copy_contents || own_name(path).is_none();
-        if remote.iter().any(nameless) && !remote.iter().all(nameless) {
-            return usage("contents of directories and whole sources cannot be mixed in one copy");
-        }
-        if let Location::Remote { path, .. } = &options.destination {
-            check_length(path)?;
-        }
-        remote.iter().try_for_each(|path| check_length(path))?;
-        if !options.copy_contents {
-            let paths = local.iter().map(|path| path.as_os_str().as_bytes());
-            check_names(paths.chain(remote.iter().map(Vec::as_slice)))?;
-        }
-        match (&options.destination, server) {
-            _ if options.sources.is_empty() => usage("nothing to copy"),
-            (Location::Remote { host, port, path }, None) => Ok(Self {
-                host: host.clone(),
-                port: *port,
-                direction: Direction::Push,
-                local,
-                remote: vec![path.clone()],
-            }),
-            (Location::Local(path), Some((host, port))) if local.is_empty() => Ok(Self {
-                host: host.clone(),
-                port: *port,
-                direction: Direction::Pull,
-                local: vec![path.clone()],
-                remote,
-            }),
-            (Location::Local(_), None) => {
-                usage("both sides are on this host: one has to be lh://HOST/PATH")
-            }
-            _ => usage("one side has to be on this host"),
-        }
+        CopyPaths::Pull { sources, .. } => (Direction::Pull, false, [0; 16], sources.clone()),
+    };
+    Request {
+        direction,
+        // Several sources need one.
+        destination_is_directory: options.destination_is_directory || several,
+        sync_at_end: options.sync,
+        copy_contents,
+        unhashed: !options.verify,
+        label,
+        paths,
     }
+}
 
-    /// What a server may call what it sends.
-    fn names(&self, options: &CopyOptions) -> TopNames {
-        let own = |path| own_name(path).filter(|_| !options.copy_contents);
-        TopNames::asked(self.remote.iter().map(|path| own(path)))
-    }
-
-    /// The server as the user names it: what a tag says to one proves nothing of another.
-    fn server(&self) -> Vec<u8> {
-        format!("{}:{}", self.host.to_ascii_lowercase(), self.port).into_bytes()
-    }
-
-    fn request(&self, options: &CopyOptions) -> Request {
-        let label = match self.direction {
-            Direction::Push => source_label(&self.local, options.copy_contents),
-            Direction::Pull => [0; 16],
-        };
-        Request {
-            direction: self.direction,
-            // Several sources need one.
-            destination_is_directory: options.destination_is_directory || self.local.len() > 1,
-            sync_at_end: options.fsync == Fsync::End,
-            copy_contents: options.copy_contents,
-            unhashed: !options.verify,
-            label,
-            paths: self.remote.clone(),
-        }
-    }
+/// The server as the user names it: what a tag says to one proves nothing of another.
+fn tag_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
+    format!("{}:{port}", host.to_ascii_lowercase()).into_bytes()
 }
 
 /// Each source goes to the destination under its own name: no two of them may have one.
-fn check_names<'a>(paths: impl Iterator<Item = &'a [u8]>) -> Result<(), CopyError> {
+fn check_names(paths: Vec<&[u8]>) -> Result<(), CopyError> {
     let mut names = BTreeSet::new();
     for path in paths {
         if let Some(name) = own_name(path)
@@ -371,54 +330,78 @@ enum Driver {
 impl Part {
     fn new(
         options: &CopyOptions,
-        job: &Job,
         server: SocketAddr,
         (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
-        let shared = shared.clone();
-        let patience = options.stall_timeout;
-        if job.direction == Direction::Push {
-            let tree = SourceTree::local(&job.local, options.copy_contents)
-                .direct(options.direct)
-                .limit_names(budget.of_names());
-            let belief = match (options.verify, &options.secret) {
-                (false, _) => Belief::Unhashed,
-                (true, None) => Belief::Nothing,
-                (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &job.server())),
-            };
-            send(&shared, budget, patience, belief);
-            let driver = Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)));
-            return Ok(Self { driver, shared });
-        }
-        let destination = job.local.first().map_or(FilePath::new("."), PathBuf::as_path);
-        let place = server.to_string();
-        let mut source = vec![place.as_bytes()];
-        source.extend(job.remote.iter().map(Vec::as_slice));
-        let label = OsStr::as_bytes(destination.as_os_str());
-        let transfer = transfer_id(&source, label, options.verify);
-        let several = job.remote.len() > 1;
-        let names = job.names(options);
-        let sink_options = SinkOptions {
-            is_directory: options.destination_is_directory || several,
-            contents: names == TopNames::Contents,
-            transfer,
-            fsync: options.fsync,
-            direct: options.direct,
-            only_empty: names == TopNames::Contents && !options.merge,
-            goes_on: true,
+        let driver = match &options.paths {
+            CopyPaths::Push { sources, .. } => push(options, sources, shared, budget),
+            CopyPaths::Pull { sources, destination } => {
+                pull(options, (server, sources), destination, shared, budget)?
+            }
         };
-        let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
-            .map_err(Failure::Destination)?;
-        let config = sink_config(options.fsync, transfer, budget, Some(names));
-        receive(&shared, config, resume, budget, patience);
-        let driver = Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify)));
-        Ok(Self { driver, shared })
+        Ok(Self { driver, shared: shared.clone() })
     }
 
     /// Whether nothing of what arrives is kept.
     fn discards(&self) -> bool {
         matches!(&self.driver, Driver::Sink(sink) if sink.discards())
     }
+}
+
+fn push(options: &CopyOptions, sources: &[PathBuf], shared: &Shared, budget: Budget) -> Driver {
+    let tree = SourceTree::local(sources, options.copy_contents)
+        .direct(options.direct)
+        .limit_names(budget.of_names());
+    let belief = match (options.verify, &options.secret) {
+        (false, _) => Belief::Unhashed,
+        (true, None) => Belief::Nothing,
+        (true, Some(secret)) => {
+            Belief::Tags(TagKey::new(secret, &tag_name(&options.connect.server)))
+        }
+    };
+    send(shared, budget, options.connect.stall_timeout, belief);
+    Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)))
+}
+
+fn pull(
+    options: &CopyOptions,
+    (server, sources): (SocketAddr, &[Vec<u8>]),
+    destination: &FilePath,
+    shared: &Shared,
+    budget: Budget,
+) -> Result<Driver, Failure> {
+    let place = server.to_string();
+    let mut source = vec![place.as_bytes()];
+    source.extend(sources.iter().map(Vec::as_slice));
+    let label = OsStr::as_bytes(destination.as_os_str());
+    let transfer = transfer_id(&source, label, options.verify);
+    // What a server may call what it sends.
+    let own = |path| own_name(path).filter(|_| !options.copy_contents);
+    let names = TopNames::asked(sources.iter().map(|path| own(path)));
+    let fsync = fsync(options.sync);
+    let sink_options = SinkOptions {
+        is_directory: options.destination_is_directory || sources.len() > 1,
+        contents: names == TopNames::Contents,
+        transfer,
+        fsync,
+        direct: options.direct,
+        only_empty: names == TopNames::Contents && !options.merge,
+        goes_on: true,
+    };
+    let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
+        .map_err(Failure::Destination)?;
+    let config = sink_config(fsync, transfer, budget, Some(names));
+    receive(shared, config, resume, budget, options.connect.stall_timeout);
+    Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
+}
+
+/// The policy of a sink that is to make its files durable, or need not.
+pub(crate) fn fsync(sync: bool) -> Fsync {
+    if sync {
+        return Fsync::End;
+    }
+    // Where the boot is unknown, random bytes make sure that nothing unsynced is trusted.
+    Fsync::Never { boot: boot_id().unwrap_or_else(|_| random::bytes().unwrap_or_default()) }
 }
 
 /// This end sends a copy.

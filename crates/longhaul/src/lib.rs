@@ -1,8 +1,11 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
-//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`. They
-//! bind the carriers, file trees and the control connection to the pure core. All of them block, and end early
-//! where another thread asks them to ([`Stop`]).
+//! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`,
+//! [`probe`](probe()) is `longhaul probe`. They bind the carriers, file trees and the control connection to the
+//! pure core. All of them block, and end early where another thread asks them to ([`Stop`]).
+//!
+//! Each option stands in one struct: those of the connection in [`ConnectOptions`], which [`CopyOptions`] and
+//! [`PipeOptions`] hold. `new` gives the defaults of the command line; fields change them.
 
 mod api;
 mod attend;
@@ -15,6 +18,7 @@ mod guests;
 mod ids;
 mod lease;
 mod links;
+mod options;
 mod pipe;
 mod probe;
 mod progress;
@@ -30,10 +34,7 @@ mod source;
 /// What each end calls itself.
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 
-pub use api::{
-    CarrierChoice, CopyOptions, CopyReport, DEFAULT_PORT, Failures, Hosts, LinkReport, Location,
-    ServeEvent, ServeOptions, Served, Snapshot,
-};
+pub use api::{CopyReport, Failures, Hosts, LinkReport, ServeEvent, Served, Snapshot};
 pub use budget::MEMORY_LEAST;
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
@@ -43,9 +44,16 @@ pub use copy::{CopyError, Kept, copy};
 pub use links::{LinkChoice, LinkUse};
 pub use longhaul_carriers::losses::{LossLog, ToldLoss};
 pub use longhaul_control::Via;
+pub use longhaul_history::History;
+pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
+pub use longhaul_units::{Bytes, Duration, Rate};
+pub use longhaul_wire::{PipeRole, Protect};
+pub use options::{
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, ServeOptions,
+};
 pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_valid};
-pub use probe::{ProbeError, ProbeOptions, ProbeReport, probe};
+pub use probe::{ProbeError, ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::HistoryReport;
 pub use serve::serve;

@@ -12,9 +12,9 @@ use longhaul_carriers::host_monitor::with_priority;
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
 use longhaul_control::{ConnectError, Dialed, Remote, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
-use longhaul_history::{Direction, History, HistoryError, PathKey, unix_time};
+use longhaul_history::{Direction, HistoryError, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
-use longhaul_session::{ClientConfig, Token};
+use longhaul_session::ClientConfig;
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 use longhaul_sys::stop::Stop;
@@ -24,21 +24,7 @@ use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
 use crate::client::{Failure, Idle, profile};
-
-/// Which server to look at.
-#[derive(Clone, Debug)]
-pub struct ProbeOptions {
-    /// Name or address.
-    pub host: String,
-    /// TCP and UDP port.
-    pub port: u16,
-    /// Proves this client to the server, and the server to it.
-    pub token: Token,
-    /// Time without a sign of the server after which it is given up.
-    pub idle_timeout: Duration,
-    /// What is remembered of paths.
-    pub history: Option<Arc<History>>,
-}
+use crate::options::{ConnectOptions, Endpoint};
 
 /// What was found.
 #[derive(Clone, Debug)]
@@ -91,12 +77,24 @@ pub enum ProbeError {
 }
 
 /// Connects, lets a lane find out what the path is like, and says goodbye. Takes a second and a few round
-/// trips; at the server nothing is read or written.
+/// trips; at the server nothing is read or written. Of `options` server, token, idle timeout and history
+/// count.
+///
+/// ```no_run
+/// use longhaul::{ConnectOptions, Endpoint, Stop};
+///
+/// let token = std::fs::read_to_string("token")?.trim().parse()?;
+/// let options = ConnectOptions::new(Endpoint::new("dtn2.example", 7420), token);
+/// let report = longhaul::probe(&options, &Stop::default())?;
+/// println!("largest packet: {:?} bytes", report.path_mtu);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// See [`ProbeError`]. That UDP does not pass is no error.
-pub fn probe(options: &ProbeOptions, stop: &Stop) -> Result<ProbeReport, ProbeError> {
-    let ProbeOptions { host, port, token, idle_timeout, history } = options;
+pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, ProbeError> {
+    let ConnectOptions { server: Endpoint { host, port }, token, idle_timeout, history, .. } =
+        options;
     let asked = Bytes::new(UdpOptions::default().receive_buffer as u64);
     let config = ClientConfig {
         carrier: Carrier::Udp,

@@ -20,13 +20,14 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
 use rustix::io::Errno;
 
-use crate::api::{ServeEvent, ServeOptions};
+use crate::api::ServeEvent;
 use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
 use crate::descriptors::Descriptors;
 use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
+use crate::options::ServeOptions;
 use crate::request::Handlers;
 use client::{NotServed, sending};
 use datagrams::Known;

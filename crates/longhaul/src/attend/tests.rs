@@ -7,16 +7,15 @@ use std::sync::mpsc;
 use std::thread;
 
 use longhaul_files::test_faults::SLOW;
-use longhaul_objects::Fsync;
 use longhaul_session::Token;
 use longhaul_units::{Duration, Rate};
-use longhaul_wire::{Bottleneck, Protect};
+use longhaul_wire::Bottleneck;
 use tempfile::TempDir;
 
 use crate::source::WORKERS;
 use crate::{
-    CarrierChoice, CopyError, CopyOptions, CopyReport, Location, Progress, ServeEvent,
-    ServeOptions, Stop, copy, serve,
+    CarrierChoice, ConnectOptions, CopyError, CopyOptions, CopyPaths, CopyReport, Endpoint,
+    Progress, ServeEvent, ServeOptions, Stop, copy, serve,
 };
 
 /// Copies a file of that name, with both carriers, there and back.
@@ -50,18 +49,14 @@ fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyRepor
         let server: SocketAddr = listening.recv().unwrap();
         let mut running = Vec::new();
         for carrier in [CarrierChoice::Udp, CarrierChoice::Tcp] {
-            let here = |name: String| Location::Local(path("here").join(name));
-            let there = |name: String| Location::Remote {
-                host: server.ip().to_string(),
-                port: server.port(),
-                path: name.into_bytes(),
-            };
-            for (from, to) in [
-                (here(name.into()), there(format!("{name} {carrier:?}"))),
-                (there(name.into()), here(format!("{name} {carrier:?}"))),
+            let there = format!("{name} {carrier:?}");
+            let [from, to] = [name, &there].map(|name| path("here").join(name));
+            for paths in [
+                CopyPaths::Push { sources: vec![from], destination: there.into_bytes() },
+                CopyPaths::Pull { sources: vec![name.into()], destination: to },
             ] {
-                let options =
-                    CopyOptions { stall_timeout: patience, ..copy_options(from, to, carrier) };
+                let mut options = copy_options(server, carrier, paths);
+                options.connect.stall_timeout = patience;
                 running.push(
                     scope.spawn(move || copy(&options, &Progress::default(), &Stop::default())),
                 );
@@ -74,56 +69,24 @@ fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyRepor
 }
 
 fn serve_options(root: &Path) -> ServeOptions {
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     ServeOptions {
-        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        root: root.to_owned(),
-        tokens: vec![Token::from_random([1; 16])],
-        socket_buffer: None,
-        once: false,
-        allow_read: true,
-        allow_write: true,
-        memory: None,
-        direct: false,
         connections_max: 8,
         idle_timeout: PATIENCE,
-        stall_timeout: PATIENCE,
-        excuse_timeout: Duration::ZERO,
-        profiles: None,
-        history: None,
-        host_priority: false,
-        trust_proxy: Vec::new(),
+        ..ServeOptions::new(listen, root.to_owned(), vec![Token::from_random([1; 16])])
     }
 }
 
-fn copy_options(from: Location, to: Location, carrier: CarrierChoice) -> CopyOptions {
-    CopyOptions {
-        sources: vec![from],
-        destination: to,
-        destination_is_directory: false,
-        copy_contents: false,
-        merge: false,
-        verify: true,
-        token: Token::from_random([1; 16]),
-        profile: "auto".into(),
-        parameters: Vec::new(),
+fn copy_options(server: SocketAddr, carrier: CarrierChoice, paths: CopyPaths) -> CopyOptions {
+    let server = Endpoint::new(server.ip().to_string(), server.port());
+    let connect = ConnectOptions {
         rate: Some(Rate::from_gbps(10)),
-        protect: Protect::Aead,
         carrier,
-        lanes: 1,
-        // The real disk is not what this is about.
-        via: None,
-        fsync: Fsync::Never { boot: [0; 16] },
-        memory: None,
-        direct: false,
         idle_timeout: PATIENCE,
-        stall_timeout: PATIENCE,
-        links: Vec::new(),
-        circuit: None,
-        history: None,
-        secret: None,
-        host_priority: false,
-        losses: None,
-    }
+        ..ConnectOptions::new(server, Token::from_random([1; 16]))
+    };
+    // The real disk is not what this is about.
+    CopyOptions { sync: false, ..CopyOptions::new(connect, paths) }
 }
 
 #[test]

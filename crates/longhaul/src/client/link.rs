@@ -6,13 +6,12 @@ use std::sync::Arc;
 use longhaul_carriers::carrier::{Mailbox, UpperLayer};
 use longhaul_carriers::connection::Carrier;
 use longhaul_carriers::host_monitor::{Priority, part_of};
-use longhaul_carriers::losses::LossLog;
 use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::lines::{Ends, Lines, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
-use longhaul_control::{Dialed, ServerIdentity, Via};
+use longhaul_control::{Dialed, ServerIdentity};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
 use longhaul_sys::stop::Stop;
@@ -21,6 +20,7 @@ use longhaul_units::{Duration, Instant, LaneId, Rate};
 use super::Failure;
 use crate::circuit::{CircuitOptions, Errand, Follower};
 use crate::links::Links;
+use crate::options::ConnectOptions;
 use crate::shared::Shared;
 
 /// What a client's lanes are made of.
@@ -34,12 +34,9 @@ pub(super) struct Link<'a> {
     pub links: Option<&'a Links>,
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
-    pub idle_timeout: Duration,
-    pub priority: Priority,
-    pub losses: Option<&'a Arc<LossLog>>,
+    pub options: &'a ConnectOptions,
     /// Over TCP, where no larger packets pass.
     pub packet_max: Option<u64>,
-    pub via: Option<&'a Via>,
 }
 
 impl Link<'_> {
@@ -72,9 +69,9 @@ impl Link<'_> {
         mailboxes: &[Arc<Mailbox>],
         stop: &Stop,
     ) -> Result<Box<dyn Carrier>, Failure> {
-        let Self { session, identity, server, profile, idle_timeout, packet_max, .. } = *self;
-        let via = self.via.cloned();
-        let tcp = TcpCarrierOptions { via, ..tcp_options(profile.rate, idle_timeout, packet_max) };
+        let Self { session, identity, server, options, packet_max, .. } = *self;
+        let tcp = tcp_options(self.profile.rate, options.idle_timeout, packet_max);
+        let tcp = TcpCarrierOptions { via: options.via.clone(), ..tcp };
         let opened = match opened {
             Some(opened) => opened,
             None => tcp::open_all(server, identity, session, &tcp, stop),
@@ -96,7 +93,8 @@ impl Link<'_> {
         mailboxes: &[Arc<Mailbox>],
         notices: &mut Vec<String>,
     ) -> Result<Box<dyn Carrier>, Failure> {
-        let Self { session, ends, rtt, profile, idle_timeout, priority, losses, .. } = *self;
+        let Self { session, ends, rtt, profile, options, .. } = *self;
+        let idle_timeout = options.idle_timeout;
         let sockets = sockets(ends, session.lanes, notices)?;
         let path = path(profile, rtt);
         let feedback = profile.feedback();
@@ -111,12 +109,14 @@ impl Link<'_> {
         };
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let upper = (upper, mailboxes.to_vec());
+        let priority = Priority::wished(options.host_priority);
         let hosting = Hosting { monitor: self.monitoring()?, priority };
         let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
         // Before a lane finds that its path is too small: another one may carry.
         if let Some(links) = self.links {
             links.open(&lines, || udp::path(profile, rtt));
         }
+        let losses = options.losses.as_ref();
         let lanes = UdpLanes::start(session, sockets, lines, rules, hosting, upper, losses)?;
         Ok(Box::new(lanes))
     }

@@ -61,10 +61,10 @@ impl<'c, T: Task> Running<'c, T> {
         control.on_end(move |end| {
             watched.upgrade().iter().for_each(|shared| shared.note_end(end));
         });
-        let Client { ref profile, idle_timeout, priority, started, .. } = *client;
-        let links = Links::find(client.links, udp_address(server, session), local)?;
+        let Client { options, ref profile, started, .. } = *client;
+        let links = Links::find(&options.links, udp_address(server, session), local)?;
         let ends = links.first();
-        let links = Some(links).filter(|_| !client.links.is_empty());
+        let links = Some(links).filter(|_| !options.links.is_empty());
         let link = Link {
             session,
             identity,
@@ -73,13 +73,10 @@ impl<'c, T: Task> Running<'c, T> {
             links: links.as_ref(),
             rtt,
             profile,
-            idle_timeout,
-            priority,
-            losses: client.losses,
+            options,
             packet_max,
-            via: client.via,
         };
-        let booked = client.circuit.is_some();
+        let booked = options.circuit.is_some();
         let lanes = match over_tcp {
             true => link.start_tcp(opened, &shared, &mailboxes, stop)?,
             false => link.start_udp(booked, &shared, &mailboxes, &mut notices)?,
@@ -89,10 +86,10 @@ impl<'c, T: Task> Running<'c, T> {
             lanes.tell_limits();
         }
         // A booked circuit is no path that anything is to be found out about.
-        let history = client.history.filter(|_| !booked && part == Part::Source);
+        let history = options.history.as_ref().filter(|_| !booked && part == Part::Source);
         let recollection = history.and_then(|history| {
             let key = PathKey {
-                peer: client.host.to_owned(),
+                peer: options.server.host.clone(),
                 local: ends.local,
                 remote: ends.remote.ip(),
                 direction: Direction::Push,
@@ -108,7 +105,7 @@ impl<'c, T: Task> Running<'c, T> {
                 .push(format!("the server grants {lanes} lanes: not all of {all} links are used"));
         }
         let mut circuit = None;
-        if let (Some(options), Some(paths)) = (client.circuit, lanes.paths())
+        if let (Some(options), Some(paths)) = (&options.circuit, lanes.paths())
             && let Some(errand) = task.errand()
         {
             shared.direct(Gate::hold);

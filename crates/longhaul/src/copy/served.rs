@@ -4,18 +4,15 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::Wish;
-use longhaul_files::{
-    Destination, SinkOptions, SinkTree, SourceTree, boot_id, is_hidden_name, transfer_id,
-};
-use longhaul_objects::{Belief, Fsync};
+use longhaul_files::{Destination, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id};
+use longhaul_objects::Belief;
 use longhaul_sys::files::ConfinedDir;
-use longhaul_sys::random;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request};
 
-use super::{Driver, UNCHECKED, receive, send, sink_config};
-use crate::api::ServeOptions;
+use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
+use crate::options::ServeOptions;
 use crate::request::{Asked, GrantedRequest, RequestHandler};
 use crate::server::ServeError;
 use crate::shared::{Shared, refuse};
@@ -143,12 +140,3 @@ impl GrantedRequest for Driver {
 /// The refusal of other clients.
 const ONLY_COPY: &str =
     "this server serves one transfer (serve --once), which another client has or had";
-
-/// The policy that a request asks for.
-fn fsync(sync_at_end: bool) -> Fsync {
-    if sync_at_end {
-        return Fsync::End;
-    }
-    // Where the boot cannot be told, random bytes make sure that nothing unsynced is trusted.
-    Fsync::Never { boot: boot_id().unwrap_or_else(|_| random::bytes().unwrap_or_default()) }
-}

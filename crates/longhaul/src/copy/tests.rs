@@ -11,7 +11,6 @@ use longhaul_units::Bytes;
 use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
 
 use super::*;
-use crate::api::CarrierChoice;
 
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);
@@ -42,44 +41,23 @@ impl Drop for Scratch {
 }
 
 fn options(sources: &[&[u8]], copy_contents: bool, to: &FilePath) -> CopyOptions {
-    let remote =
-        |path: &&[u8]| Location::Remote { host: "127.0.0.1".into(), port: 1, path: path.to_vec() };
-    CopyOptions {
-        sources: sources.iter().map(remote).collect(),
-        destination: Location::Local(to.into()),
-        destination_is_directory: false,
-        copy_contents,
-        merge: false,
-        verify: true,
-        token: Token::from_random([1; 16]),
-        profile: "auto".into(),
-        parameters: Vec::new(),
-        rate: None,
-        protect: Protect::Aead,
-        carrier: CarrierChoice::Auto,
-        lanes: 1,
-        via: None,
-        fsync: Fsync::End,
-        memory: None,
-        direct: false,
+    let connect = ConnectOptions {
         idle_timeout: Wait::from_secs(1),
         stall_timeout: Duration::ZERO,
-        links: Vec::new(),
-        circuit: None,
-        history: None,
-        secret: None,
-        host_priority: false,
-        losses: None,
-    }
+        ..ConnectOptions::new(Endpoint::new("127.0.0.1", 1), Token::from_random([1; 16]))
+    };
+    let sources = sources.iter().map(|path| path.to_vec()).collect();
+    let paths = CopyPaths::Pull { sources, destination: to.into() };
+    CopyOptions { copy_contents, ..CopyOptions::new(connect, paths) }
 }
 
 /// The client's side of the copy, to which a server speaks.
 fn client(options: &CopyOptions) -> Result<Part, Failure> {
-    let job = Job::new(options).unwrap();
+    check(options).unwrap();
     let mailboxes = Mailboxes::new(Vec::new());
-    let shared = Shared::client(&Wish::Copy(job.request(options)), mailboxes);
-    let part = (&shared, Budget::new(options.memory));
-    Part::new(options, &job, "127.0.0.1:1".parse().unwrap(), part)
+    let shared = Shared::client(&Wish::Copy(request(options)), mailboxes);
+    let part = (&shared, Budget::new(options.connect.memory));
+    Part::new(options, "127.0.0.1:1".parse().unwrap(), part)
 }
 
 fn sink(client: &Part) -> &SinkDriver {

@@ -3,67 +3,40 @@
 use std::fmt;
 use std::fs::File;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_carriers::tcp::JoinError;
-use longhaul_control::{ConnectError, Via};
-use longhaul_history::History;
-use longhaul_session::Token;
-use longhaul_units::{Bytes, Rate};
-use longhaul_wire::{MAX_PIPE_NAME, PipeRole, Protect};
+use longhaul_control::ConnectError;
+use longhaul_wire::{MAX_PIPE_NAME, PipeRole};
 
-use crate::api::{CarrierChoice, LinkReport};
-use crate::circuit::CircuitOptions;
+use crate::api::LinkReport;
 use crate::client::{Failure, TooNarrow};
-use crate::links::LinkChoice;
+use crate::options::ConnectOptions;
 
 /// One end of a pipe.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct PipeOptions {
-    /// Name or address of the server.
-    pub host: String,
-    /// Its TCP and UDP port.
-    pub port: u16,
+    /// The server, and how data travels between it and this end.
+    pub connect: ConnectOptions,
     /// What both ends call the pipe; see [`pipe_name_is_valid`].
     pub name: Vec<u8>,
     /// Which end this is.
     pub role: PipeRole,
     /// Where the bytes come from, or go to: any file that can be read, or written, in order.
     pub file: File,
-    /// Proves this client to the server, and the server to it.
-    pub token: Token,
-    /// Name of a [`longhaul_rate_control::Profile`].
-    pub profile: String,
-    /// Most that may be sent to or by the server, at the IP layer; the rate of profiles that need one.
-    pub rate: Option<Rate>,
-    /// What is chosen of the profile's parameters, each `name=value`.
-    pub parameters: Vec<String>,
-    /// Protection of payload.
-    pub protect: Protect,
-    /// What carries the data.
-    pub carrier: CarrierChoice,
-    /// UDP lanes or TCP connections.
-    pub lanes: u16,
-    /// Gateways on the path to the server: TCP connections go through them, the first of which this
-    /// host dials. Not with UDP lanes, links or a circuit.
-    pub via: Option<Via>,
-    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
-    pub memory: Option<Bytes>,
-    /// Time without a sign of the server after which it is given up.
-    pub idle_timeout: Duration,
-    /// How long it may stand still while something is under way; zero is for ever.
-    pub stall_timeout: Duration,
-    /// The links that bytes go over, all at once; unless told the way that leads to the server. Only by
-    /// UDP, and not with a circuit.
-    pub links: Vec<LinkChoice>,
-    /// The bytes go over a circuit for as long as it is booked, and over IP under the profile from
-    /// then on. Only for the end that sends, and by UDP.
-    pub circuit: Option<CircuitOptions>,
-    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
-    pub history: Option<Arc<History>>,
-    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
-    pub host_priority: bool,
+}
+
+impl PipeOptions {
+    /// The end that sends what `file` holds, or writes to it what comes.
+    pub fn new(
+        connect: ConnectOptions,
+        name: impl Into<Vec<u8>>,
+        role: PipeRole,
+        file: File,
+    ) -> Self {
+        Self { connect, name: name.into(), role, file }
+    }
 }
 
 /// How a pipe went, as this end saw it.

@@ -5,7 +5,6 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use longhaul_carriers::host_monitor::Priority;
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
@@ -18,7 +17,7 @@ use super::feed::feed;
 use crate::api::Snapshot;
 use crate::budget::Budget;
 use crate::circuit::Errand;
-use crate::client::{Client, Failure, Finished, Task, profile};
+use crate::client::{Client, Failure, Finished, Task};
 use crate::progress::Progress;
 use crate::shared::{Memory, Shared};
 
@@ -26,6 +25,18 @@ use crate::shared::{Memory, Shared};
 /// where it should be, or the pipe breaks.
 ///
 /// After an error a thread may still be stuck writing to [`PipeOptions::file`], if nobody reads there.
+///
+/// ```no_run
+/// use longhaul::{ConnectOptions, Endpoint, PipeOptions, PipeRole, Progress, Rate, Stop};
+///
+/// let token = std::fs::read_to_string("token")?.trim().parse()?;
+/// let mut connect = ConnectOptions::new(Endpoint::new("dtn2.example", 7420), token);
+/// connect.rate = Some(Rate::from_mbps(400));
+/// let frames = std::fs::File::open("frames.raw")?;
+/// let options = PipeOptions::new(connect, "frames", PipeRole::Send, frames);
+/// longhaul::pipe(&options, &Progress::default(), &Stop::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// See [`PipeError`].
@@ -38,35 +49,19 @@ pub fn pipe(
     if !pipe_name_is_valid(&options.name) {
         return Err(PipeError::Usage("a pipe has a name of 1 to 255 bytes, none zero".into()));
     }
-    if options.circuit.is_some() && options.role == PipeRole::Receive {
+    let circuit = options.connect.circuit.as_ref();
+    if circuit.is_some() && options.role == PipeRole::Receive {
         return Err(PipeError::Usage("the end that sends books the circuit".into()));
     }
-    if options.circuit.as_ref().is_some_and(|circuit| circuit.want.is_none()) {
+    if circuit.is_some_and(|circuit| circuit.want.is_none()) {
         return Err(PipeError::Usage("nobody knows the size of a pipe: say what to book".into()));
     }
     let failed = |failure| {
         let so_far = SoFar { role: options.role, bytes: progress.snapshot().bytes_done };
         PipeError::of(failure, so_far)
     };
-    let client = Client {
-        host: &options.host,
-        port: options.port,
-        via: options.via.as_ref(),
-        token: &options.token,
-        profile: profile(&options.profile, options.rate, &options.parameters).map_err(failed)?,
-        protect: options.protect,
-        carrier: options.carrier,
-        lanes: options.lanes,
-        memory: Budget::new(options.memory),
-        idle_timeout: options.idle_timeout,
-        links: &options.links,
-        circuit: options.circuit.as_ref(),
-        history: options.history.as_ref(),
-        priority: Priority::wished(options.host_priority),
-        losses: None,
-        wish: Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() }),
-        started,
-    };
+    let wish = Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() });
+    let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let make = |_, shared: &Arc<Shared>| End::new(options, shared);
     let Finished { task, elapsed, link, .. } = client.run(make, progress, stop).map_err(failed)?;
     let setup = task.alone_until - started;
@@ -92,7 +87,7 @@ struct End {
 impl End {
     fn new(options: &PipeOptions, shared: &Arc<Shared>) -> Result<Self, Failure> {
         let file = options.file.try_clone()?;
-        let (role, budget) = (options.role, Budget::new(options.memory));
+        let (role, budget) = (options.role, Budget::new(options.connect.memory));
         let (transfer, memory) = match role {
             PipeRole::Send => {
                 let pipe = OutgoingPipe::new(clock::now(), shared.mailboxes.count());
@@ -104,7 +99,7 @@ impl End {
                 (Transfer::IncomingPipe(Box::new(pipe)), Memory::OF_DRAIN)
             }
         };
-        shared.begin(transfer, memory, budget, options.stall_timeout);
+        shared.begin(transfer, memory, budget, options.connect.stall_timeout);
         let alone_until = clock::now();
         let (shared, written, reads) = (shared.clone(), Arc::default(), Arc::default());
         Ok(Self { role, file, shared, written, alone_until, joined: false, told: false, reads })

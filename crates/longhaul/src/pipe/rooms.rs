@@ -11,7 +11,7 @@ use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 
 use super::drain::drain;
-use crate::api::ServeOptions;
+use crate::options::ServeOptions;
 use crate::request::{Asked, GrantedRequest, RequestHandler};
 use crate::shared::{Memory, Shared, refuse};
 

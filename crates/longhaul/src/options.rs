@@ -1,0 +1,258 @@
+//! Options of the public calls. An option that several calls share stands in [`ConnectOptions`] alone.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use longhaul_carriers::losses::LossLog;
+use longhaul_control::Via;
+use longhaul_history::History;
+use longhaul_session::Token;
+use longhaul_units::{Bytes, Rate};
+use longhaul_wire::Protect;
+
+use crate::circuit::CircuitOptions;
+use crate::links::LinkChoice;
+
+/// Default port of a server, for TCP and UDP.
+pub const DEFAULT_PORT: u16 = 7420;
+
+/// Where a server is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Name or address.
+    pub host: String,
+    /// TCP and UDP port.
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// The server at `port` of `host`; see [`DEFAULT_PORT`].
+    pub fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+}
+
+/// What carries streams and objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CarrierChoice {
+    /// UDP lanes; TCP connections where UDP does not pass.
+    #[default]
+    Auto,
+    /// UDP lanes or nothing.
+    Udp,
+    /// TCP connections.
+    Tcp,
+}
+
+/// A server, and how data travels between it and this host: all that copies and pipes share.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ConnectOptions {
+    /// The server.
+    pub server: Endpoint,
+    /// Proves this client to the server, and the server to it.
+    pub token: Token,
+    /// Name of a [`longhaul_rate_control::Profile`].
+    pub profile: String,
+    /// Most that may be sent, by either end, at the IP layer; the rate of profiles that need one.
+    pub rate: Option<Rate>,
+    /// What is chosen of the profile's parameters, each `name=value`.
+    pub parameters: Vec<String>,
+    /// Protection of payload.
+    pub protect: Protect,
+    /// What carries the data.
+    pub carrier: CarrierChoice,
+    /// UDP lanes or TCP connections.
+    pub lanes: u16,
+    /// Gateways on the path to the server: TCP connections go through them, the first of which this
+    /// host dials. Not with UDP lanes, links or a circuit.
+    pub via: Option<Via>,
+    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
+    pub memory: Option<Bytes>,
+    /// Time without a sign of the server after which it is given up.
+    pub idle_timeout: Duration,
+    /// Time without progress after which a copy or pipe is given up though both ends are there, and
+    /// neither says that it waits for a disk, a booking or a user of its pipe. Zero is for ever.
+    pub stall_timeout: Duration,
+    /// The links that data goes over, all at once; without, the path that leads to the server. Only by
+    /// UDP, and not with a circuit.
+    pub links: Vec<LinkChoice>,
+    /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
+    /// go over IP under the profile. Only for the end that sends, and by UDP.
+    pub circuit: Option<CircuitOptions>,
+    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
+    pub history: Option<Arc<History>>,
+    /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
+    pub host_priority: bool,
+    /// Where this host, sending over UDP, notes each packet that it takes as lost, and why.
+    pub losses: Option<Arc<LossLog>>,
+}
+
+impl ConnectOptions {
+    /// To `server` as `longhaul cp` connects without options: profile `auto` over one lane, encrypted.
+    pub fn new(server: Endpoint, token: Token) -> Self {
+        Self {
+            server,
+            token,
+            profile: "auto".into(),
+            rate: None,
+            parameters: Vec::new(),
+            protect: Protect::Aead,
+            carrier: CarrierChoice::Auto,
+            lanes: 1,
+            via: None,
+            memory: None,
+            idle_timeout: IDLE_TIMEOUT,
+            stall_timeout: STALL_TIMEOUT,
+            links: Vec::new(),
+            circuit: None,
+            history: None,
+            host_priority: false,
+            losses: None,
+        }
+    }
+}
+
+/// Files and trees, and where they go. Paths at a server are below its root, as bytes, without a
+/// leading slash.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CopyPaths {
+    /// From this host to the server.
+    Push {
+        /// Here.
+        sources: Vec<PathBuf>,
+        /// There.
+        destination: Vec<u8>,
+    },
+    /// From the server to this host.
+    Pull {
+        /// There.
+        sources: Vec<Vec<u8>>,
+        /// Here.
+        destination: PathBuf,
+    },
+}
+
+/// A copy between this host and a server.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CopyOptions {
+    /// The server, and how data travels.
+    pub connect: ConnectOptions,
+    /// What to copy and where to.
+    pub paths: CopyPaths,
+    /// The destination was written with a trailing slash: it is a directory, made if missing.
+    pub destination_is_directory: bool,
+    /// A source was written as `SRC/.`: its contents are copied.
+    pub copy_contents: bool,
+    /// Contents of a server's directory go into a directory here that holds something already too. The
+    /// server chooses every name in it then, and may replace what is there.
+    pub merge: bool,
+    /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
+    /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
+    pub verify: bool,
+    /// Data is made durable at the destination before it counts as there.
+    pub sync: bool,
+    /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// What only this user knows: by it a copy to a server believes what that has of an earlier one.
+    /// Without, that is read here and compared.
+    pub secret: Option<[u8; 32]>,
+}
+
+impl CopyOptions {
+    /// A copy that is verified and durable.
+    pub fn new(connect: ConnectOptions, paths: CopyPaths) -> Self {
+        Self {
+            connect,
+            paths,
+            destination_is_directory: false,
+            copy_contents: false,
+            merge: false,
+            verify: true,
+            sync: true,
+            direct: false,
+            secret: None,
+        }
+    }
+}
+
+/// A server of files below one directory.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ServeOptions {
+    /// TCP address to listen at; lanes use the same UDP port.
+    pub listen: SocketAddr,
+    /// Nothing outside can be reached.
+    pub root: PathBuf,
+    /// Any of them is let in.
+    pub tokens: Vec<Token>,
+    /// Serve one transfer and end. A connection that is refused or asks for nothing does not count.
+    pub once: bool,
+    /// Clients may copy from here.
+    pub allow_read: bool,
+    /// Clients may copy to here.
+    pub allow_write: bool,
+    /// Most memory of all transfers together for what is under way and for sockets of lanes; else
+    /// half of the host's. At least [`crate::MEMORY_LEAST`], which one transfer needs.
+    pub memory: Option<Bytes>,
+    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// Bytes of the UDP sockets' buffers, each direction; by default what suits fast paths.
+    pub socket_buffer: Option<Bytes>,
+    /// Clients at a time. Where one more comes, tokens and addresses that hold more than its own make
+    /// room.
+    pub connections_max: usize,
+    /// See [`ConnectOptions::idle_timeout`].
+    pub idle_timeout: Duration,
+    /// See [`ConnectOptions::stall_timeout`].
+    pub stall_timeout: Duration,
+    /// Time for which a client may say that it waits for its disk, its booking or the other end of its
+    /// pipe, while others find no place. Zero is for ever.
+    pub excuse_timeout: Duration,
+    /// Names of the profiles that clients may choose; without, any.
+    pub profiles: Option<Vec<String>>,
+    /// See [`ConnectOptions::history`].
+    pub history: Option<Arc<History>>,
+    /// See [`ConnectOptions::host_priority`].
+    pub host_priority: bool,
+    /// Addresses of proxies, which have to say for whom they connect (PROXY protocol, version 2). It
+    /// counts for limits and the log, and gives no rights. Others may not say it.
+    pub trust_proxy: Vec<IpAddr>,
+}
+
+impl ServeOptions {
+    /// A server at `listen` that lets holders of `tokens` read and write below `root`.
+    pub fn new(listen: SocketAddr, root: PathBuf, tokens: Vec<Token>) -> Self {
+        Self {
+            listen,
+            root,
+            tokens,
+            once: false,
+            allow_read: true,
+            allow_write: true,
+            memory: None,
+            direct: false,
+            socket_buffer: None,
+            connections_max: CONNECTIONS_MAX,
+            idle_timeout: IDLE_TIMEOUT,
+            stall_timeout: STALL_TIMEOUT,
+            excuse_timeout: EXCUSE_TIMEOUT,
+            profiles: None,
+            history: None,
+            host_priority: false,
+            trust_proxy: Vec::new(),
+        }
+    }
+}
+
+/// The protocol's own (docs/protocol.md section 3).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// No disk or network that works stands still for so long.
+const STALL_TIMEOUT: Duration = Duration::from_secs(300);
+/// Longer than most wait for a disk, and short enough for who finds no place.
+const EXCUSE_TIMEOUT: Duration = Duration::from_secs(900);
+/// Half of the memory of a host of 8 GiB gives each the least that it needs.
+const CONNECTIONS_MAX: usize = 64;
