@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyError, CopyOptions, CopyReport};
+use longhaul::{CarrierChoice, CopyOptions, CopyReport, Error};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_wire::{JOIN_LEN, Protect};
 
@@ -121,7 +121,7 @@ fn attempt(
 }
 
 /// What ends with status 0.
-fn is_success(result: &Result<CopyReport, CopyError>) -> bool {
+fn is_success(result: &Result<CopyReport, Error>) -> bool {
     result.as_ref().is_ok_and(|report| report.failures.is_empty())
 }
 

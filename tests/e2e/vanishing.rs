@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-use longhaul::{CarrierChoice, CopyError};
+use longhaul::{CarrierChoice, ErrorKind, Side};
 use rustix::process::Signal;
 
 use crate::program::{Ended, Program};
@@ -162,7 +162,7 @@ fn cut(test: &Test, carrier: CarrierChoice, pushed: bool) {
     relay.cut();
     let error = copying.end().unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, CopyError::Lost { .. }), "{error:?}");
+    assert_eq!((error.kind, error.side), (ErrorKind::Lost, Side::Between), "{error}");
     assert!(text.contains("run the same command again"), "{text}");
     let reason = server.outcome().unwrap_err();
     for text in [text, reason] {

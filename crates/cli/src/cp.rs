@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyError, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, Stop, ToldLoss,
+    CarrierChoice, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, Stop, ToldLoss,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -37,7 +37,8 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
     }
-    let report = done.map_err(|error| failure(&error, &progress))?;
+    let report =
+        done.map_err(|error| Failure::of(&error, || report::partial(&progress.snapshot())))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
@@ -210,15 +211,6 @@ fn sides(
         (Some(_), Location::Remote { .. }) => Err(Failure::usage(
             "both sides are remote: run this at one of the two servers, or copy in two steps",
         )),
-    }
-}
-
-fn failure(error: &CopyError, progress: &Progress) -> Failure {
-    match error {
-        CopyError::Usage(text) => Failure::usage(text),
-        error => {
-            Failure::failed(error.to_string()).with_fields(report::partial(&progress.snapshot()))
-        }
     }
 }
 

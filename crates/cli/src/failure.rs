@@ -2,6 +2,7 @@ use std::fmt;
 use std::io;
 use std::process::ExitCode;
 
+use longhaul::{Error, ErrorKind};
 use serde_json::{Map, Value};
 
 /// Why a command did not do what was asked, in words for the user.
@@ -26,6 +27,14 @@ impl Failure {
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         let message = message.into();
         Self { status: FAILED, message, fields: Map::new(), of_output: false }
+    }
+
+    /// The library did not do it; what is known of the attempt goes to JSON, unless there was none.
+    pub(crate) fn of(error: &Error, known: impl FnOnce() -> Map<String, Value>) -> Self {
+        match error.kind {
+            ErrorKind::Usage => Self::usage(error.to_string()),
+            _ => Self::failed(error.to_string()).with_fields(known()),
+        }
     }
 
     /// It may have succeeded, and standard output does not take what there is to say of it.

@@ -6,9 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{
-    CircuitWant, PipeError, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid,
-};
+use longhaul::{CircuitWant, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid};
 use longhaul_sys::standard::Stream;
 use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
@@ -36,7 +34,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
     let (done, told) = Display::of_pipe(output).attend(&progress, work);
-    let report = done.map_err(|error| failure(&error, &progress))?;
+    let report = done.map_err(|error| Failure::of(&error, || so_far(&progress)))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
@@ -151,13 +149,6 @@ fn circuit(
 fn own(stream: impl AsFd, name: &str) -> Result<File, Failure> {
     let file = stream.as_fd().try_clone_to_owned().map(File::from);
     file.map_err(|error| Failure::failed(format!("cannot use standard {name}: {error}")))
-}
-
-fn failure(error: &PipeError, progress: &Progress) -> Failure {
-    if let PipeError::Usage(text) = error {
-        return Failure::usage(text);
-    }
-    Failure::failed(error.to_string()).with_fields(so_far(progress))
 }
 
 /// What is known of a pipe that did not come to its end.

@@ -1,6 +1,6 @@
 //! `longhaul probe`.
 
-use longhaul::{ConnectOptions, ProbeError, ProbeReport, Stop, probe};
+use longhaul::{ConnectOptions, ProbeReport, Stop, probe};
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};
@@ -30,12 +30,8 @@ pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), F
     let file = token::file_or_default(args.token_file.as_deref())?;
     let mut options = ConnectOptions::new(server, token::read(&file)?.swap_remove(0));
     options.history = history::open(args.no_history, output);
-    let report = probe(&options, &stop).map_err(|error| failure(&error))?;
+    let report = probe(&options, &stop).map_err(|error| Failure::of(&error, Map::new))?;
     output.result(&json(&report), text(&report))
-}
-
-fn failure(error: &ProbeError) -> Failure {
-    Failure::failed(error.to_string())
 }
 
 /// The fields of docs/operating.md.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul::{DEFAULT_PORT, ServeError, ServeEvent, ServeOptions, Served, Stop};
+use longhaul::{DEFAULT_PORT, ServeEvent, ServeOptions, Served, Stop};
 use longhaul_units::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     };
     rest.into_iter().for_each(complain);
     if let Err(error) = done {
-        return Err(Failure::failed(explain(&error)).with_fields(fields));
+        return Err(Failure::of(&error, || fields));
     }
     if options.once
         && let Some(reason) = last_failure
@@ -211,25 +211,6 @@ fn any_address() -> IpAddr {
     match TcpListener::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Ok(_) => Ipv6Addr::UNSPECIFIED.into(),
         Err(_) => Ipv4Addr::UNSPECIFIED.into(),
-    }
-}
-
-fn explain(error: &ServeError) -> String {
-    match error {
-        ServeError::Listen { error: cause, .. }
-            if cause.kind() == std::io::ErrorKind::AddrInUse =>
-        {
-            format!(
-                "{error}: another program uses the port, perhaps another longhaul serve; \
-                     choose one with --listen ADDR:PORT"
-            )
-        }
-        ServeError::Listen { error: cause, .. }
-            if cause.kind() == std::io::ErrorKind::AddrNotAvailable =>
-        {
-            format!("{error}: --listen takes an address of this host")
-        }
-        error => error.to_string(),
     }
 }
 

@@ -4,7 +4,6 @@ mod served;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -12,24 +11,22 @@ use std::path::{Path as FilePath, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
-use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
-use longhaul_control::ConnectError;
 use longhaul_files::{
-    Destination, DestinationError, SinkOptions, SourceTree, Target, boot_id, own_name,
-    source_label, transfer_id,
+    Destination, SinkOptions, SourceTree, Target, boot_id, own_name, source_label, transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{CloseCode, Direction, MAX_PATH, Protect, Request};
+use longhaul_wire::{Direction, MAX_PATH, Protect, Request};
 
 use crate::api::{CopyReport, Snapshot};
 use crate::budget::Budget;
 use crate::circuit::Errand;
-use crate::client::{Client, Failure, Finished, Task, TooNarrow};
+use crate::client::{Client, Failure, Finished, Task};
+use crate::error::{Error, Kept};
 use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
 use crate::progress::Progress;
 use crate::remarks;
@@ -39,156 +36,6 @@ use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 
 pub(crate) use served::ServedCopies;
-
-/// Why a copy did not come to its end. What is durable stays, and a rerun goes on from there.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum CopyError {
-    /// Options that do not fit each other, an unknown profile.
-    #[error("{0}")]
-    Usage(String),
-    /// The server cannot be reached or does not let us in.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// The connections of the TCP carrier cannot be made.
-    #[error(transparent)]
-    Join(#[from] JoinError),
-    /// The local destination cannot be used.
-    #[error(transparent)]
-    Destination(#[from] DestinationError),
-    /// The server does not grant the request.
-    #[error("{server} refuses: {reason}")]
-    Refused {
-        /// The server.
-        server: SocketAddr,
-        /// Its words.
-        reason: String,
-    },
-    /// No packet came through.
-    #[error(
-        "no UDP packet comes through to {server} (blocked by a firewall?); what is kept: nothing \
-         was sent; try --carrier tcp"
-    )]
-    UdpBlocked {
-        /// The server.
-        server: SocketAddr,
-    },
-    /// Packets as UDP needs them do not pass, or pass no more.
-    #[error("UDP does not fit the path to {server}: {reason}; use --carrier tcp; {kept}")]
-    TooNarrow {
-        /// The server.
-        server: SocketAddr,
-        /// The sizes.
-        reason: String,
-        /// What is left of it.
-        kept: Kept,
-    },
-    /// The connection ended before the copy was complete.
-    #[error("the connection to {server} ended: {reason}; {kept}")]
-    Lost {
-        /// The server.
-        server: SocketAddr,
-        /// Why.
-        reason: String,
-        /// What is left of it.
-        kept: Kept,
-    },
-    /// The server failed: disk full, ...
-    #[error("{server} cannot go on: {reason}; {kept}")]
-    Server {
-        /// The server.
-        server: SocketAddr,
-        /// Its words.
-        reason: String,
-        /// What is left of it.
-        kept: Kept,
-    },
-    /// The server did what no server may do.
-    #[error(
-        "{server} breaks the protocol: {reason}; the copy was ended, what was written before stays"
-    )]
-    Violation {
-        /// The server.
-        server: SocketAddr,
-        /// What it did.
-        reason: String,
-    },
-    /// This host failed: disk full, ...
-    #[error("{reason}; {kept}")]
-    Local {
-        /// How.
-        reason: String,
-        /// What is left of it.
-        kept: Kept,
-    },
-    /// The user stopped it.
-    #[error("stopped; {0}")]
-    Stopped(Kept),
-}
-
-/// What a copy that did not come to its end has left at the destination, in words.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
-    /// Nothing was moved by this run, or found there.
-    Nothing,
-    /// What was written: all that was made durable.
-    Written,
-}
-
-impl fmt::Display for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Nothing => "nothing was written, run the same command again to begin anew",
-            Self::Written => "what was written is kept, run the same command again to go on",
-        })
-    }
-}
-
-impl Kept {
-    fn of(reached: &Snapshot) -> Self {
-        match (reached.bytes_done, reached.files_done) {
-            (0, 0) => Self::Nothing,
-            _ => Self::Written,
-        }
-    }
-}
-
-impl CopyError {
-    /// Of a copy that came as far as `reached`.
-    fn of(failure: Failure, reached: &Snapshot) -> Self {
-        let kept = Kept::of(reached);
-        match failure {
-            Failure::Usage(reason) => Self::Usage(reason),
-            Failure::Connect(error) => Self::Connect(error),
-            Failure::Join(error) => Self::Join(error),
-            Failure::Destination(error) => Self::Destination(error),
-            Failure::Refused { server, reason } => Self::Refused { server, reason },
-            Failure::UdpBlocked { server } => Self::UdpBlocked { server },
-            Failure::TooNarrow(TooNarrow { server, reason, by_tcp: true, .. }) => {
-                Self::Lost { server, reason, kept }
-            }
-            Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
-                Self::TooNarrow { server, reason, kept }
-            }
-            Failure::NoUdp(reason) => {
-                let reason = format!("{reason}; --carrier tcp does without it");
-                Self::Local { reason, kept }
-            }
-            Failure::Closed { server, code: CloseCode::STORAGE, by_peer: true, reason } => {
-                Self::Server { server, reason, kept }
-            }
-            Failure::Closed {
-                server,
-                code: CloseCode::PROTOCOL_VIOLATION,
-                by_peer: false,
-                reason,
-            } => Self::Violation { server, reason },
-            Failure::Closed { server, reason, .. } => Self::Lost { server, reason, kept },
-            Failure::Local(reason) => Self::Local { reason, kept },
-            Failure::Stopped => Self::Stopped(kept),
-        }
-    }
-}
 
 /// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
 ///
@@ -206,26 +53,21 @@ impl CopyError {
 /// ```
 ///
 /// # Errors
-/// See [`CopyError`]. A copy of which some entries failed is no error; see
+/// What is durable stays, and a rerun goes on from there. A copy of which some entries failed is no error; see
 /// [`CopyReport::failures`].
-pub fn copy(
-    options: &CopyOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<CopyReport, CopyError> {
+pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<CopyReport, Error> {
     let started = clock::now();
     check(options)?;
     let ConnectOptions { protect, circuit, .. } = &options.connect;
     if circuit.is_some() && matches!(options.paths, CopyPaths::Pull { .. }) {
-        return Err(CopyError::Usage(
-            "the side with the files books the circuit: run this at the server, as a copy to here"
-                .into(),
+        return Err(Error::usage(
+            "the side with the files books the circuit: run this at the server, as a copy to here",
         ));
     }
     if !options.verify && *protect == Protect::Clear {
-        return Err(CopyError::Usage(UNCHECKED.into()));
+        return Err(Error::usage(UNCHECKED));
     }
-    let failed = |failure| CopyError::of(failure, &progress.snapshot());
+    let failed = |failure| Error::of(failure, Some(Kept::of_copy(&progress.snapshot())));
     let wish = Wish::Copy(request(options));
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
@@ -235,8 +77,8 @@ pub fn copy(
 }
 
 /// Whether the paths can be copied together.
-fn check(options: &CopyOptions) -> Result<(), CopyError> {
-    let usage = |text: &str| Err(CopyError::Usage(text.into()));
+fn check(options: &CopyOptions) -> Result<(), Error> {
+    let usage = |text: &str| Err(Error::usage(text));
     let (sources, remote): (Vec<&[u8]>, _) = match &options.paths {
         CopyPaths::Push { sources, destination } => {
             let here = sources.iter().map(|path| path.as_os_str().as_bytes());
@@ -288,13 +130,13 @@ fn tag_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
 }
 
 /// Each source goes to the destination under its own name: no two of them may have one.
-fn check_names(paths: Vec<&[u8]>) -> Result<(), CopyError> {
+fn check_names(paths: Vec<&[u8]>) -> Result<(), Error> {
     let mut names = BTreeSet::new();
     for path in paths {
         if let Some(name) = own_name(path)
             && !names.insert(name)
         {
-            return Err(CopyError::Usage(format!(
+            return Err(Error::usage(format!(
                 "two sources are called {}, and one would take the other's place: copy them one \
                  after the other, to different directories",
                 name.escape_ascii()
@@ -305,12 +147,12 @@ fn check_names(paths: Vec<&[u8]>) -> Result<(), CopyError> {
 }
 
 /// No server takes a longer path.
-fn check_length(path: &[u8]) -> Result<(), CopyError> {
+fn check_length(path: &[u8]) -> Result<(), Error> {
     if path.len() <= MAX_PATH {
         return Ok(());
     }
     let (len, start) = (path.len(), path[..PATH_SHOWN].escape_ascii());
-    Err(CopyError::Usage(format!(
+    Err(Error::usage(format!(
         "a path at a server has {MAX_PATH} bytes at most, and this one has {len}: {start}..."
     )))
 }

@@ -14,6 +14,7 @@ mod circuit;
 mod client;
 mod copy;
 mod descriptors;
+mod error;
 mod guests;
 mod ids;
 mod lease;
@@ -40,7 +41,8 @@ pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
     ServiceError,
 };
-pub use copy::{CopyError, Kept, copy};
+pub use copy::copy;
+pub use error::{Error, ErrorKind, Kept, Side};
 pub use links::{LinkChoice, LinkUse};
 pub use longhaul_carriers::losses::{LossLog, ToldLoss};
 pub use longhaul_control::Via;
@@ -52,9 +54,8 @@ pub use longhaul_wire::{PipeRole, Protect};
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, ServeOptions,
 };
-pub use pipe::{PipeError, PipeOptions, PipeReport, SoFar, pipe, pipe_name_is_valid};
-pub use probe::{ProbeError, ProbeReport, probe};
+pub use pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use probe::{ProbeReport, probe};
 pub use progress::Progress;
 pub use recollection::HistoryReport;
 pub use serve::serve;
-pub use server::ServeError;

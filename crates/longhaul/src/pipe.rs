@@ -10,7 +10,7 @@ mod drain;
 mod feed;
 mod rooms;
 
-pub use api::{PipeError, PipeOptions, PipeReport, SoFar, pipe_name_is_valid};
+pub use api::{PipeOptions, PipeReport, pipe_name_is_valid};
 pub use client::pipe;
 
 pub(crate) use rooms::Pipes;

@@ -10,9 +10,9 @@ use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::connection::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
-use longhaul_control::{ConnectError, Dialed, Remote, dial};
+use longhaul_control::{Dialed, Remote, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
-use longhaul_history::{Direction, HistoryError, PathKey, unix_time};
+use longhaul_history::{Direction, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
 use longhaul_session::ClientConfig;
 use longhaul_sys::clock;
@@ -23,7 +23,8 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
-use crate::client::{Failure, Idle, profile};
+use crate::client::{Idle, profile};
+use crate::error::Error;
 use crate::options::{ConnectOptions, Endpoint};
 
 /// What was found.
@@ -58,24 +59,6 @@ pub struct ProbeReport {
     pub notices: Vec<String>,
 }
 
-/// Why nothing was found.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ProbeError {
-    /// There is no connection.
-    #[error(transparent)]
-    Connect(#[from] ConnectError),
-    /// This host cannot go on.
-    #[error("{0}")]
-    Local(String),
-    /// The memory of paths cannot be read.
-    #[error(transparent)]
-    History(#[from] HistoryError),
-    /// The user wanted no more.
-    #[error("stopped")]
-    Stopped,
-}
-
 /// Connects, lets a lane find out what the path is like, and says goodbye. Takes a second and a few round
 /// trips; at the server nothing is read or written. Of `options` server, token, idle timeout and history
 /// count.
@@ -91,8 +74,8 @@ pub enum ProbeError {
 /// ```
 ///
 /// # Errors
-/// See [`ProbeError`]. That UDP does not pass is no error.
-pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, ProbeError> {
+/// There is no connection, or this host cannot go on. That UDP does not pass is no error.
+pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error> {
     let ConnectOptions { server: Endpoint { host, port }, token, idle_timeout, history, .. } =
         options;
     let asked = Bytes::new(UdpOptions::default().receive_buffer as u64);
@@ -106,12 +89,13 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Probe
     let remote = Remote { host, port: *port, via: None };
     let dialed = dial(&remote, token, &config, *idle_timeout, stop)?;
     let encrypts = encrypting();
+    let failed = |failure| Error::of(failure, None);
     let Dialed { session, control, server, local, rtt, .. } = &dialed;
-    let boxes = mailboxes(session.lanes).map_err(|error| ProbeError::Local(error.to_string()))?;
+    let boxes = mailboxes(session.lanes).map_err(|error| Error::here(error.to_string()))?;
     let silent = Arc::new(Silent::default());
-    let chosen = profile("auto", None, &[]).map_err(local_fault)?;
+    let chosen = profile("auto", None, &[]).map_err(failed)?;
     let idle = Idle { dialed: &dialed, profile: &chosen, idle_timeout: *idle_timeout };
-    let (mut lanes, notices) = idle.start(silent.clone(), &boxes).map_err(local_fault)?;
+    let (mut lanes, notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
     let begun = clock::now();
     let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
     while clock::now() - begun < patience && !stop.is_requested() {
@@ -126,7 +110,7 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Probe
     control.close(CloseCode::DONE, "");
     lanes.join();
     if stop.is_requested() {
-        return Err(ProbeError::Stopped);
+        return Err(Error::stopped());
     }
     let passes = silent.validated.load(Ordering::Relaxed);
     let path_mtu = packet.filter(|_| passes);
@@ -139,7 +123,8 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Probe
         direction: Direction::Push,
         token: String::new(),
     };
-    let known = history.as_ref().map(|history| history.recall(&key, unix_time())).transpose()?;
+    let known = history.as_ref().map(|history| history.recall(&key, unix_time())).transpose();
+    let known = known.map_err(|error| Error::here(error.to_string()))?;
     Ok(ProbeReport {
         server: *server,
         implementation: session.peer_implementation.as_deref().map(shown),
@@ -164,13 +149,6 @@ fn too_narrow(server: SocketAddr, path_mtu: Option<u64>) -> Option<String> {
     let least = BASE_DATAGRAM as u64 + headers;
     let passed = path_mtu.filter(|mtu| *mtu < least)?;
     Some(format!("UDP needs IP packets of {least} bytes, and only {passed} pass"))
-}
-
-fn local_fault(failure: Failure) -> ProbeError {
-    match failure {
-        Failure::Local(reason) | Failure::Usage(reason) => ProbeError::Local(reason),
-        other => ProbeError::Local(format!("{other:?}")),
-    }
 }
 
 /// How fast a processor seals packets. Not at all where there is no randomness, as nothing else would be.

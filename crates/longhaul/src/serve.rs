@@ -9,10 +9,11 @@ use crate::api::ServeEvent;
 use crate::budget::check_addresses;
 use crate::copy::ServedCopies;
 use crate::descriptors;
+use crate::error::Error;
 use crate::options::ServeOptions;
 use crate::pipe::Pipes;
 use crate::request::Handlers;
-use crate::server::{self, ServeError};
+use crate::server;
 
 /// Serves until `stop` is asked for, or, with [`ServeOptions::once`], until one transfer was served.
 /// Transfers under way are then ended; what they have written is kept.
@@ -28,16 +29,18 @@ use crate::server::{self, ServeError};
 /// ```
 ///
 /// # Errors
-/// See [`ServeError`]. What goes wrong with one client is told by `events` only.
+/// The directory or the address cannot be used, or this host cannot go on. What goes wrong with one client is
+/// in `events` only.
 pub fn serve(
     options: &ServeOptions,
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
-) -> Result<(), ServeError> {
-    check_addresses().map_err(ServeError::Limits)?;
+) -> Result<(), Error> {
+    let limits = |reason| Error::here(format!("cannot serve: {reason}"));
+    check_addresses().map_err(limits)?;
     // Where that is not allowed, strangers make room for clients sooner.
     let _ = raise_descriptor_limit();
-    descriptors::check().map_err(ServeError::Limits)?;
+    descriptors::check().map_err(limits)?;
     let copies = ServedCopies::open(options)?;
     let handlers: Handlers = Arc::new([Box::new(copies), Box::new(Pipes::new(options))]);
     server::run(options, handlers, events, stop)

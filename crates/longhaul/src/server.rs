@@ -24,6 +24,7 @@ use crate::api::ServeEvent;
 use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
 use crate::descriptors::Descriptors;
+use crate::error::{Error, ErrorKind, Side};
 use crate::guests::{Guest, Guests};
 use crate::ids::ConnectionIds;
 use crate::lease::{Lease, SharedMemory};
@@ -38,43 +39,14 @@ use longhaul_control::{Accepted, Acceptor};
 use longhaul_control::{Place, Places};
 use longhaul_sys::stop::Stop;
 
-/// Why a server cannot run.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ServeError {
-    /// The directory cannot be served.
-    #[error("cannot serve {root}: {reason}")]
-    Root {
-        /// The directory.
-        root: String,
-        /// Why.
-        reason: String,
-    },
-    /// The address is in use or not ours.
-    #[error("cannot listen at {address} ({transport}): {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// "TCP" or "UDP".
-        transport: &'static str,
-        /// What the operating system said.
-        error: io::Error,
-    },
-    /// This process may not take enough memory or descriptors.
-    #[error("cannot serve: {0}")]
-    Limits(String),
-    /// The operating system refuses something else.
-    #[error("cannot go on serving: {0}")]
-    System(#[from] io::Error),
-}
-
 /// Serves requests by `handlers`: see [`crate::serve()`].
 pub(crate) fn run(
     options: &ServeOptions,
     handlers: Handlers,
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
-) -> Result<(), ServeError> {
+) -> Result<(), Error> {
+    let system = |error: io::Error| Error::here(format!("cannot go on serving: {error}"));
     let mut udp_options = UdpOptions::default();
     udp_options.reuse_port = true;
     if let Some(size) = options.socket_buffer {
@@ -82,7 +54,7 @@ pub(crate) fn run(
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
     let (listener, udp) = listen(options.listen, &udp_options)?;
-    let (address, udp) = (listener.local_addr()?, Arc::new(udp));
+    let (address, udp) = (listener.local_addr().map_err(system)?, Arc::new(udp));
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));
     }
@@ -100,7 +72,7 @@ pub(crate) fn run(
         events,
         stop,
         handlers,
-        acceptor: Acceptor::new(&options.tokens, config, stop.clone())?,
+        acceptor: Acceptor::new(&options.tokens, config, stop.clone()).map_err(system)?,
         udp,
         lanes: Known::default(),
         joins: Joins::default(),
@@ -121,8 +93,8 @@ pub(crate) fn run(
         let accepted = std::thread::scope(|clients| server.accept(clients, &listener));
         server.left.request();
         accepted
-    })?;
-    Ok(())
+    })
+    .map_err(system)
 }
 
 /// Listens for connections and for datagrams at one port. If the system may choose the port
@@ -130,9 +102,9 @@ pub(crate) fn run(
 fn listen(
     address: SocketAddr,
     udp_options: &UdpOptions,
-) -> Result<(TcpListener, UdpSocket), ServeError> {
+) -> Result<(TcpListener, UdpSocket), Error> {
     const CHOICES: usize = 100;
-    let failed = |transport| move |error| ServeError::Listen { address, transport, error };
+    let failed = |transport| move |error| cannot_listen(address, transport, &error);
     let mut choices = if address.port() == 0 { CHOICES } else { 1 };
     loop {
         let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
@@ -146,6 +118,21 @@ fn listen(
             Err(error) if choices > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
             Err(error) => return Err(failed("UDP")(error)),
         }
+    }
+}
+
+fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
+    let message = format!("cannot listen at {address} ({transport}): {cause}");
+    let error = |message| Error::new(ErrorKind::Listen, Side::Here, message);
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = "another program uses the port, perhaps another longhaul serve";
+            error(format!("{message}: {by}")).hint("choose one with --listen ADDR:PORT")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            error(message).hint("--listen takes an address of this host")
+        }
+        _ => error(message),
     }
 }
 

@@ -126,6 +126,25 @@ pub enum DestinationError {
     },
 }
 
+impl DestinationError {
+    /// The destination, or what it should be in.
+    pub fn path(&self) -> &str {
+        match self {
+            Self::NotDirectory { path }
+            | Self::Special { path, .. }
+            | Self::Hidden { path }
+            | Self::NotEmpty { path }
+            | Self::NoParent { path }
+            | Self::Escapes { path }
+            | Self::Busy { path }
+            | Self::ReadOnly { path }
+            | Self::Permission { path, .. }
+            | Self::NoRoom { path, .. }
+            | Self::Io { path, .. } => path,
+        }
+    }
+}
+
 /// A destination with `cp`'s habits applied.
 pub(super) struct Resolved {
     /// The directory that everything happens in.

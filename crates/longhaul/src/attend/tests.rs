@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 use crate::source::WORKERS;
 use crate::{
-    CarrierChoice, ConnectOptions, CopyError, CopyOptions, CopyPaths, CopyReport, Endpoint,
-    Progress, ServeEvent, ServeOptions, Stop, copy, serve,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error, Progress,
+    ServeEvent, ServeOptions, Stop, copy, serve,
 };
 
 /// Copies a file of that name, with both carriers, there and back.
@@ -25,7 +25,7 @@ fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {
 }
 
 /// The same, where both ends have this patience with copies that stand still.
-fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyReport, CopyError>> {
+fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyReport, Error>> {
     let folder = TempDir::new().unwrap();
     let path = |side: &str| folder.path().join(side);
     for side in ["here", "there"] {

@@ -12,9 +12,9 @@ use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request};
 
 use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
+use crate::error::Error;
 use crate::options::ServeOptions;
 use crate::request::{Asked, GrantedRequest, RequestHandler};
-use crate::server::ServeError;
 use crate::shared::{Shared, refuse};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
@@ -36,11 +36,13 @@ impl ServedCopies {
     ///
     /// # Errors
     /// It cannot be opened.
-    pub fn open(options: &ServeOptions) -> Result<Self, ServeError> {
+    pub fn open(options: &ServeOptions) -> Result<Self, Error> {
         let root = ConfinedDir::open_root(&options.root);
         // What transfers keep for themselves is nobody else's.
         let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
-            ServeError::Root { root: options.root.display().to_string(), reason: error.to_string() }
+            let root = options.root.display().to_string();
+            let message = format!("cannot serve {root}: {error}");
+            Error::path(root, message)
         })?;
         Ok(Self {
             root: Arc::new(root),

@@ -6,6 +6,7 @@ use std::time::Duration as Wait;
 use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::Wish;
+use longhaul_files::DestinationError;
 use longhaul_session::Token;
 use longhaul_units::Bytes;
 use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};

@@ -11,13 +11,14 @@ use longhaul_sys::stop::Stop;
 use longhaul_units::Instant;
 use longhaul_wire::{PipeRequest, PipeRole};
 
-use super::api::{PipeError, PipeOptions, PipeReport, SoFar, pipe_name_is_valid};
+use super::api::{PipeOptions, PipeReport, pipe_name_is_valid};
 use super::drain::{Output, drain};
 use super::feed::feed;
 use crate::api::Snapshot;
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Failure, Finished, Task};
+use crate::error::{Error, Kept};
 use crate::progress::Progress;
 use crate::shared::{Memory, Shared};
 
@@ -39,26 +40,22 @@ use crate::shared::{Memory, Shared};
 /// ```
 ///
 /// # Errors
-/// See [`PipeError`].
-pub fn pipe(
-    options: &PipeOptions,
-    progress: &Progress,
-    stop: &Stop,
-) -> Result<PipeReport, PipeError> {
+/// What the receiver has is then not the whole.
+pub fn pipe(options: &PipeOptions, progress: &Progress, stop: &Stop) -> Result<PipeReport, Error> {
     let started = clock::now();
     if !pipe_name_is_valid(&options.name) {
-        return Err(PipeError::Usage("a pipe has a name of 1 to 255 bytes, none zero".into()));
+        return Err(Error::usage("a pipe has a name of 1 to 255 bytes, none zero"));
     }
     let circuit = options.connect.circuit.as_ref();
     if circuit.is_some() && options.role == PipeRole::Receive {
-        return Err(PipeError::Usage("the end that sends books the circuit".into()));
+        return Err(Error::usage("the end that sends books the circuit"));
     }
     if circuit.is_some_and(|circuit| circuit.want.is_none()) {
-        return Err(PipeError::Usage("nobody knows the size of a pipe: say what to book".into()));
+        return Err(Error::usage("nobody knows the size of a pipe: say what to book"));
     }
     let failed = |failure| {
-        let so_far = SoFar { role: options.role, bytes: progress.snapshot().bytes_done };
-        PipeError::of(failure, so_far)
+        let bytes = progress.snapshot().bytes_done;
+        Error::of(failure, Some(Kept::of_pipe(options.role, bytes)))
     };
     let wish = Wish::Pipe(PipeRequest { role: options.role, name: options.name.clone() });
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
@@ -105,7 +102,7 @@ impl End {
         Ok(Self { role, file, shared, written, alone_until, joined: false, told: false, reads })
     }
 
-    /// See [`SoFar::bytes`].
+    /// See [`Kept`].
     fn bytes(&self) -> u64 {
         match self.shared.lock().transfer() {
             Some(Transfer::OutgoingPipe(pipe)) => pipe.confirmed(),
@@ -162,8 +159,7 @@ impl Task for End {
             PipeRole::Send => reason.to_owned(),
             // Nobody else knows what was written.
             PipeRole::Receive => {
-                let so_far = SoFar { role: self.role, bytes: self.bytes() };
-                format!("{reason}; {so_far}")
+                format!("{reason}; {}", Kept::of_pipe(self.role, self.bytes()))
             }
         }
     }

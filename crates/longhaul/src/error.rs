@@ -1,0 +1,336 @@
+//! The one error of the public calls.
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use longhaul_carriers::tcp::JoinError;
+use longhaul_control::ConnectError;
+use longhaul_files::DestinationError;
+use longhaul_wire::{CloseCode, PipeRole};
+
+use crate::api::Snapshot;
+use crate::client::{Failure, TooNarrow};
+
+/// Why a copy, pipe, probe or server did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct Error {
+    /// What failed, for programs.
+    pub kind: ErrorKind,
+    /// Where it failed.
+    pub side: Side,
+    /// The file or directory of this host that it is about.
+    pub path: Option<String>,
+    /// What failed, what is kept and what to do next, for people.
+    pub message: String,
+    /// What a copy or pipe has left, where that is known.
+    pub kept: Option<Kept>,
+    /// What to do next, where that is known; part of `message` too.
+    pub hint: Option<&'static str>,
+}
+
+/// What failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// Options that do not fit each other, an unknown profile. Nothing was done.
+    Usage,
+    /// The server, or a gateway on the path, cannot be reached or does not answer as one.
+    Unreachable,
+    /// The server or a gateway does not accept the token.
+    Unauthorized,
+    /// The server does not grant the request, or is busy.
+    Refused,
+    /// No UDP packet comes through.
+    UdpBlocked,
+    /// Packets as UDP needs them do not pass, or pass no more.
+    TooNarrow,
+    /// The connection, or the other end of a pipe, was gone before the end.
+    Lost,
+    /// The server did what no server may do.
+    Violation,
+    /// The destination of a copy, or the root of a server, cannot be used.
+    Path,
+    /// An address is in use or not of this host.
+    Listen,
+    /// A host cannot go on: disk full, limits of its system, ...
+    Failed,
+    /// The user stopped it.
+    Stopped,
+}
+
+/// Where something failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// On this host.
+    Here,
+    /// At the server.
+    There,
+    /// On the path between them.
+    Between,
+}
+
+/// What a copy or pipe that did not come to its end has left, in words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kept {
+    /// A copy has moved nothing, and found nothing at the destination.
+    Nothing,
+    /// All that a copy made durable.
+    Written,
+    /// Bytes of a pipe that are verified at the server. What the receiver has is not the whole.
+    Sent(u64),
+    /// Bytes of a pipe that were written to this end's file.
+    Received(u64),
+}
+
+impl fmt::Display for Kept {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => write!(f, "nothing was written, {AGAIN} to begin anew"),
+            Self::Written => write!(f, "what was written is kept, {AGAIN} to go on"),
+            Self::Sent(bytes) => write!(f, "{bytes} bytes had reached the server"),
+            Self::Received(bytes) => write!(f, "{bytes} bytes came through, not the whole"),
+        }
+    }
+}
+
+impl Kept {
+    /// By a copy that came as far as `reached`.
+    pub(crate) fn of_copy(reached: &Snapshot) -> Self {
+        match (reached.bytes_done, reached.files_done) {
+            (0, 0) => Self::Nothing,
+            _ => Self::Written,
+        }
+    }
+
+    /// By a pipe of which this end plays `role`.
+    pub(crate) fn of_pipe(role: PipeRole, bytes: u64) -> Self {
+        match role {
+            PipeRole::Send => Self::Sent(bytes),
+            PipeRole::Receive => Self::Received(bytes),
+        }
+    }
+
+    fn is_of_pipe(self) -> bool {
+        matches!(self, Self::Sent(_) | Self::Received(_))
+    }
+}
+
+impl Error {
+    pub(crate) fn new(kind: ErrorKind, side: Side, message: impl Into<String>) -> Self {
+        Self { kind, side, path: None, message: message.into(), kept: None, hint: None }
+    }
+
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Usage, Side::Here, message)
+    }
+
+    /// This host cannot go on.
+    pub(crate) fn here(message: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Failed, Side::Here, message)
+    }
+
+    /// A path of this host cannot be used.
+    pub(crate) fn path(path: impl Into<String>, message: String) -> Self {
+        Self { path: Some(path.into()), ..Self::new(ErrorKind::Path, Side::Here, message) }
+    }
+
+    pub(crate) fn stopped() -> Self {
+        Self::new(ErrorKind::Stopped, Side::Here, "stopped")
+    }
+
+    /// With what to do next.
+    pub(crate) fn hint(self, hint: &'static str) -> Self {
+        let message = format!("{}; {hint}", self.message);
+        Self { message, hint: Some(hint), ..self }
+    }
+
+    fn keeping(self, kept: Option<Kept>) -> Self {
+        let Some(all) = kept else { return self };
+        let again = if all.is_of_pipe() { None } else { Some(AGAIN) };
+        let message = format!("{}; {all}", self.message);
+        Self { message, kept, hint: self.hint.or(again), ..self }
+    }
+
+    /// Of a transfer that has `kept` so much.
+    pub(crate) fn of(failure: Failure, kept: Option<Kept>) -> Self {
+        let between = Side::Between;
+        match failure {
+            Failure::Usage(reason) => Self::usage(reason),
+            Failure::Connect(error) | Failure::Join(JoinError::Connect(error)) => error.into(),
+            Failure::Join(JoinError::Stopped) => Self::stopped(),
+            Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
+            Failure::Destination(error) => error.into(),
+            Failure::Refused { server, reason } => {
+                Self::new(ErrorKind::Refused, Side::There, format!("{server} refuses: {reason}"))
+            }
+            Failure::UdpBlocked { server } => {
+                let message = format!(
+                    "no UDP packet comes through to {server} (blocked by a firewall?); nothing was \
+                     sent"
+                );
+                Self::new(ErrorKind::UdpBlocked, between, message).hint("try --carrier tcp")
+            }
+            Failure::TooNarrow(TooNarrow { server, reason, by_tcp: false, .. }) => {
+                let message = format!("UDP does not fit the path to {server}: {reason}");
+                let error = Self::new(ErrorKind::TooNarrow, between, message);
+                error.hint("use --carrier tcp").keeping(kept)
+            }
+            Failure::NoUdp(reason) => {
+                Self::here(reason).hint("--carrier tcp does without it").keeping(kept)
+            }
+            Failure::Local(reason) => Self::here(reason).keeping(kept),
+            Failure::Stopped => Self::stopped().keeping(kept),
+            Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
+                Self::ended((ErrorKind::Lost, between), server, &reason, kept)
+            }
+            Failure::Closed { server, code, by_peer, reason } => {
+                let kind = match (code, by_peer) {
+                    (CloseCode::STORAGE, true) => (ErrorKind::Failed, Side::There),
+                    (CloseCode::PROTOCOL_VIOLATION, false) => (ErrorKind::Violation, Side::There),
+                    _ => (ErrorKind::Lost, between),
+                };
+                Self::ended(kind, server, &reason, kept)
+            }
+        }
+    }
+    /// A transfer that `server`, or the connection to it, has ended.
+    fn ended(
+        (kind, side): (ErrorKind, Side),
+        server: SocketAddr,
+        reason: &str,
+        kept: Option<Kept>,
+    ) -> Self {
+        let message = match kind {
+            _ if kept.is_some_and(Kept::is_of_pipe) => format!("the pipe broke: {reason}"),
+            ErrorKind::Failed => format!("{server} cannot go on: {reason}"),
+            ErrorKind::Violation => {
+                let message = format!(
+                    "{server} breaks the protocol: {reason}; the copy was ended, what was written \
+                     before stays"
+                );
+                return Self { kept, ..Self::new(kind, side, message) };
+            }
+            _ => format!("the connection to {server} ended: {reason}"),
+        };
+        Self::new(kind, side, message).keeping(kept)
+    }
+}
+
+impl From<ConnectError> for Error {
+    fn from(error: ConnectError) -> Self {
+        let (kind, side) = match &error {
+            ConnectError::Stopped => return Self::stopped(),
+            ConnectError::System(_) => (ErrorKind::Failed, Side::Here),
+            ConnectError::Unauthorized { .. } => (ErrorKind::Unauthorized, Side::There),
+            ConnectError::GatewayUnauthorized { .. } => (ErrorKind::Unauthorized, Side::Between),
+            ConnectError::Refused { .. } => (ErrorKind::Refused, Side::There),
+            ConnectError::HungUp { .. }
+            | ConnectError::NotLonghaul { .. }
+            | ConnectError::Impostor { .. }
+            | ConnectError::Version { .. } => (ErrorKind::Unreachable, Side::There),
+            _ => (ErrorKind::Unreachable, Side::Between),
+        };
+        Self::new(kind, side, error.to_string())
+    }
+}
+
+impl From<DestinationError> for Error {
+    fn from(error: DestinationError) -> Self {
+        Self::path(error.path(), error.to_string())
+    }
+}
+
+/// What to do with a copy that did not come to its end: it goes on from what is durable.
+const AGAIN: &str = "run the same command again";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_kind_and_side_and_its_text_ends_with_what_is_kept_and_what_to_do() {
+        let server = SocketAddr::from(([192, 0, 2, 7], 7420));
+        let closed = |code, by_peer| Failure::Closed {
+            server,
+            code,
+            by_peer,
+            reason: "no space left".into(),
+        };
+        let narrow = |by_tcp| {
+            let reason = "1280 bytes pass".into();
+            Failure::TooNarrow(TooNarrow { server, reason, passed: None, moved: true, by_tcp })
+        };
+        let (written, sent) = (Some(Kept::Written), Some(Kept::Sent(7)));
+        let again = Some(AGAIN);
+        for (failure, kept, kind, side, hint, text) in [
+            (
+                closed(CloseCode::STORAGE, true),
+                written,
+                ErrorKind::Failed,
+                Side::There,
+                again,
+                "192.0.2.7:7420 cannot go on: no space left; what was written is kept, run the same \
+                 command again to go on",
+            ),
+            (
+                closed(CloseCode::STORAGE, true),
+                sent,
+                ErrorKind::Failed,
+                Side::There,
+                None,
+                "the pipe broke: no space left; 7 bytes had reached the server",
+            ),
+            (
+                closed(CloseCode::PROTOCOL_VIOLATION, false),
+                written,
+                ErrorKind::Violation,
+                Side::There,
+                None,
+                "192.0.2.7:7420 breaks the protocol: no space left; the copy was ended, what was \
+                 written before stays",
+            ),
+            (
+                narrow(false),
+                written,
+                ErrorKind::TooNarrow,
+                Side::Between,
+                Some("use --carrier tcp"),
+                "UDP does not fit the path to 192.0.2.7:7420: 1280 bytes pass; use --carrier tcp; \
+                 what was written is kept, run the same command again to go on",
+            ),
+            (
+                narrow(true),
+                Some(Kept::Nothing),
+                ErrorKind::Lost,
+                Side::Between,
+                again,
+                "the connection to 192.0.2.7:7420 ended: 1280 bytes pass; nothing was written, run \
+                 the same command again to begin anew",
+            ),
+            (
+                Failure::Local("no space left".into()),
+                Some(Kept::Received(7)),
+                ErrorKind::Failed,
+                Side::Here,
+                None,
+                "no space left; 7 bytes came through, not the whole",
+            ),
+            (
+                Failure::Destination(DestinationError::NotDirectory { path: "out".into() }),
+                Some(Kept::Nothing),
+                ErrorKind::Path,
+                Side::Here,
+                None,
+                "out: is not a directory",
+            ),
+        ] {
+            let error = Error::of(failure, kept);
+            assert_eq!((error.kind, error.side, error.hint), (kind, side, hint), "{error}");
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.path.is_some(), kind == ErrorKind::Path, "{error}");
+        }
+    }
+}
