@@ -154,7 +154,7 @@ impl Book {
         end: u64,
     ) -> impl Iterator<Item = (BookingId, &Booking)> + '_ {
         self.iter().filter(move |(_, booking)| {
-            let overlaps = |r: crate::Allocation| r.start < end && start < r.end;
+            let overlaps = |r: crate::vector::Allocation| r.start < end && start < r.end;
             booking.path.links().contains(&link) && booking.vector.merged().any(overlaps)
         })
     }

@@ -14,7 +14,7 @@ pub struct Segment {
 
 /// Free capacity as a step function of time, the paper's γ(t), that can be read.
 ///
-/// Implemented by one link ([`crate::Profile`]), by a path of several (their pointwise minimum)
+/// Implemented by one link ([`crate::profile::Profile`]), by a path of several (their pointwise minimum)
 /// and by the naive oracle of the tests, so that every algorithm runs on each of them.
 pub trait Capacity {
     /// A position that moves along the function.

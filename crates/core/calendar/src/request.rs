@@ -1,7 +1,7 @@
 use alloc::sync::Arc;
 use core::fmt;
 
-/// A link of a [`crate::LinkSet`], by the order in which links were added.
+/// A link of a [`crate::links::LinkSet`], by the order in which links were added.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId(pub u32);
 
@@ -56,7 +56,7 @@ pub enum Policy {
 /// A file transfer: the paper's (F, Rmax, Treq).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileRequest {
-    /// Channel ticks to carry, margin included; see [`crate::Grid::volume`].
+    /// Channel ticks to carry, margin included; see [`crate::grid::Grid::volume`].
     pub volume: u64,
     /// The most channels the end hosts can use, Rmax.
     pub max_rate: u32,
@@ -169,7 +169,7 @@ pub enum PlanError {
     /// The requested start, or the end of what is extended, lies beyond this tick, up to which
     /// bookings are taken.
     BeyondHorizon(u64),
-    /// There is not enough capacity; [`crate::LinkSet::explain`] tells where and what would do.
+    /// There is not enough capacity; [`crate::links::LinkSet::explain`] tells where and what would do.
     NoRoom,
 }
 

@@ -2,7 +2,7 @@
 
 use longhaul_units::PathId;
 
-use crate::Times;
+use crate::diagnosis::Times;
 
 /// Times of the path that carries data, over all changes of it.
 #[derive(Clone, Copy, Debug, Default)]

@@ -10,7 +10,7 @@ use longhaul_engine::Path;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds};
 
-use crate::Spent;
+use crate::thread_time::Spent;
 
 /// A stage of a source's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

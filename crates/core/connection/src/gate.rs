@@ -2,7 +2,8 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::{Dealing, Stage, Stages};
+use crate::dealing::Dealing;
+use crate::diagnosis::{Stage, Stages};
 
 /// The lanes of a connection, as the dealer sees them. Their figures may be out of date.
 pub trait Lanes {

@@ -8,7 +8,8 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Cause, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::{GivenUp, MoveAsked, WholeGroup};
+use crate::incoming::{GivenUp, WholeGroup};
+use crate::paths::MoveAsked;
 
 /// An order of the shared half to a lane, given once.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{GroupAssembly, ObjectTable};
 use longhaul_units::{ObjectId, RangeSet};
 
-use crate::{Over, Repair};
+use crate::half_messages::{Over, Repair};
 
 /// Groups that a lane is receiving into buffers of type `B`.
 ///

@@ -14,7 +14,10 @@ use longhaul_wire::{
     Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
 };
 
-use crate::{Begun, Counts, GroupPart, Over, Repair, Repairs, Stored, Unplaceable, WholeGroup};
+use crate::half_messages::{Over, Repair, Repairs};
+use crate::incoming::{Begun, GroupPart, Unplaceable, WholeGroup};
+use crate::memory::Stored;
+use crate::watchdog::Counts;
 
 /// A [`Sink`] over a connection. Its driver hashes and writes, and does the actions on the storage.
 /// Groups are in buffers of type `I`.

@@ -6,12 +6,15 @@ use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Suspension
 use longhaul_rate_control::HostLimit;
 use longhaul_units::{Extent, Instant, LaneId, ObjectId, Rate};
 
+use crate::half_messages::{News, Order, Repair, Standing};
+use crate::incoming::Groups;
 use crate::messages::{MessageLane, Messages};
+use crate::paths::MoveAsked;
+use crate::protect::{Opener, Sealer};
+use crate::receive::ReadBatch;
 use crate::receive::{Receiving, With};
+use crate::send::Datagrams;
 use crate::send::{Outgoing, Sending};
-use crate::{
-    Datagrams, Groups, MoveAsked, News, Opener, Order, ReadBatch, Repair, Sealer, Standing,
-};
 
 /// A path that other lanes use too: locked for a batch or a report, never longer.
 pub trait SharedPath {

@@ -70,7 +70,6 @@ pub use conversation::{Conversation, Misspoken, Part, Received, Wish};
 pub use dealing::Dealing;
 pub use diagnosis::{Stage, Stages, Times};
 
-pub(crate) use diagnosis::{Diagnosis, ReceivingSide, SendingSide};
 pub use gate::{Gate, IdleTime, Lanes, Outlook};
 pub use half_messages::{CREDIT_STEP, News, Order, Over, Repair, Repairs, Standing};
 pub use incoming::{Begun, GivenUp, GroupPart, Groups, Incoming, Slot, Unplaceable, WholeGroup};
@@ -99,4 +98,3 @@ pub use transfer::{End, Transfer, Violation, Work};
 pub use watch::{CarrierSeen, Watch};
 pub use watchdog::{Counts, Watchdog};
 
-pub(crate) use watchdog::{lasts_at_receiver, lasts_at_sender};

@@ -7,7 +7,9 @@ use longhaul_objects::{
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport, Summary};
 
-use crate::{Counts, Gate, Lanes, Stage};
+use crate::diagnosis::Stage;
+use crate::gate::{Gate, Lanes};
+use crate::watchdog::Counts;
 
 /// A [`Source`] over a connection. Its driver finds the entries, reads and hashes, and owns
 /// the memory.

@@ -6,7 +6,9 @@ use longhaul_objects::{ChainingValue, Piece, PipeError, PipeSource, PipeSourceEv
 use longhaul_units::{Extent, Instant};
 use longhaul_wire::{Bottleneck, SinkMessage, SourceMessage, SourceReport, Summary};
 
-use crate::{Counts, Gate, Lanes, Stage};
+use crate::diagnosis::Stage;
+use crate::gate::{Gate, Lanes};
+use crate::watchdog::Counts;
 
 /// A [`PipeSource`] over a connection. Pieces are in buffers of type `O`, which are kept until they
 /// are verified at the sink.

@@ -2,7 +2,8 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::{PathSeen, Silence};
+use crate::paths::PathSeen;
+use crate::silence::Silence;
 
 /// The life of one path, by what is known to have arrived over it.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 use longhaul_units::PacketNumber;
 use longhaul_wire::{Header, ObjectHeader};
 
-use crate::Run;
+use crate::run::Run;
 
 /// A packet that did not authenticate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub trait Opener {
 
     /// Looks at all packets of a batch at once, `segment` bytes each but the last. Bit i of the result
     /// is 0 if packet i, where it is an OBJECT packet, is known to be forged. Behind
-    /// [`DATAGRAMS_MAX`](crate::DATAGRAMS_MAX) packets nothing is looked at.
+    /// [`DATAGRAMS_MAX`](crate::receive::DATAGRAMS_MAX) packets nothing is looked at.
     fn look_over(&mut self, bytes: &[u8], segment: usize) -> u128;
 
     /// Opens a CONTROL packet in place; returns its frames.

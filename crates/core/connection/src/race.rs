@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::Silence;
+use crate::silence::Silence;
 
 /// Decides between UDP lanes, which have begun, and TCP connections, which may take their place.
 ///

@@ -9,7 +9,11 @@ use longhaul_engine::{Arrival, Lane};
 use longhaul_units::{Ecn, Instant, LaneId};
 use longhaul_wire::{CloseCode, ConnectionId, Header, Kind};
 
-use crate::{Groups, Incoming, News, Opener, Run, SharedPath, Slot, Unplaceable, WholeGroup};
+use crate::half_messages::News;
+use crate::incoming::{Groups, Incoming, Slot, Unplaceable, WholeGroup};
+use crate::lane_half::SharedPath;
+use crate::protect::Opener;
+use crate::run::Run;
 
 /// Datagrams of one size that came together, as the kernel joins them (GRO), in one buffer.
 #[derive(Clone, Copy, Debug)]

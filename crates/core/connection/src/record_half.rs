@@ -15,9 +15,11 @@ use longhaul_wire::{
     CloseCode, Feedback, Frame, Frames, MAX_FRAMES_RECORD, ReceiverBounds, RecordHead, Writer,
 };
 
+use crate::half_messages::{News, Order, Repair, Standing};
 use crate::incoming::Incoming;
+use crate::incoming::{GroupPart, Groups, Slot, Unplaceable};
 use crate::messages::MessageLane;
-use crate::{Forged, GroupPart, Groups, News, Order, Repair, Slot, Standing, Unplaceable};
+use crate::protect::Forged;
 use record::{Reading, Record};
 use stream::{STREAM, Stream};
 
@@ -25,7 +27,7 @@ pub use record::RecordSeals;
 
 /// The work of one thread for one TCP connection of a connection: records become groups (buffers of
 /// type `I`) and messages, and the reverse (buffers of type `O`). It has the interface of a
-/// [`LaneHalf`](crate::LaneHalf) as far as the carrier allows: nothing is lost or resent, and a path
+/// [`LaneHalf`](crate::lane_half::LaneHalf) as far as the carrier allows: nothing is lost or resent, and a path
 /// is the kernel's business.
 ///
 /// - *In*: [`place`](Self::place) says where the next bytes are to be received,

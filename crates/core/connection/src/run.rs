@@ -6,7 +6,8 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{ObjectId, PacketNumber};
 use longhaul_wire::{Header, OBJECT_HEADER_LEN, ObjectHeader};
 
-use crate::{Forged, GroupPart};
+use crate::incoming::GroupPart;
+use crate::protect::Forged;
 
 /// OBJECT packets of consecutive numbers, side by side in a batch, whose payloads are side by side in
 /// a group.

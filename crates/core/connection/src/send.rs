@@ -10,7 +10,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{LaneId, ObjectId, PacketNumber};
 use longhaul_wire::{ConnectionId, Header, Kind, OBJECT_HEADER_LEN, ObjectHeader};
 
-use crate::Sealer;
+use crate::protect::Sealer;
 
 /// Datagrams to be sent now, at once or not at all.
 #[derive(Clone, Copy, Debug)]

@@ -6,11 +6,16 @@ use longhaul_engine::Closed;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
 
-use crate::{
-    Begun, CarrierSeen, Conversation, End, GivenUp, GroupPart, IncomingCopy, IncomingPipe, Lanes,
-    Misspoken, News, OutgoingCopy, OutgoingPipe, Part, Received, Repair, Standing, Transfer,
-    Unplaceable, Violation, Watch, Wish, Work,
-};
+use crate::conversation::{Conversation, Misspoken, Part, Received, Wish};
+use crate::gate::Lanes;
+use crate::half_messages::{News, Repair, Standing};
+use crate::incoming::{Begun, GivenUp, GroupPart, Unplaceable};
+use crate::incoming_copy::IncomingCopy;
+use crate::incoming_pipe::IncomingPipe;
+use crate::outgoing_copy::OutgoingCopy;
+use crate::outgoing_pipe::OutgoingPipe;
+use crate::transfer::{End, Transfer, Violation, Work};
+use crate::watch::{CarrierSeen, Watch};
 
 /// State that all threads of a connection share: the messages of stream 0, the transfer, and its
 /// progress. Locked for a group, a message or a read batch, never for a packet.
@@ -243,7 +248,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.transfer().map_or_else(Standing::default, Transfer::standing)
     }
 
-    /// An object that every lane is to send no more of: [`Order::Withdraw`](crate::Order::Withdraw).
+    /// An object that every lane is to send no more of: [`Order::Withdraw`](crate::half_messages::Order::Withdraw).
     #[must_use]
     pub fn poll_withdrawn(&mut self) -> Option<ObjectId> {
         self.transfer_mut()?.poll_withdrawn()

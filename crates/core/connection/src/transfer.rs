@@ -8,11 +8,18 @@ use longhaul_objects::{Failure, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
-use crate::{
-    Begun, CREDIT_STEP, CarrierSeen, Counts, Gate, GroupPart, IncomingCopy, IncomingPipe, Lanes,
-    Misspoken, OutgoingCopy, OutgoingPipe, Part, Received, Repair, Spent, Standing, Stored,
-    Unplaceable, Watch, WholeGroup,
-};
+use crate::conversation::{Misspoken, Part, Received};
+use crate::gate::{Gate, Lanes};
+use crate::half_messages::{CREDIT_STEP, Repair, Standing};
+use crate::incoming::{Begun, GroupPart, Unplaceable, WholeGroup};
+use crate::incoming_copy::IncomingCopy;
+use crate::incoming_pipe::IncomingPipe;
+use crate::memory::Stored;
+use crate::outgoing_copy::OutgoingCopy;
+use crate::outgoing_pipe::OutgoingPipe;
+use crate::thread_time::Spent;
+use crate::watch::{CarrierSeen, Watch};
+use crate::watchdog::Counts;
 
 /// A transfer at one of its ends. Groups to be sent are in buffers of type `O`, received ones in
 /// buffers of type `I`.

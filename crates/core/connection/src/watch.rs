@@ -7,10 +7,9 @@ use longhaul_rate_control::MemoryBudget;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceReport};
 
-use crate::{
-    Counts, Diagnosis, ReceivingSide, SendingSide, Spent, Stages, Times, Watchdog,
-    lasts_at_receiver, lasts_at_sender,
-};
+use crate::diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stages, Times};
+use crate::thread_time::Spent;
+use crate::watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};
 
 /// Counts of a carrier by some time, since its start.
 #[derive(Clone, Copy, Debug, Default)]

@@ -13,7 +13,7 @@ use alloc::string::String;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::Bottleneck;
 
-use crate::Silence;
+use crate::silence::Silence;
 
 /// Counts that grow while a transfer goes on, at either end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

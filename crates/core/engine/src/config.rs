@@ -5,7 +5,7 @@ use longhaul_rate_control::{FeedbackSchedule, Repair};
 use longhaul_units::{Bytes, LaneId, PathId};
 use longhaul_wire::ConnectionId;
 
-use crate::Role;
+use crate::address::Role;
 
 /// Settings of a lane.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct LaneConfig {
     pub socket_buffer: Option<Bytes>,
     /// Bytes of a stream that are kept until they are acknowledged: a write takes no more.
     pub stream_buffer: usize,
-    /// Tell of each packet that is taken as lost, and why ([`crate::Event::Lost`]).
+    /// Tell of each packet that is taken as lost, and why ([`crate::event::Event::Lost`]).
     pub tells_losses: bool,
     /// Seed of everything random in the lane (challenges).
     pub seed: u64,

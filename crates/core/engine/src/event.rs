@@ -17,7 +17,7 @@ pub enum Event {
     /// Of an offered extent that was withdrawn nothing was sent, and nothing will be: its memory may be
     /// reused.
     Withdrawn(Extent),
-    /// A packet is taken as lost; only where [`crate::LaneConfig::tells_losses`] asks for it.
+    /// A packet is taken as lost; only where [`crate::config::LaneConfig::tells_losses`] asks for it.
     Lost {
         /// Which.
         number: PacketNumber,

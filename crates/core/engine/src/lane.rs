@@ -27,13 +27,17 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::address::Addresses;
+use crate::address::Role;
+use crate::config::LaneConfig;
+use crate::event::{Closed, Event};
 use crate::lane_paths::{Carried, LanePaths};
 use crate::ledger::Ledger;
 use crate::mtu::MtuSearch;
 use crate::outbox::{Gone, Outbox};
+use crate::path::{Path, Suspension};
 use crate::reception::Reception;
 use crate::repair::{self, Policy};
-use crate::{Closed, Event, LaneConfig, LaneStats, Path, Role, Suspension};
+use crate::stats::LaneStats;
 use announced::Announced;
 use app_limited::AppLimited;
 use liveness::Liveness;

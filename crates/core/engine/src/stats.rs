@@ -11,7 +11,7 @@ pub struct LaneStats {
     pub fresh_bytes_sent: u64,
     /// Object bytes that are known to have arrived. Those of an extent offered again count again.
     pub fresh_bytes_delivered: u64,
-    /// Packets taken as lost, or refused by the local stack. [`Path::losses`](crate::Path::losses)
+    /// Packets taken as lost, or refused by the local stack. [`Path::losses`](crate::path::Path::losses)
     /// says why.
     pub lost: u64,
     /// Packets taken as lost that arrived later.

@@ -3,11 +3,12 @@ use alloc::collections::BTreeMap;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use crate::attribution::{Attribution, StallCause};
+use crate::paptc::Paptc;
 use crate::prediction::Prediction;
+use crate::rapid::{Rapid, RapidConfig};
 use crate::service::ServiceConfig;
 use crate::signals::{Batch, Disk, Socket, ThreadId, Turn};
 use crate::stalls::{StallSummary, Stalls};
-use crate::{Paptc, Rapid, RapidConfig};
 
 mod limit;
 mod proven;

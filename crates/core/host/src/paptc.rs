@@ -1,6 +1,7 @@
 use longhaul_units::{Duration, Rate};
 
-use crate::{Prediction, Service};
+use crate::prediction::Prediction;
+use crate::service::Service;
 
 /// PAPTC's model of a receiver (Lu, Wu, Rao, Wang, section 3): what it processes, predicted, and how
 /// long its buffer lasts.

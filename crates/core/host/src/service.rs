@@ -1,6 +1,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::{Batch, Prediction, Predictor, PredictorConfig, Turn};
+use crate::prediction::{Prediction, Predictor, PredictorConfig};
+use crate::signals::{Batch, Turn};
 
 /// Rate that one reader processes: bytes for each second of processor, times the share of a processor that
 /// it has.

@@ -1,7 +1,7 @@
 use longhaul_units::Duration;
 
 /// A reader thread of this end of the connection, by a number that the driver chooses; of more than
-/// [`crate::Monitor::MOST_THREADS`] the later ones are not watched.
+/// [`crate::monitor::Monitor::MOST_THREADS`] the later ones are not watched.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct ThreadId(pub u16);
 

@@ -1,5 +1,5 @@
 //! Hosts as pure models (hostsim): a processor with its scheduler, loads that compete for it, a socket
-//! buffer, a reader, writers. They give the samples that a [`crate::Monitor`] takes, and drop what
+//! buffer, a reader, writers. They give the samples that a [`crate::monitor::Monitor`] takes, and drop what
 //! a real host would.
 //!
 //! One processor is modelled: the one on which the reader runs, with the interrupts that its packets bring and whatever
@@ -26,7 +26,10 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Duration, Instant};
 
-use crate::{Account, Announcement, Batch, Monitor, Rapid, Socket, ThreadId, Turn};
+use crate::interactivity::Account;
+use crate::monitor::{Announcement, Monitor};
+use crate::rapid::Rapid;
+use crate::signals::{Batch, Socket, ThreadId, Turn};
 
 mod flow;
 mod load;

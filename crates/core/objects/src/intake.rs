@@ -2,8 +2,8 @@ use alloc::collections::BTreeMap;
 
 use longhaul_units::{ObjectId, RangeSet};
 
-use crate::ObjectTable;
 use crate::hash::{group_count, group_len};
+use crate::table::ObjectTable;
 
 /// What a source may send, and the groups that it has begun to send, for the threads that receive:
 /// holds it to its credit (docs/protocol.md section 7.2).

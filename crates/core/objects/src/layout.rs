@@ -1,6 +1,6 @@
 use alloc::vec::Vec;
 
-use crate::EntryId;
+use crate::entry::EntryId;
 use crate::hash::{group_count, group_len};
 use crate::limits::{GROUP_SIZE, LARGE_FILE_MIN};
 

@@ -63,9 +63,9 @@ pub const HAVE_RANGES_MAX: usize = 1 << 16;
 pub const REPAIRS_MAX: u8 = 3;
 /// Large files that a sink has prepared and not yet completed.
 pub const PREPARED_MAX: u32 = 512;
-/// Entries in one [`crate::Action`] that names several.
+/// Entries in one [`crate::action::Action`] that names several.
 pub const ACTION_ENTRIES_MAX: usize = 256;
-/// Groups in one [`Action::RecheckGroups`](crate::Action::RecheckGroups): few, so that groups that arrive
+/// Groups in one [`Action::RecheckGroups`](crate::action::Action::RecheckGroups): few, so that groups that arrive
 /// meanwhile do not wait for long.
 pub const RECHECK_GROUPS: usize = 16;
 /// Bytes of files that are written straight into one new directory before it appears: more would keep

@@ -9,7 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entry::first_16;
-use crate::{ChainingValue, EntryId, EntryKey, Tag, TempName};
+use crate::entry::{EntryId, EntryKey, TempName};
+use crate::hash::ChainingValue;
+use crate::tags::Tag;
 
 /// How a run makes its claims durable, as the record says it.
 ///
@@ -26,7 +28,7 @@ pub enum Fsync {
     },
 }
 
-/// What the driver tells an unpublished file by ([`crate::Action::StampFiles`]): it
+/// What the driver tells an unpublished file by ([`crate::action::Action::StampFiles`]): it
 /// has the same stamp for as long as nobody writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub [u8; 16]);

@@ -37,11 +37,15 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
+use crate::action::Failure;
+use crate::entry::{EntryError, EntryId};
+use crate::hash::ChainingValue;
 use crate::limits::UNSETTLED_COST;
+use crate::names::TopNames;
 use crate::record::RecordWriter;
-use crate::{
-    ChainingValue, EntryError, EntryId, Failure, Fsync, ObjectTable, ResumeState, Tag, TopNames,
-};
+use crate::record::{Fsync, ResumeState};
+use crate::table::ObjectTable;
+use crate::tags::Tag;
 
 /// The side that receives: says what is to be done with its storage, checks every group, and
 /// tells the source what it has (docs/protocol.md section 7, docs/objects.md).
@@ -53,7 +57,7 @@ use crate::{
 /// * does the actions of [`Sink::poll_action`], on any thread ([`crate::storage::perform`]), and
 ///   hands their outcomes to [`Sink::handle_answer`];
 /// * calls [`Sink::group_received`] for each group that a lane has received whole, with its
-///   chaining value, and follows the [`crate::Verdict`]; writes may be done in any order and at
+///   chaining value, and follows the [`crate::action::Verdict`]; writes may be done in any order and at
 ///   the same time; each ends with [`Sink::group_written`];
 /// * takes no memory for a group of an object that [`Sink::is_over`], and says so once with
 ///   [`Sink::group_dropped`];

@@ -12,10 +12,13 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, SourceMessage, SourceReport, Summary};
 
 use self::directories::Directories;
+use crate::action::Failure;
+use crate::entry::{EntryError, EntryId};
+use crate::hash::ChainingValue;
 use crate::layout::Layout;
 use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
+use crate::tags::{Belief, Tag};
 use crate::window::Window;
-use crate::{Belief, ChainingValue, EntryError, EntryId, Failure, Tag};
 
 /// The side that holds the files: makes objects of them, says what is to be read and sent, and
 /// takes in what the sink answers (docs/protocol.md section 7).

@@ -7,11 +7,13 @@ use core::fmt::Display;
 
 use longhaul_wire::Entry;
 
-use crate::{
-    Action, Answer, ChainingValue, Checked, Checkpoint, EntryId, Existing, FilledDirectory, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
-    WriteTask,
+use crate::action::{
+    Action, Answer, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, WritePiece, WriteTask,
 };
+use crate::entry::{EntryId, TempName};
+use crate::hash::ChainingValue;
+use crate::record::Stamp;
 
 /// Where a sink's files and its record are. One value serves one thread.
 pub trait Storage {
@@ -71,7 +73,7 @@ pub trait Storage {
     fn discard(&mut self, temp: TempName);
 }
 
-/// Does `action`; the answer is for [`crate::Sink::handle_answer`].
+/// Does `action`; the answer is for [`crate::sink::Sink::handle_answer`].
 ///
 /// # Errors
 /// When the storage failed as a whole; there is no answer then, and the transfer ends.
@@ -120,7 +122,7 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
 }
 
 /// Writes the group whose contents are `data`. Returns the entries that could not be written, each
-/// with the reason, for [`crate::Sink::group_written`].
+/// with the reason, for [`crate::sink::Sink::group_written`].
 ///
 /// # Panics
 /// When `data` is shorter than the group.

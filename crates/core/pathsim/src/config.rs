@@ -1,10 +1,11 @@
 use alloc::vec::Vec;
 use longhaul_units::{Bytes, Duration, Rate};
 
-use crate::{
-    Bottleneck, EcnMarking, GilbertElliott, Jitter, Outages, PeriodicOutage, Policer, Probability,
-    RateSchedule, Rebindings,
-};
+use crate::jitter::Jitter;
+use crate::loss::GilbertElliott;
+use crate::probability::Probability;
+use crate::queue::{Bottleneck, EcnMarking, Policer};
+use crate::schedule::{Outages, PeriodicOutage, RateSchedule, Rebindings};
 
 /// One direction of a path. The default is ideal: everything arrives at once.
 ///

@@ -1,7 +1,10 @@
 use longhaul_units::Instant;
 
+use crate::config::{ConfigError, PathConfig};
+use crate::link::{Delivery, Link};
+use crate::path::Fate;
 use crate::random::mix;
-use crate::{ConfigError, Delivery, Ecn, Fate, Link, PathConfig};
+use longhaul_units::Ecn;
 
 /// Both directions of a path.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use longhaul_units::Instant;
 
-use crate::RateSchedule;
+use crate::schedule::RateSchedule;
 
 /// A level of work that drains at a rate which may change at given instants.
 ///

@@ -6,9 +6,11 @@
 
 use alloc::vec::Vec;
 
+use crate::config::PathConfig;
 use crate::loss::Bursts;
+use crate::probability::Probability;
 use crate::random::{Element, Hits, Stream};
-use crate::{DropReason, PathConfig, Probability};
+use crate::stats::DropReason;
 
 /// Which bit of a corrupted packet is wrong.
 ///

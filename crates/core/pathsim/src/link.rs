@@ -1,6 +1,10 @@
 use longhaul_units::Instant;
 
-use crate::{Arrival, ConfigError, Ecn, Fate, Flights, Flip, Path, PathConfig};
+use crate::config::{ConfigError, PathConfig};
+use crate::flights::Flights;
+use crate::hazards::Flip;
+use crate::path::{Arrival, Fate, Path};
+use longhaul_units::Ecn;
 
 /// A [`Path`] that also keeps the packets under way, as values of the caller's type: tokens in a
 /// simulation, datagrams in a relay.

@@ -1,4 +1,4 @@
-use crate::Probability;
+use crate::probability::Probability;
 use crate::random::{Element, Geometric, Stream};
 
 /// Bursty loss: a chain of a good and a bad state, each with its own loss probability

@@ -1,10 +1,12 @@
 use longhaul_units::{Bytes, Duration, Instant};
 
+use crate::config::{ConfigError, PathConfig};
 use crate::hazards::{Flip, Hazards};
 use crate::jitter::JitterClock;
 use crate::queue::{Bucket, Departure, Queue, QueueStats};
 use crate::schedule::{OutageClock, RebindingClock};
-use crate::{ConfigError, DropReason, Ecn, PathConfig, PathStats};
+use crate::stats::{DropReason, PathStats};
+use longhaul_units::Ecn;
 
 /// One direction of an emulated path: decides what becomes of each packet, and moves none.
 ///

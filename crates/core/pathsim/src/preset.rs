@@ -2,7 +2,11 @@ use core::fmt;
 use core::str::FromStr;
 use longhaul_units::{Bytes, Duration, Rate};
 
-use crate::{DuplexConfig, GilbertElliott, Jitter, PathConfig, Probability};
+use crate::config::PathConfig;
+use crate::duplex::DuplexConfig;
+use crate::jitter::Jitter;
+use crate::loss::GilbertElliott;
+use crate::probability::Probability;
 
 /// Well-known kinds of path, by name.
 ///

@@ -1,8 +1,9 @@
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
 use crate::fluid::Fluid;
+use crate::probability::Probability;
 use crate::random::{Element, Stream};
-use crate::{Probability, RateSchedule};
+use crate::schedule::RateSchedule;
 
 /// The slowest link of a path: a rate, and a first-in first-out queue in front of it.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::Probability;
+use crate::probability::Probability;
 
 /// The elements that draw. The numbers are part of what a seed means: never reuse one.
 #[derive(Clone, Copy, Debug)]

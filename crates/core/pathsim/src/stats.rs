@@ -70,7 +70,7 @@ pub struct PathStats {
     pub delivered_bytes: u64,
     /// Delivered packets on which this path set Congestion Experienced.
     pub marked: u64,
-    /// Delivered packets that were held back by [`crate::Reordering`].
+    /// Delivered packets that were held back by [`crate::config::Reordering`].
     pub reordered: u64,
     /// Delivered packets that arrive twice.
     pub duplicated: u64,

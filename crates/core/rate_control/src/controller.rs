@@ -4,9 +4,12 @@ use core::fmt::Debug;
 use longhaul_units::{Bottleneck, Bytes, Duration, Ecn, Instant, Losses, Rate};
 use rand_core::Rng;
 
-use crate::{
-    Estimates, MemoryUse, Parameter, Parameters, PathMemory, RttEstimator, Span, SpanSizes,
-};
+use crate::estimates::Estimates;
+use crate::parameters::{Parameter, Parameters};
+use crate::path_memory::PathMemory;
+use crate::rtt::RttEstimator;
+use crate::spans::{Span, SpanSizes};
+use longhaul_units::MemoryUse;
 
 /// Decides the sending rate of one path.
 ///

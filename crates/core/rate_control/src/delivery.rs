@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Rate};
 
-use crate::Delivery;
+use crate::controller::Delivery;
 
 /// Measures the rate at which the receiver received, from cumulative counters of FEEDBACK.
 ///

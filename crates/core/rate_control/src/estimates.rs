@@ -8,9 +8,10 @@ mod target;
 
 use longhaul_units::{Duration, Instant, Losses, Rate};
 
+use crate::controller::Feedback;
 use crate::filter::{MaxFilter, MinFilter};
 use crate::losses::LossAccount;
-use crate::{Feedback, RttEstimator};
+use crate::rtt::RttEstimator;
 use causes::Causes;
 use chance::Chance;
 use plausible::plausible;

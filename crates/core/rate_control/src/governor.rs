@@ -1,9 +1,11 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use crate::burst::useful_burst;
+use crate::controller::{Feedback, HostLimit, Pacing, ReceiverState};
+use crate::estimates::Estimates;
 use crate::receiver::ReceiverBound;
+use crate::rtt::RttEstimator;
 use crate::sender::SenderBound;
-use crate::{Estimates, Feedback, HostLimit, Pacing, ReceiverState, RttEstimator};
 
 /// Takes the minimum of the controller's rate and all other bounds, and keeps account of which one
 /// it was.
@@ -25,7 +27,7 @@ pub struct Governor {
 
 impl Governor {
     /// No bounds but the controller's, which starts up. It heeds what the receiving host takes if
-    /// `heeds_receiver`, see [`crate::Profile::heeds_receiver`].
+    /// `heeds_receiver`, see [`crate::profile::Profile::heeds_receiver`].
     pub fn new(now: Instant, heeds_receiver: bool) -> Self {
         Self {
             limits: [None; Bottleneck::COUNT],

@@ -1,6 +1,6 @@
 use longhaul_units::{Instant, Rate};
 
-use crate::Pacing;
+use crate::controller::Pacing;
 
 /// Turns a rate into departure times: a token bucket that is counted as time.
 ///

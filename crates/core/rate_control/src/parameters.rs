@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
-use crate::Unplayable;
+use crate::profile::Unplayable;
 
 /// One figure of a profile that its source leaves open, or that somebody may want to try otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,13 +6,14 @@ use core::fmt;
 
 use longhaul_units::{Dscp, Duration, Instant, Rate, shown};
 
-use crate::parameters::nearest;
-use crate::{
-    AutoConfig, BbrConfig, Controller, ControllerConfig, CubicConfig, FixedConfig, FobsConfig,
-    FobsLinearConfig, FobsStateConfig, Known, LambdaStreamConfig, PaptcConfig, Parameters,
-    PccConfig, RapidConfig, SabulConfig, ScavengerConfig, Start, TrcConfig, TsunamiConfig,
-    UdtConfig, UnlimitedConfig,
+use crate::controller::{Controller, ControllerConfig, Known, Start};
+use crate::controllers::{
+    AutoConfig, BbrConfig, CubicConfig, FixedConfig, FobsConfig, FobsLinearConfig, FobsStateConfig,
+    LambdaStreamConfig, PaptcConfig, PccConfig, RapidConfig, SabulConfig, ScavengerConfig,
+    TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
 };
+use crate::parameters::Parameters;
+use crate::parameters::nearest;
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
 /// there is no connection.

@@ -1,6 +1,8 @@
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
-use crate::{Estimates, Feedback, HostLimit, ReceiverState, RttEstimator};
+use crate::controller::{Feedback, HostLimit, ReceiverState};
+use crate::estimates::Estimates;
+use crate::rtt::RttEstimator;
 
 /// Bound by the receiving host, whatever the path would carry: no controller's business.
 ///

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Losses};
 
-use crate::Feedback;
+use crate::controller::Feedback;
 
 /// Outcome of so many packets, sent one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

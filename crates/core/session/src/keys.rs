@@ -4,7 +4,7 @@ use longhaul_units::{LaneId, PacketNumber};
 use longhaul_wire::{Cipher, MAX_EPOCH_PACKETS, MAX_EPOCHS};
 use zeroize::Zeroizing;
 
-use crate::SessionSecret;
+use crate::secret::SessionSecret;
 
 /// Which way packets go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

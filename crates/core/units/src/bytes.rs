@@ -4,7 +4,7 @@ use core::str::FromStr;
 
 use crate::quantity::{self, ParseQuantityError};
 
-/// A number of bytes. Bits never have this type; see [`crate::Rate`].
+/// A number of bytes. Bits never have this type; see [`crate::rate::Rate`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Bytes(u64);
 

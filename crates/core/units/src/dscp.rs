@@ -1,4 +1,4 @@
-use crate::Ecn;
+use crate::ecn::Ecn;
 
 /// Treatment of a packet that the network is asked for: the differentiated services field of its IP header
 /// (RFC 2474), of which profiles use two codepoints.

@@ -1,4 +1,4 @@
-use crate::CloseCode;
+use crate::close::CloseCode;
 
 /// Why bytes from the peer are not what docs/protocol.md defines. `what` names the structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

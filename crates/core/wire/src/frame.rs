@@ -10,7 +10,11 @@ use longhaul_units::{Duration, LaneId, PacketNumber, StreamId};
 pub use self::feedback::{Feedback, ReceiverBounds, ReceiverLimit};
 pub use self::ranges::{Ranges, ReceivedRanges};
 use crate::close::cut_reason;
-use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, units, varint};
+use crate::close::{CloseCode, MAX_REASON};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::writer::Writer;
+use crate::{units, varint};
 
 /// Longest time that SUSPEND may ask for.
 pub const MAX_SUSPEND: Duration = Duration::from_secs(10);

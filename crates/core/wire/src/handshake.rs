@@ -10,7 +10,10 @@ use longhaul_units::{Bytes, LaneId, Rate};
 
 use self::options::{Message, Options, put, values};
 use crate::close::{CloseCode, MAX_REASON, cut_reason};
-use crate::{ConnectionId, DecodeError, Full, Reader, Writer};
+use crate::error::{DecodeError, Full};
+use crate::header::ConnectionId;
+use crate::reader::Reader;
+use crate::writer::Writer;
 
 /// The version of the protocol that this crate speaks.
 pub const PROTOCOL_VERSION: u16 = 1;

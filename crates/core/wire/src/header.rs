@@ -6,7 +6,8 @@ use core::fmt;
 
 use longhaul_units::{LaneId, ObjectId, PacketNumber};
 
-use crate::{DecodeError, varint};
+use crate::error::DecodeError;
+use crate::varint;
 
 /// Bytes of the header that all packets begin with.
 pub const HEADER_LEN: usize = 20;

@@ -18,7 +18,11 @@ pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
 use crate::close::cut_reason;
-use crate::{CloseCode, DecodeError, Full, MAX_REASON, Reader, Writer, varint};
+use crate::close::{CloseCode, MAX_REASON};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::varint;
+use crate::writer::Writer;
 
 /// Longest message, in bytes of type and body.
 pub const MAX_MESSAGE: usize = 1 << 20;

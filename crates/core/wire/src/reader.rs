@@ -1,4 +1,5 @@
-use crate::{DecodeError, varint};
+use crate::error::DecodeError;
+use crate::varint;
 
 /// Reads the fields of one structure in order. Never panics on any bytes.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,11 @@
 
 use longhaul_units::{LaneId, ObjectId};
 
-use crate::{ConnectionId, DecodeError, Full, Reader, Writer, varint};
+use crate::error::{DecodeError, Full};
+use crate::header::ConnectionId;
+use crate::reader::Reader;
+use crate::varint;
+use crate::writer::Writer;
 
 /// Bytes of a join.
 pub const JOIN_LEN: usize = 44;
@@ -72,7 +76,7 @@ impl Join {
 /// The head of a record: what is in front of the frames or the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordHead {
-    /// Frames ([`crate::Frames`]) follow.
+    /// Frames ([`crate::frame::Frames`]) follow.
     Frames {
         /// Their bytes, 1 to [`MAX_FRAMES_RECORD`].
         len: usize,

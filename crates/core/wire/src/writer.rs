@@ -1,6 +1,7 @@
 use alloc::vec::Vec;
 
-use crate::{Full, varint};
+use crate::error::Full;
+use crate::varint;
 
 /// Writes fields in order, into a caller's buffer or at the end of a vector.
 ///

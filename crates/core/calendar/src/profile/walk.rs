@@ -1,7 +1,7 @@
 use super::block::{self, Entry};
 use crate::capacity::{Segment, Walk};
 
-/// A position on a [`crate::Profile`]; whole blocks are skipped by their summaries.
+/// A position on a [`crate::profile::Profile`]; whole blocks are skipped by their summaries.
 #[derive(Clone)]
 pub struct ProfileWalk<'a> {
     entries: &'a [Entry],

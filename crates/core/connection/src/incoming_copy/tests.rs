@@ -8,7 +8,7 @@ use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_wire::ManifestObject;
 
 use super::*;
-use crate::{Groups, Incoming};
+use crate::incoming::{Groups, Incoming};
 
 const NOW: Instant = Instant::ZERO;
 const MIB: u64 = 1 << 20;

@@ -9,7 +9,9 @@ use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, O
 use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
 
 use super::*;
-use crate::{Begun, Forged, GivenUp, GroupPart, Run, Unplaceable};
+use crate::incoming::{Begun, GivenUp, GroupPart, Unplaceable};
+use crate::protect::Forged;
+use crate::run::Run;
 
 /// A tag that only says that the packet is of one of the two ends.
 struct Marked;
@@ -246,7 +248,7 @@ fn what_another_lane_has_brought_is_given_up_with_its_memory() {
     let mut pair = Pair::new();
     pair.grant(1 << 30);
     pair.run(20, || false);
-    let mut repairs = crate::Repairs::default();
+    let mut repairs = crate::half_messages::Repairs::default();
     pair.offer(0, 1);
     // Only the first batches come; then it has come elsewhere.
     let mut batches = 0;

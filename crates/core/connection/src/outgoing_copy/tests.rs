@@ -5,7 +5,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::testing::file;
 
 use super::*;
-use crate::Outlook;
+use crate::gate::Outlook;
 use crate::gate::tests::Backlogs;
 
 const NOW: Instant = Instant::ZERO;

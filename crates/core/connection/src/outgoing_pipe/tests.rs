@@ -6,8 +6,9 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::ReceiverBounds;
 
 use super::*;
+use crate::diagnosis::{Diagnosis, SendingSide, Times};
 use crate::gate::tests::Backlogs;
-use crate::{Diagnosis, SendingSide, Spent, Times};
+use crate::thread_time::Spent;
 
 const NOW: Instant = Instant::ZERO;
 

@@ -5,7 +5,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::ObjectId;
 
 use super::*;
-use crate::Begun;
+use crate::incoming::Begun;
 
 /// TLS does it all.
 #[derive(Debug)]

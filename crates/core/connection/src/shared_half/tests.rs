@@ -108,7 +108,7 @@ fn a_sink_that_closes_waits_until_its_source_has_read_the_result() {
     pipe.accept();
     let end = SourceMessage::ManifestEnd { entries: 0, objects: 0, bytes: Bytes::ZERO };
     pipe.handle_message(end).unwrap();
-    assert_eq!(pipe.poll_step(), Ok(Some(crate::PipeStep::End)));
+    assert_eq!(pipe.poll_step(), Ok(Some(crate::incoming_pipe::PipeStep::End)));
     pipe.finish(longhaul_wire::HostAccount::default());
     client.begin(Transfer::IncomingPipe(Box::new(pipe)), watch(Duration::ZERO));
     while client.poll_message().is_some() {}

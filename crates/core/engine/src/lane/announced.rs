@@ -4,7 +4,7 @@ use longhaul_rate_control::HostLimit;
 use longhaul_units::{Duration, Instant, Rate};
 use longhaul_wire::{MAX_LIMIT, MAX_SUSPEND, ReceiverBounds, ReceiverLimit};
 
-use crate::Suspension;
+use crate::path::Suspension;
 
 #[derive(Debug)]
 pub(super) struct Announced {

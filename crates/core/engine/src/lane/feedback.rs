@@ -10,9 +10,10 @@ use super::receive::Fault;
 use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
 use crate::control::SentFrame;
+use crate::event::Event;
 use crate::lane_paths::Arrived;
 use crate::ledger::{Content, Entry, Outcome, Report, Verdict, Why};
-use crate::{Event, LaneStats};
+use crate::stats::LaneStats;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 

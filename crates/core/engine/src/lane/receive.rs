@@ -7,8 +7,11 @@ use longhaul_units::Instant;
 use longhaul_wire::{BASE_DATAGRAM, CloseCode, DecodeError, Frame, Frames};
 
 use super::{Lane, State};
+use crate::address::Role;
+use crate::event::Event;
+use crate::path::{Path, Suspension};
+use crate::reception::Arrival;
 use crate::stream::Violation;
-use crate::{Arrival, Event, Path, Role, Suspension};
 
 impl Lane {
     /// True if a packet with this number may be opened: no replay, and of a current key epoch

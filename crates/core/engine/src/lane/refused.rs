@@ -5,8 +5,8 @@ use longhaul_wire::BASE_DATAGRAM;
 
 use super::feedback::on_control;
 use super::{Lane, Transmit, What};
-use crate::Path;
 use crate::ledger::Content;
+use crate::path::Path;
 
 /// Why the local stack took no datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,8 +4,9 @@ use longhaul_units::StreamId;
 use longhaul_wire::CloseCode;
 
 use super::{Lane, STREAMS_MAX, opens};
+use crate::address::Role;
+use crate::event::Event;
 use crate::stream::{ReceiveHalf, SendHalf, Violation};
-use crate::{Event, Role};
 
 /// A stream cannot be used as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -23,7 +23,13 @@ use longhaul_wire::{CloseCode, ConnectionId, Frame, Writer};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::{Arrival, Event, Lane, LaneConfig, LaneStats, Onward, Path, Plan, Role, What};
+use crate::address::Role;
+use crate::config::LaneConfig;
+use crate::event::Event;
+use crate::lane::{Lane, Onward, Plan, What};
+use crate::path::Path;
+use crate::reception::Arrival;
+use crate::stats::LaneStats;
 
 mod ecn;
 mod hosts;
@@ -161,7 +167,7 @@ impl Side {
                 What::Objects { payload } => 32 + 16 + u64::from(payload),
             };
         if wire > self.taken_max {
-            let why = (crate::NotSent::Refused, (wire - 28) as u16);
+            let why = (crate::lane::NotSent::Refused, (wire - 28) as u16);
             self.lane.not_sent(now, &mut self.path, &t, 0, why);
             return Some(0);
         }

@@ -13,9 +13,11 @@ use longhaul_wire::{
 use super::{CONTROL_MIN_WIRE, Lane, State};
 use crate::control::SentFrame;
 use crate::ledger::{Content, ENTRY_PACKETS, Entry};
+use crate::mtu;
 use crate::outbox::Order;
+use crate::outbox::Run;
+use crate::path::Path;
 use crate::reception::Tally;
-use crate::{Path, Run, mtu};
 
 /// Room for a plan, reused from call to call.
 #[derive(Debug, Default)]

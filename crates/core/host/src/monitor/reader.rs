@@ -2,7 +2,7 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::proven::{Came, Proven};
 use super::{MonitorConfig, Part};
-use crate::Rapid;
+use crate::rapid::Rapid;
 use crate::service::{Service, rate, seconds};
 use crate::signals::{Batch, Socket, Turn};
 use crate::stalls::Stalls;

@@ -374,7 +374,7 @@ fn playing(part: Part) -> Monitor {
 
 #[test]
 fn as_rapid_it_only_suspends_once_it_has_learnt_at_which_level_the_reader_stops() {
-    let mut monitor = playing(Part::Rapid(crate::RapidConfig::default()));
+    let mut monitor = playing(Part::Rapid(crate::rapid::RapidConfig::default()));
     let announcements = rounds(&mut monitor, Rounds { count: 400, ..ROUNDS });
     let suspends = |announcements: &[Announcement]| {
         announcements

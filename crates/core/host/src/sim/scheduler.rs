@@ -2,7 +2,7 @@ use core::fmt::Debug;
 
 use longhaul_units::{Duration, Instant};
 
-use crate::Account;
+use crate::interactivity::Account;
 
 mod eevdf;
 mod o1;

@@ -77,7 +77,7 @@ fn a_quota_stops_the_reader_for_the_rest_of_the_period() {
     let mut host = with_loops(0, config);
     let mut throttled = Duration::ZERO;
     let mut flow = Flow::new(Rate::from_gbps(4), Duration::ZERO);
-    let mut monitor = Monitor::new(Instant::ZERO, crate::MonitorConfig::default());
+    let mut monitor = Monitor::new(Instant::ZERO, crate::monitor::MonitorConfig::default());
     struct Ear<'a>(&'a mut Monitor, &'a mut Duration);
     impl Control for Ear<'_> {
         fn handle_sample(&mut self, now: Instant, sample: &Sample) {
@@ -99,7 +99,8 @@ fn a_quota_stops_the_reader_for_the_rest_of_the_period() {
     assert!(throttled > ms(1_500), "{throttled:?}");
     let summary = monitor.summary(Instant::ZERO + ms(3_000));
     assert!(summary.stalls.longest > ms(50), "{:?}", summary.stalls);
-    let quota = summary.causes.sums().find(|(cause, ..)| *cause == crate::StallCause::Quota);
+    let quota =
+        summary.causes.sums().find(|(cause, ..)| *cause == crate::attribution::StallCause::Quota);
     assert!(quota.is_some_and(|(_, count, _)| count > 15), "{quota:?}");
 }
 
@@ -109,7 +110,7 @@ fn a_monitor_ends_most_of_the_loss() {
         let run = |monitored: bool| {
             let mut host =
                 with_loops(loops, HostConfig { socket_buffer: 4 << 20, ..HostConfig::default() });
-            let mut monitor = Monitor::new(Instant::ZERO, crate::MonitorConfig::default());
+            let mut monitor = Monitor::new(Instant::ZERO, crate::monitor::MonitorConfig::default());
             let mut nobody = ();
             let control: &mut dyn Control = if monitored { &mut monitor } else { &mut nobody };
             let mut flow = Flow::new(Rate::from_gbps(6), ms(10));
@@ -134,7 +135,7 @@ fn the_same_seed_gives_the_same_run() {
         host.add_load(Load::Isosurface { seed: 7 });
         host.add_load(Load::Trace(vec![(ms(3), ms(5)), (ms(1), ms(0))]));
         let mut flow = Flow::new(Rate::from_gbps(2), ms(5));
-        let mut monitor = Monitor::new(Instant::ZERO, crate::MonitorConfig::default());
+        let mut monitor = Monitor::new(Instant::ZERO, crate::monitor::MonitorConfig::default());
         flow.run(&mut host, ms(1_000), &mut monitor);
         (host.counts(), alloc::format!("{:?}", host.record()))
     };

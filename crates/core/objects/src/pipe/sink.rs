@@ -6,7 +6,7 @@ use longhaul_units::{Bytes, RangeSet};
 use longhaul_wire::{HostAccount, SinkMessage, SourceMessage, SourceReport, Summary};
 
 use super::{Piece, PipeError, violation};
-use crate::ChainingValue;
+use crate::hash::ChainingValue;
 use crate::limits::{GROUP_SIZE, PAIRS_MAX, REPAIRS_MAX};
 
 /// Verifies pieces and gives them out in order.

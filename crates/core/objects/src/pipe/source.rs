@@ -9,7 +9,7 @@ use longhaul_units::{Bytes, ObjectId};
 use longhaul_wire::{SinkMessage, SourceMessage, SourceReport, Summary};
 
 use super::{Piece, PipeError, violation};
-use crate::ChainingValue;
+use crate::hash::ChainingValue;
 use crate::limits::{GROUP_SIZE, HASHES_MAX};
 
 /// Numbers pieces, tells of them, and says when one may be forgotten or goes again.

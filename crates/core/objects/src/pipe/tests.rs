@@ -7,8 +7,9 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{SinkMessage, SourceMessage};
 use proptest::prelude::*;
 
+use crate::hash::ChainingValue;
 use crate::hash::group_chaining_value;
-use crate::{ChainingValue, ObjectTable};
+use crate::table::ObjectTable;
 
 fn value(byte: u8) -> ChainingValue {
     group_chaining_value(&[byte], 0, true)

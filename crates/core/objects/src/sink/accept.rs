@@ -9,7 +9,7 @@ use super::Sink;
 use super::entries::{Slot, State};
 use super::offers::Settled;
 use super::resumed::Wrong;
-use crate::EntryId;
+use crate::entry::EntryId;
 use crate::record::Recorded;
 use crate::tags::contents;
 

@@ -4,11 +4,11 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Duration, Instant};
 
+use crate::entry::{EntryId, TempName};
 use crate::limits::{
     CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, CHECKPOINT_INTERVAL_MIN, CHECKPOINT_SHARE,
 };
 use crate::record::{Bundled, Claim};
-use crate::{EntryId, TempName};
 
 #[derive(Debug)]
 pub(super) struct Checkpoints {

@@ -1,6 +1,7 @@
 //! How far the transfer as a whole is.
 
-use crate::{EntryId, NamedEntry};
+use crate::action::NamedEntry;
+use crate::entry::EntryId;
 
 #[derive(Debug)]
 pub(super) struct Ending {

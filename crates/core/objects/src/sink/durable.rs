@@ -10,8 +10,10 @@ use super::checkpoints::{Begun, Covered};
 use super::entries::{Slot, State};
 use super::recorder::Unstamped;
 use super::{Kept, Sink, SourceKnows};
+use crate::action::{Action, Answer, Checkpoint};
+use crate::entry::EntryId;
 use crate::limits::ACTION_ENTRIES_MAX;
-use crate::{Action, Answer, Checkpoint, EntryId, Fsync, Stamp};
+use crate::record::{Fsync, Stamp};
 
 impl Sink {
     /// The next thing to do with the storage; see [`Action`].

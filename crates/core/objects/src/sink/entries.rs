@@ -7,15 +7,15 @@ use alloc::vec::Vec;
 use longhaul_wire::Entry;
 
 use super::Kept;
+use crate::action::{NamedEntry, NamedFile, Publication, WritePiece};
+use crate::directory::{Directory, Named};
+use crate::entry::{EntryId, EntryKey, TempName};
 use crate::entry::{cost, key};
 use crate::layout::Part;
 use crate::limits::{ACTION_ENTRIES_MAX, LARGE_FILE_MIN, PREPARED_MAX};
 use crate::name_memory::NameMemory;
 use crate::record::{Claim, Recorded};
 use crate::window::Window;
-use crate::{
-    Directory, EntryId, EntryKey, Named, NamedEntry, NamedFile, Publication, TempName, WritePiece,
-};
 
 #[derive(Debug)]
 pub(super) struct Entries {

@@ -8,9 +8,13 @@ use longhaul_units::ObjectId;
 use super::entries::{Slot, State};
 use super::objects::{Arrival, Rejection, Verification};
 use super::{Kept, Sink, SinkError, SourceKnows};
+use crate::action::{Verdict, WritePiece, WriteTask};
+use crate::entry::EntryId;
+use crate::hash::ChainingValue;
 use crate::limits::{GROUP_SIZE, WAITING_HASHES_MAX};
 use crate::record::Bundled;
-use crate::{ChainingValue, EntryId, Fsync, Tag, Verdict, WritePiece, WriteTask};
+use crate::record::Fsync;
+use crate::tags::Tag;
 
 impl Sink {
     /// A lane has received this group whole, and `value` is the chaining value of what it

@@ -11,13 +11,15 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject};
 use super::entries::{Beginning, Entries, Slot};
 use super::objects::Object;
 use super::{Sink, SinkError, SourceKnows};
+use crate::directory::Directory;
+use crate::entry::EntryId;
 use crate::entry::{PathKey, check, cost, own_name, parent};
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
     PATH_COST, UNSETTLED_COST, WINDOW_MAX,
 };
+use crate::names::TopNames;
 use crate::names::{shown_name, shown_top};
-use crate::{Directory, EntryId, TopNames};
 
 /// What was announced.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use longhaul_wire::{SinkMessage, SourceMessage};
 
 use super::entries::{Slot, State};
 use super::{Kept, NextTags, Sink, SinkError, SourceKnows};
-use crate::EntryId;
+use crate::entry::EntryId;
 
 impl Sink {
     /// Takes in what the source says.

@@ -6,12 +6,15 @@ use core::ops::Range;
 
 use longhaul_units::{ObjectId, RangeSet};
 
+use crate::entry::EntryId;
+use crate::hash::ChainingValue;
 use crate::hash::RootHasher;
 use crate::layout::{Layout, Part};
 use crate::limits::REPAIRS_MAX;
 use crate::record::Recorded;
+use crate::table::ObjectTable;
+use crate::tags::Tag;
 use crate::window::Window;
-use crate::{ChainingValue, EntryId, ObjectTable, Tag};
 
 #[derive(Debug)]
 pub(super) struct Objects {

@@ -9,9 +9,10 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Offered, SinkMessage};
 
 use super::{Sink, SinkError};
+use crate::hash::ChainingValue;
 use crate::limits::{HAVE_RANGES_MAX, OFFERED_MAX, PAIRS_MAX};
 use crate::record::Recorded;
-use crate::{ChainingValue, Tag};
+use crate::tags::Tag;
 
 /// The offers to the source, and what it answered.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use alloc::collections::VecDeque;
 
-use crate::EntryId;
+use crate::entry::EntryId;
 
 #[derive(Debug, Default)]
 pub(super) struct Publications {

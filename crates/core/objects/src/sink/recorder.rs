@@ -7,9 +7,11 @@ use longhaul_wire::Entry;
 
 use super::checkpoints::Covered;
 use super::resumed::Wrong;
+use crate::action::{Action, NamedFile};
 use crate::entry::key;
+use crate::entry::{EntryId, EntryKey, TempName};
 use crate::record::{Bundled, Claim, News, RecordWriter, Void};
-use crate::{Action, EntryId, EntryKey, Fsync, NamedFile, Stamp, TempName};
+use crate::record::{Fsync, Stamp};
 
 #[derive(Debug)]
 pub(super) struct Recorder {

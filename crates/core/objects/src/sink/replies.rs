@@ -9,7 +9,7 @@ use core::ops::Range;
 use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::SinkMessage;
 
-use crate::EntryId;
+use crate::entry::EntryId;
 use crate::limits::{ANSWERS_MAX, PAIRS_MAX};
 
 /// Answers that the source has not taken.

@@ -6,7 +6,8 @@ use longhaul_units::Bytes;
 use longhaul_wire::{Entry, HostAccount, SourceReport, Summary};
 
 use super::SinkStats;
-use crate::{EntryId, Failure};
+use crate::action::Failure;
+use crate::entry::EntryId;
 
 /// Counts, and what failed.
 #[derive(Debug)]

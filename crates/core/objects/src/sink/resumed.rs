@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 
 use super::Sink;
 use super::entries::{Entries, State, is_large};
+use crate::action::{Action, Existing, NamedEntry};
+use crate::entry::{EntryId, EntryKey, TempName};
+use crate::hash::ChainingValue;
 use crate::hash::group_count;
 use crate::limits::RECHECK_GROUPS;
 use crate::record::{PartialFile, Recorded};
-use crate::{
-    Action, ChainingValue, EntryId, EntryKey, Existing, NamedEntry, ResumeState, Stamp, Tag,
-    TempName,
-};
+use crate::record::{ResumeState, Stamp};
+use crate::tags::Tag;
 
 #[derive(Debug)]
 pub(super) struct Earlier {

@@ -9,12 +9,11 @@ use longhaul_wire::Entry;
 use super::entries::{Entries, Slot, State, is_large};
 use super::resumed::Earlier;
 use super::{Kept, Sink, SourceKnows};
+use crate::action::{Action, Checked, Existing, Made, NamedEntry, Prepared, RecordedFile};
 use crate::entry::key;
+use crate::entry::{EntryId, TempName};
 use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
-use crate::{
-    Action, Checked, EntryId, Existing, Fsync, Made, NamedEntry, Prepared, RecordedFile, Stamp,
-    TempName,
-};
+use crate::record::{Fsync, Stamp};
 
 /// What prepares for what was announced, in order.
 #[derive(Debug)]

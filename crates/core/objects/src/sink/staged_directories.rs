@@ -9,10 +9,12 @@ use longhaul_wire::Entry;
 
 use super::Sink;
 use super::entries::{Entries, Slot, State, is_large};
+use crate::action::{Action, FilledDirectory, Made};
+use crate::entry::EntryId;
 use crate::entry::{cost, own_name};
 use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_COST, ASIDE_NAMES_MAX};
 use crate::name_memory::NameMemory;
-use crate::{Action, EntryId, FilledDirectory, Fsync, Made};
+use crate::record::Fsync;
 
 /// A directory that may be, or was, made aside, until it is in its place.
 #[derive(Debug)]

@@ -6,9 +6,10 @@ use longhaul_units::{Bytes, ObjectId, shown};
 use longhaul_wire::{SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError, cut, note_failure};
+use crate::entry::EntryId;
 use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
-use crate::{Belief, EntryId};
+use crate::tags::Belief;
 
 impl Source {
     /// Takes in what the sink says.

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use longhaul_wire::Entry;
 
+use crate::directory::Directory;
+use crate::entry::EntryId;
 use crate::entry::own_name;
 use crate::limits::DIRECTORY_COST;
 use crate::name_memory::NameMemory;
-use crate::{Directory, EntryId};
 
 #[derive(Debug)]
 pub(super) struct Directories {

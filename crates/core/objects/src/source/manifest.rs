@@ -7,7 +7,7 @@ use longhaul_units::{Bytes, ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryKind, ManifestObject, SourceMessage};
 
 use super::{Bundle, EntrySlot, EntryState, NO_OBJECT, Object, PushError, Source};
-use crate::EntryId;
+use crate::entry::EntryId;
 use crate::entry::{check, cost};
 use crate::layout::Layout;
 use crate::limits::{

@@ -9,9 +9,10 @@ use longhaul_wire::{Offered, SourceMessage};
 
 use super::answers::ascending;
 use super::{GroupTask, Object, Source, SourceError};
+use crate::entry::EntryId;
 use crate::limits::{COMPARED_MAX, HAVE_RANGES_MAX, PAIRS_MAX};
+use crate::tags::Belief;
 use crate::tags::contents;
-use crate::{Belief, EntryId};
 
 impl Source {
     pub(super) fn handle_offer(

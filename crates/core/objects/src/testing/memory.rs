@@ -7,14 +7,17 @@ use core::convert::Infallible;
 use longhaul_wire::{Entry, EntryKind};
 use rand_core::Rng;
 
+use crate::action::{
+    Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared,
+    Publication, RecordedFile, WritePiece,
+};
+use crate::entry::TempName;
 use crate::entry::parent;
+use crate::hash::ChainingValue;
 use crate::hash::{group_chaining_value, group_count, group_len};
 use crate::limits::GROUP_SIZE;
+use crate::record::Stamp;
 use crate::storage::Storage;
-use crate::{
-    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
-};
 
 /// Files in memory, of which a power cut loses what was not synced.
 ///

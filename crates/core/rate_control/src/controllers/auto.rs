@@ -2,11 +2,14 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Ecn, Instant, Rate};
 
-use crate::estimates::Completed;
-use crate::{
-    Context, Controller, ControllerConfig, Estimates, Feedback, Known, MemoryUse, Metrics, Pacing,
-    Parameter, PathMemory, Sent, Start, Unit,
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
 };
+use crate::estimates::Completed;
+use crate::estimates::Estimates;
+use crate::parameters::{Parameter, Unit};
+use crate::path_memory::PathMemory;
+use longhaul_units::MemoryUse;
 
 mod compete;
 mod cruise;

@@ -14,10 +14,10 @@ use super::flight::Flight;
 use super::paced::{FIRST_RATE, FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
 use super::recovery::long_silence;
 use super::rounds::Rounds;
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Parameter, Sent,
-    Start, Unit,
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
 };
+use crate::parameters::{Parameter, Unit};
 
 use cycle::{Cycle, Phase};
 use full_pipe::FullPipe;

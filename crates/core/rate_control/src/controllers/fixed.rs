@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Rate};
 
-use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
 
 /// One rate, whatever happens.
 ///

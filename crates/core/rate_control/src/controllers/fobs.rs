@@ -9,7 +9,8 @@ pub use linear::FobsLinearConfig;
 pub use state::FobsStateConfig;
 pub use supervisor::FobsConfig;
 
-use crate::{ChunkSizes, Parameter, Unit};
+use crate::parameters::{Parameter, Unit};
+use crate::profile::ChunkSizes;
 
 /// Losses of the receiving host count, or not. The paper knew one kind of loss (section 4.1 asks
 /// whether that is right).

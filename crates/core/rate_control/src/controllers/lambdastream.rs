@@ -8,7 +8,9 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::fobs::HOSTS;
 use super::opening::{Found, LEAST, share};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used};
-use crate::{Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::parameters::{Parameter, Parameters};
+use crate::spans::Span;
 
 /// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]

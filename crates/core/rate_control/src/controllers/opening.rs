@@ -4,7 +4,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::paced::least_rate;
 use super::startup::Startup;
-use crate::{Context, Delivery, Feedback, Pacing, RttEstimator, Sent, Start};
+use crate::controller::{Context, Delivery, Feedback, Pacing, Sent, Start};
+use crate::rtt::RttEstimator;
 
 /// Rates of a path that are known before the first step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

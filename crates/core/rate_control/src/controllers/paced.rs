@@ -2,7 +2,9 @@
 
 use longhaul_units::{Duration, Rate};
 
-use crate::{Estimates, Known, Pacing, Parameter, Unit};
+use crate::controller::{Known, Pacing};
+use crate::estimates::Estimates;
+use crate::parameters::{Parameter, Unit};
 
 /// Two packets a round trip always get through a link that somebody can use.
 pub(super) fn least_rate(round_trip: Duration, packet: u64) -> Rate {

@@ -7,9 +7,9 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::opening::{Found, LEAST, MOST};
 use super::power::{EXPONENT_BITS, power_of};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of};
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::parameters::{Parameter, Parameters, Unit};
+use crate::spans::Span;
 
 /// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]

@@ -10,9 +10,10 @@ use longhaul_units::{Bottleneck, Instant, Rate};
 
 use super::paced::{FIRST_WINDOW, first_flight, least_rate, paced};
 use super::recovery::long_silence;
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
 };
+use crate::parameters::{Parameter, Unit};
 
 use monitor::{Interval, Monitor};
 use step::Step;

@@ -3,7 +3,8 @@
 use alloc::boxed::Box;
 
 use super::fixed::FixedConfig;
-use crate::{Controller, ControllerConfig, Parameter, Start, Unit};
+use crate::controller::{Controller, ControllerConfig, Start};
+use crate::parameters::{Parameter, Unit};
 
 /// RBUDP's controller, with the parameters of RAPID's performance monitor at the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -2,7 +2,8 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::{Context, RttEstimator};
+use crate::controller::Context;
+use crate::rtt::RttEstimator;
 
 /// State of controllers that cut a window once for all that is lost in a round trip.
 #[derive(Clone, Copy, Debug)]

@@ -6,9 +6,9 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, share};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used, power_of_ten};
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Parameter, Parameters, Span, Start, Unit,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::parameters::{Parameter, Parameters, Unit};
+use crate::spans::Span;
 
 /// Values of [`PARAMETERS`].
 #[derive(Clone, Copy, Debug)]

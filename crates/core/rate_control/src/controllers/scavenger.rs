@@ -10,9 +10,10 @@ use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
 use super::recovery::Recovery;
 use super::rounds::Rounds;
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Parameter, Sent, Start, Unit,
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
 };
+use crate::parameters::{Parameter, Unit};
 
 use delay::Delay;
 

@@ -7,9 +7,9 @@ use longhaul_units::{Bottleneck, Duration, Rate};
 
 use super::opening::{BURST_TIME, Found, LEAST, MAX_BURST, MOST, Opening};
 use super::paced::least_rate;
-use crate::{
-    Context, Controller, Feedback, Metrics, Pacing, Parameter, Sent, Span, SpanSizes, Start, Unit,
-};
+use crate::controller::{Context, Controller, Feedback, Metrics, Pacing, Sent, Start};
+use crate::parameters::{Parameter, Unit};
+use crate::spans::{Span, SpanSizes};
 
 /// Decides the steps.
 pub(super) trait Steps: Debug + Send {

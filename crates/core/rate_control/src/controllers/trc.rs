@@ -7,7 +7,9 @@ use alloc::vec;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start};
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
+};
 
 pub use vector::{TimeRange, Vector, VectorError};
 

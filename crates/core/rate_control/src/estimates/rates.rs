@@ -3,8 +3,9 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::{Estimates, MAX_PACKET_TIME};
+use crate::controller::Delivery;
 use crate::filter::MaxFilter;
-use crate::{Delivery, RttEstimator};
+use crate::rtt::RttEstimator;
 
 #[derive(Clone, Debug)]
 pub(super) struct Rates {

@@ -1,5 +1,7 @@
 use super::*;
-use crate::{KeyId, Keyring, Role, Session, SessionSecret, Token};
+use crate::secret::SessionSecret;
+use crate::session::{Role, Session};
+use crate::token::{KeyId, Keyring, Token};
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -126,7 +128,7 @@ fn both_ends_agree() {
     assert_eq!(at_server.profile.as_deref(), Some("auto"));
 
     let lane = LaneId(1);
-    let key = |keys: &crate::LaneKeys| {
+    let key = |keys: &crate::keys::LaneKeys| {
         keys.epoch(0).unwrap().packet_key(Cipher::ChaCha20Poly1305).to_vec()
     };
     let up = key(&at_client.send_keys(lane));

@@ -1,7 +1,11 @@
 use longhaul_units::{Bytes, Duration, EcnCounts, PacketNumber, Rate};
 
 use super::{MAX_LIMIT, Ranges};
-use crate::{Bottleneck, DecodeError, Full, Reader, Writer, units, varint};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::writer::Writer;
+use crate::{units, varint};
+use longhaul_units::Bottleneck;
 
 /// What a receiver of packets knows (docs/protocol.md section 5.4).
 ///

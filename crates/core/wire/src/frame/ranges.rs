@@ -1,8 +1,10 @@
 use core::fmt;
 use core::ops::Range;
 
+use crate::error::DecodeError;
+use crate::reader::Reader;
+use crate::varint;
 use crate::writer::Writer;
-use crate::{DecodeError, Reader, varint};
 
 /// Which packet numbers of a span were received, as FEEDBACK carries it
 /// (docs/protocol.md section 5.4).

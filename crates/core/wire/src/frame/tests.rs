@@ -1,8 +1,8 @@
 use super::*;
-use crate::Bottleneck;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use longhaul_units::Bottleneck;
 use longhaul_units::{Bytes, EcnCounts, Rate};
 use proptest::prelude::*;
 

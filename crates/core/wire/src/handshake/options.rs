@@ -2,7 +2,8 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::{DecodeError, Reader};
+use crate::error::DecodeError;
+use crate::reader::Reader;
 
 /// An option that this version defines.
 #[derive(Clone, Copy)]

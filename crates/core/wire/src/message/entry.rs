@@ -1,7 +1,10 @@
 use alloc::vec::Vec;
 use core::fmt;
 
-use crate::{DecodeError, Full, Reader, Writer, varint};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::varint;
+use crate::writer::Writer;
 
 /// Longest path and longest target of a link, in bytes.
 pub const MAX_PATH: usize = 4096;

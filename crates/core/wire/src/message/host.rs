@@ -1,6 +1,9 @@
 use longhaul_units::{Bottleneck, Bytes, Duration};
 
-use crate::{DecodeError, Full, Reader, Writer, units};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::units;
+use crate::writer::Writer;
 
 /// HOST of RESULT and REPORT (docs/protocol.md 7.2): the cost of the transfer for a host, and the counts of
 /// its monitor, since the start. All but the processor time and the buffers is zero where

@@ -1,7 +1,8 @@
 use alloc::vec::Vec;
 
 use super::{MAX_MESSAGE, Message};
-use crate::{DecodeError, varint};
+use crate::error::DecodeError;
+use crate::varint;
 
 /// Cuts the bytes of stream 0 into messages.
 ///

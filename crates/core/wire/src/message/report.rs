@@ -1,6 +1,10 @@
 use longhaul_units::{Bottleneck, Duration, Losses, MemoryUse, Rate};
 
-use crate::{DecodeError, Full, HostAccount, Reader, Writer, units, varint};
+use crate::error::{DecodeError, Full};
+use crate::message::HostAccount;
+use crate::reader::Reader;
+use crate::writer::Writer;
+use crate::{units, varint};
 
 /// REPORT: how sending goes, as the source sees it. All counts are since the start of the transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 use longhaul_units::Duration;
 
 use super::*;
-use crate::{Bottleneck, Losses};
 use alloc::vec;
+use longhaul_units::{Bottleneck, Losses};
 use longhaul_units::{MemoryUse, Rate};
 use proptest::prelude::*;
 

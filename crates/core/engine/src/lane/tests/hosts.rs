@@ -3,7 +3,7 @@
 use longhaul_rate_control::HostLimit;
 
 use super::*;
-use crate::Suspension;
+use crate::path::Suspension;
 
 impl Pair {
     /// The server asks for silence; a time of zero lifts it.

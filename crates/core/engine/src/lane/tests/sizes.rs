@@ -72,7 +72,7 @@ fn an_interface_that_shrinks_ends_the_lane_at_its_first_refusal() {
     let (now, mut refused) = (pair.now + Duration::from_millis(50), 0);
     lane.handle_timeout(now, path);
     while let Some(transmit) = lane.poll_transmit(now, path, 44, plan) {
-        let why = (crate::NotSent::TooLarge, 1_472 >> refused.min(1));
+        let why = (crate::lane::NotSent::TooLarge, 1_472 >> refused.min(1));
         lane.not_sent(now, path, &transmit, 0, why);
         lane.handle_timeout(now, path);
         refused += 1;

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use longhaul_units::{Duration, Instant};
 
 use super::{Scheduler, Task};
-use crate::{Account, SleepAverage};
+use crate::interactivity::{Account, SleepAverage};
 
 /// The O(1) scheduler of Linux 2.6.12 at nice 0 and HZ=1000, the one that RAPID's authors ran: two arrays of queues, and
 /// priorities that depend on how much a task sleeps.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use longhaul_units::{Duration, Instant};
 
 use super::{Scheduler, Task};
-use crate::{Account, RunAndSleep};
+use crate::interactivity::{Account, RunAndSleep};
 
 /// FreeBSD 5's ULE at nice 0 (Roberson, BSDCon 2003): a current and a next queue, and a score of how
 /// interactive a task is.

@@ -3,7 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::super::cubic::CubicWindow;
-use crate::Estimates;
+use crate::estimates::Estimates;
 use crate::estimates::Round;
 
 /// A window that grows and shrinks as TCP CUBIC's, so that it takes what CUBIC would take. Where

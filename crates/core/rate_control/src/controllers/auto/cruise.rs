@@ -2,8 +2,9 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use crate::controller::Feedback;
 use crate::estimates::{Estimates, MIN_ROUND, Round};
-use crate::{Feedback, RttEstimator};
+use crate::rtt::RttEstimator;
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.
 ///

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::Estimates;
+use crate::estimates::Estimates;
 use crate::estimates::Round;
 
 /// The rate that is delivered, a round trip above it and one below it in every eight, as BBR

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Rate};
 
-use crate::Delivery;
+use crate::controller::Delivery;
 
 /// Delivery of the last round trip.
 ///

@@ -5,7 +5,9 @@ use rand_xoshiro::rand_core::SeedableRng;
 use longhaul_units::Losses;
 
 use super::*;
-use crate::{Estimates, Profile, RttEstimator};
+use crate::estimates::Estimates;
+use crate::profile::Profile;
+use crate::rtt::RttEstimator;
 
 const PACKET: u64 = 1_500;
 const ROUND: Duration = Duration::from_millis(40);

@@ -5,9 +5,11 @@ use alloc::boxed::Box;
 use longhaul_units::Rate;
 
 use super::{CHUNK, HOSTS, OVERLAP, SEGMENT, WHOLE};
+use crate::controller::{Context, Controller, ControllerConfig, Start};
 use crate::controllers::opening::{Found, LEAST, share};
 use crate::controllers::stepped::{Stepped, Steps, is_used};
-use crate::{Context, Controller, ControllerConfig, Parameter, Parameters, Span, SpanSizes, Start};
+use crate::parameters::{Parameter, Parameters};
+use crate::spans::{Span, SpanSizes};
 
 /// Conditions of the path and the hosts (FOBS section 2.2.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,11 +5,14 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::{CHUNK, FobsLinearConfig, FobsStateConfig, OVERLAP, SEGMENT, WHOLE};
-use crate::controllers::auto::AutoConfig;
-use crate::{
-    Context, Controller, ControllerConfig, Feedback, Known, MemoryUse, Metrics, Pacing, Parameter,
-    Parameters, PathMemory, Sent, Span, SpanSizes, Start,
+use crate::controller::{
+    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
 };
+use crate::controllers::auto::AutoConfig;
+use crate::parameters::{Parameter, Parameters};
+use crate::path_memory::PathMemory;
+use crate::spans::{Span, SpanSizes};
+use longhaul_units::MemoryUse;
 
 /// A controller of the family, by the conditions that it is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -2,11 +2,11 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::Feedback;
+use crate::controller::Feedback;
 use crate::filter::MinFilter;
 
 /// The least round trip of ten minutes, and what the last samples have above it. The one-way delay that
-/// reports carry, and [`crate::Estimates::queue`], follow a standing queue of others within half a
+/// reports carry, and [`crate::estimates::Estimates::queue`], follow a standing queue of others within half a
 /// minute.
 #[derive(Clone, Debug)]
 pub(super) struct Delay {

@@ -4,7 +4,10 @@ use rand_xoshiro::rand_core::SeedableRng;
 use longhaul_units::Losses;
 
 use super::*;
-use crate::{Estimates, Known, Profile, RttEstimator};
+use crate::controller::Known;
+use crate::estimates::Estimates;
+use crate::profile::Profile;
+use crate::rtt::RttEstimator;
 
 const PACKET: u64 = 1_500;
 const BASE: Duration = Duration::from_millis(40);

@@ -3,8 +3,11 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::{SETTLE, Startup};
+use crate::controller::Feedback;
 use crate::estimates::{Estimates, Slice, explained};
-use crate::{Feedback, MemoryUse, PathMemory, RttEstimator};
+use crate::path_memory::PathMemory;
+use crate::rtt::RttEstimator;
+use longhaul_units::MemoryUse;
 
 /// A memory, and how far start-up has come with it.
 ///

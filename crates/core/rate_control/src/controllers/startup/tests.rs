@@ -1,7 +1,8 @@
 use alloc::collections::VecDeque;
 
 use super::*;
-use crate::{Delivery, DeliveryMeter, DeliveryReport};
+use crate::controller::Delivery;
+use crate::delivery::{DeliveryMeter, DeliveryReport};
 
 const PACKET: u64 = 1500;
 const RTT: Duration = Duration::from_millis(300);

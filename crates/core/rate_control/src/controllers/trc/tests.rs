@@ -6,7 +6,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 
 use super::*;
-use crate::{Estimates, Pacer, RttEstimator};
+use crate::estimates::Estimates;
+use crate::pacer::Pacer;
+use crate::rtt::RttEstimator;
 
 const PACKET: u64 = 1500;
 

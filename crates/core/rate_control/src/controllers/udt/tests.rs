@@ -1,5 +1,8 @@
 use super::*;
-use crate::{Delivery, Estimates, Known, Parameters, RttEstimator};
+use crate::controller::{Delivery, Known};
+use crate::estimates::Estimates;
+use crate::parameters::Parameters;
+use crate::rtt::RttEstimator;
 use longhaul_units::Losses;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;

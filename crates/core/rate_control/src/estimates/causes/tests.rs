@@ -5,7 +5,9 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::level;
-use crate::{Delivery, Estimates, Feedback, RttEstimator};
+use crate::controller::{Delivery, Feedback};
+use crate::estimates::Estimates;
+use crate::rtt::RttEstimator;
 
 const RTT: Duration = Duration::from_millis(40);
 const PACKET: u64 = 1_500;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Delivery, Sent};
+use crate::controller::{Delivery, Sent};
 
 const PACKET: u64 = 1_500;
 const RTT: Duration = Duration::from_millis(100);

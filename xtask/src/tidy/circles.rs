@@ -1,0 +1,218 @@
+//! Arrows between the files of a crate: imports run down, and nothing leads back to where it began.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use syn::visit::{self, Visit};
+
+use super::ratchet::is_product;
+use super::shape::is_for_tests;
+use super::tree::Tree;
+
+/// The files that reach themselves, circle by circle.
+pub fn files(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for (root, modules) in crates(tree) {
+        let arrows = arrows(&modules, tree);
+        let reached: BTreeMap<&str, BTreeSet<&str>> =
+            modules.values().map(|path| (*path, reach(path, &arrows))).collect();
+        for (path, from_here) in &reached {
+            if from_here.contains(path) {
+                let back = from_here.iter().filter(|other| reached[**other].contains(path));
+                let others: Vec<&str> = back.filter(|other| *other != path).copied().collect();
+                let inside = |path: &str| path.strip_prefix(&root).unwrap_or(path).to_owned();
+                let others: Vec<String> = others.into_iter().map(inside).collect();
+                found.push(format!("{path}: in a circle with {}", others.join(", ")));
+            }
+        }
+    }
+    found
+}
+
+/// Imports of what the root of the crate only passes on: the module that has it is the one to name.
+pub fn imports_through_root(tree: &Tree) -> Vec<String> {
+    let mut found = Vec::new();
+    for modules in crates(tree).values() {
+        for (module, path) in modules {
+            for target in uses(module, tree.text(path)) {
+                let at_root = !target.is_empty() && !modules.contains_key(&target[..1]);
+                if at_root && !module.is_empty() {
+                    found.push(format!("{path}: crate::{}", target.join("::")));
+                }
+            }
+        }
+    }
+    found
+}
+
+type Module = Vec<String>;
+type Modules<'t> = BTreeMap<Module, &'t str>;
+
+/// Folder of the sources, then module to file, of each crate.
+fn crates(tree: &Tree) -> BTreeMap<String, Modules<'_>> {
+    let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
+    for file in tree.files.iter().filter(|file| is_product(file)) {
+        let Some((folder, inside)) = file.path.split_once("/src/") else { continue };
+        let inside = inside.trim_end_matches(".rs");
+        // Further programs of a crate are crates of their own, of one file.
+        if inside.starts_with("bin/") {
+            continue;
+        }
+        let module = match inside {
+            "lib" | "main" => Vec::new(),
+            inside => inside.split('/').map(str::to_owned).collect(),
+        };
+        crates.entry(format!("{folder}/src/")).or_default().insert(module, &file.path);
+    }
+    crates
+}
+
+fn arrows<'t>(modules: &Modules<'t>, tree: &Tree) -> BTreeMap<&'t str, BTreeSet<&'t str>> {
+    let arrow = |(module, path): (&Module, &&'t str)| {
+        let targets = uses(module, tree.text(path));
+        let files = targets.iter().filter_map(|target| {
+            (0..=target.len()).rev().find_map(|length| modules.get(&target[..length]).copied())
+        });
+        (*path, files.filter(|file| file != path).collect())
+    };
+    modules.iter().map(arrow).collect()
+}
+
+/// All that can be reached from a file by one arrow or more.
+fn reach<'t>(from: &'t str, arrows: &BTreeMap<&'t str, BTreeSet<&'t str>>) -> BTreeSet<&'t str> {
+    let mut reached = BTreeSet::new();
+    let mut open = vec![from];
+    while let Some(file) = open.pop() {
+        for next in arrows.get(file).into_iter().flatten() {
+            if reached.insert(*next) {
+                open.push(next);
+            }
+        }
+    }
+    reached
+}
+
+/// Paths into this crate that `text`, the file of `module`, names outside of its tests, without `crate`.
+fn uses(module: &[String], text: &str) -> BTreeSet<Module> {
+    let mut uses = Uses { module, children: BTreeSet::new(), found: BTreeSet::new() };
+    if let Ok(parsed) = syn::parse_file(text) {
+        let declared = parsed.items.iter().filter_map(|item| match item {
+            syn::Item::Mod(item) if item.content.is_none() => Some(item.ident.to_string()),
+            _ => None,
+        });
+        uses.children = declared.collect();
+        uses.visit_file(&parsed);
+    }
+    uses.found
+}
+
+struct Uses<'a> {
+    module: &'a [String],
+    /// Modules that this file declares, and may name without `self::`.
+    children: BTreeSet<String>,
+    found: BTreeSet<Module>,
+}
+
+impl Uses<'_> {
+    fn path(&mut self, segments: &[String]) {
+        let Some(first) = segments.first() else { return };
+        let mut from = self.module.to_vec();
+        let mut rest = segments;
+        match first.as_str() {
+            "crate" => (from, rest) = (Vec::new(), &segments[1..]),
+            "self" => rest = &segments[1..],
+            "super" => {
+                while rest.first().is_some_and(|first| first == "super") {
+                    from.pop();
+                    rest = &rest[1..];
+                }
+            }
+            child if self.children.contains(child) => {}
+            _ => return,
+        }
+        from.extend_from_slice(rest);
+        self.found.insert(from);
+    }
+
+    fn tree(&mut self, before: &mut Module, tree: &syn::UseTree) {
+        match tree {
+            syn::UseTree::Path(path) => {
+                before.push(path.ident.to_string());
+                self.tree(before, &path.tree);
+                before.pop();
+            }
+            syn::UseTree::Name(name) if name.ident == "self" => self.path(before),
+            syn::UseTree::Name(syn::UseName { ident })
+            | syn::UseTree::Rename(syn::UseRename { ident, .. }) => {
+                before.push(ident.to_string());
+                self.path(before);
+                before.pop();
+            }
+            syn::UseTree::Glob(_) => self.path(before),
+            syn::UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.tree(before, tree));
+            }
+        }
+    }
+}
+
+impl<'a> Visit<'a> for Uses<'_> {
+    fn visit_item_use(&mut self, item: &'a syn::ItemUse) {
+        if !is_for_tests(&item.attrs) {
+            self.tree(&mut Vec::new(), &item.tree);
+        }
+    }
+
+    fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'a syn::Path) {
+        let segments: Module =
+            path.segments.iter().map(|segment| segment.ident.to_string()).collect();
+        if segments.len() > 1 {
+            self.path(&segments);
+        }
+        visit::visit_path(self, path);
+    }
+
+    // `pub(crate)` and `pub(in crate::a)` import nothing.
+    fn visit_visibility(&mut self, _: &'a syn::Visibility) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(files: &[(&str, &str)]) -> Tree {
+        Tree::of(files)
+    }
+
+    #[test]
+    fn a_circle_is_found_and_arrows_down_are_none() {
+        let down = [
+            ("crates/a/src/lib.rs", "mod one; mod two; pub use one::One;"),
+            ("crates/a/src/one.rs", "mod part; use crate::two::Two; fn f() { part::g() }"),
+            ("crates/a/src/one/part.rs", "use crate::two::{self, Two};"),
+            ("crates/a/src/two.rs", "#[cfg(test)] mod tests { use crate::one::One; }"),
+        ];
+        assert_eq!(files(&tree(&down)), [""; 0]);
+        let mut up = down;
+        up[3].1 = "pub(crate) use super::one::part::Part;";
+        let found = files(&tree(&up));
+        let circle =
+            ["one/part.rs: in a circle with two.rs", "two.rs: in a circle with one/part.rs"];
+        assert_eq!(found, circle.map(|text| format!("crates/a/src/{text}")));
+    }
+
+    #[test]
+    fn what_the_root_passes_on_is_imported_from_its_module() {
+        let files = [
+            ("crates/a/src/lib.rs", "mod one; mod two; pub use one::One;"),
+            ("crates/a/src/one.rs", "pub struct One;"),
+            ("crates/a/src/two.rs", "use crate::One; use crate::one::One as Same;"),
+        ];
+        assert_eq!(imports_through_root(&tree(&files)), ["crates/a/src/two.rs: crate::One"]);
+    }
+}
