@@ -8,7 +8,6 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Cause, Extent, ObjectId, PacketNumber};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
-use crate::incoming::{GivenUp, WholeGroup};
 use crate::paths::MoveAsked;
 
 /// An order of the shared half to a lane, given once.
@@ -131,4 +130,28 @@ impl Repairs {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
+}
+
+/// A group of which all bytes have come. Nobody has looked at them yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeGroup<B> {
+    /// Its object.
+    pub object: ObjectId,
+    /// Its number.
+    pub group: u32,
+    /// Its bytes.
+    pub len: u32,
+    /// They are at the start of this buffer.
+    pub buffer: B,
+}
+
+/// A group of which a lane had a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GivenUp<B> {
+    /// Its object.
+    pub object: ObjectId,
+    /// Its number.
+    pub group: u32,
+    /// Its memory.
+    pub buffer: B,
 }

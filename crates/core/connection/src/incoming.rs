@@ -1,5 +1,6 @@
 //! Incoming groups: the places where received bytes go.
 
+use crate::half_messages::{GivenUp, WholeGroup};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
@@ -75,30 +76,6 @@ impl Unplaceable {
             Self::BeyondCredit => Some("bytes beyond the credit"),
         }
     }
-}
-
-/// A group of which all bytes have come. Nobody has looked at them yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WholeGroup<B> {
-    /// Its object.
-    pub object: ObjectId,
-    /// Its number.
-    pub group: u32,
-    /// Its bytes.
-    pub len: u32,
-    /// They are at the start of this buffer.
-    pub buffer: B,
-}
-
-/// A group of which a lane had a part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GivenUp<B> {
-    /// Its object.
-    pub object: ObjectId,
-    /// Its number.
-    pub group: u32,
-    /// Its memory.
-    pub buffer: B,
 }
 
 /// Where received bytes go.

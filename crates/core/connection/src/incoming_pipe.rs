@@ -8,8 +8,9 @@ use longhaul_wire::{
     Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
 };
 
+use crate::half_messages::WholeGroup;
 use crate::half_messages::{Over, Repair, Repairs};
-use crate::incoming::{Begun, GroupPart, Unplaceable, WholeGroup};
+use crate::incoming::{Begun, GroupPart, Unplaceable};
 use crate::watchdog::Counts;
 
 /// A [`PipeSink`] over a connection. Pieces are in buffers of type `I`.

@@ -1,6 +1,7 @@
+use crate::shared_path::SharedPath;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
-use core::ops::{Deref, DerefMut};
+use core::ops::Deref;
 
 use longhaul_engine::{Event, Lane, LaneConfig, NotSent, Onward, Path, Suspension, Transmit};
 use longhaul_rate_control::HostLimit;
@@ -15,12 +16,6 @@ use crate::receive::ReadBatch;
 use crate::receive::{Receiving, With};
 use crate::send::Datagrams;
 use crate::send::{Outgoing, Sending};
-
-/// A path that other lanes use too: locked for a batch or a report, never longer.
-pub trait SharedPath {
-    /// Access to it.
-    fn lock(&self) -> impl DerefMut<Target = Path>;
-}
 
 /// The work of one thread for one lane of a connection: packets become groups (buffers of type `I`)
 /// and messages, and the reverse (buffers of type `O`).

@@ -4,7 +4,7 @@ use longhaul_engine::Suspension;
 use longhaul_rate_control::Division;
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::lane_half::SharedPath;
+use crate::shared_path::SharedPath;
 
 /// Limits of the rate of all paths of a connection together, and SUSPEND, which holds every path,
 /// whichever brought it.

@@ -2,7 +2,6 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::paths::PathSeen;
 use crate::silence::Silence;
 
 /// The life of one path, by what is known to have arrived over it.
@@ -101,6 +100,19 @@ const REST_FIRST: Duration = Duration::from_secs(5);
 const REST_MAX: Duration = Duration::from_secs(60);
 /// A path that lived for so long is trusted as at first.
 const HEALTHY: Duration = Duration::from_secs(30);
+
+/// Counts of a path by now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PathSeen {
+    /// Packets sent over it, by any lane, that are known to have arrived.
+    pub arrived: u64,
+    /// Packets for it that this host's own stack refused, and not for their size.
+    pub refused: u64,
+    /// Bytes in flight over it.
+    pub in_flight: u64,
+    /// Its smoothed round trip.
+    pub round_trip: Duration,
+}
 
 #[cfg(test)]
 mod tests {

@@ -1,10 +1,11 @@
 //! The paths of a connection: which of them live, and which lanes belong to which.
 
+use crate::path_liveness::PathSeen;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use longhaul_units::{Duration, Instant, LaneId, PathId};
+use longhaul_units::{Instant, LaneId, PathId};
 
 use crate::lane_assignment::assign_lanes;
 use crate::path_liveness::PathLiveness;
@@ -19,19 +20,6 @@ pub enum Offer {
     Standby,
     /// Lanes by this weight among those that carry data; not zero.
     Share(u64),
-}
-
-/// Counts of a path by now.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct PathSeen {
-    /// Packets sent over it, by any lane, that are known to have arrived.
-    pub arrived: u64,
-    /// Packets for it that this host's own stack refused, and not for their size.
-    pub refused: u64,
-    /// Bytes in flight over it.
-    pub in_flight: u64,
-    /// Its smoothed round trip.
-    pub round_trip: Duration,
 }
 
 /// A lane is to go on over another path.

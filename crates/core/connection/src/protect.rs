@@ -1,13 +1,10 @@
 //! Traits by which a lane opens and seals packets, for the owner of its keys (docs/protocol.md 4.2, 4.3).
 
+use crate::run::Forged;
 use longhaul_units::PacketNumber;
 use longhaul_wire::{Header, ObjectHeader};
 
 use crate::run::Run;
-
-/// A packet that did not authenticate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Forged;
 
 /// Opens the packets of a lane in one direction. It keeps the epochs of its keys; an epoch becomes
 /// the current one only by a packet that authenticated.

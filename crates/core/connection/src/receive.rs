@@ -10,10 +10,11 @@ use longhaul_units::{Ecn, Instant, LaneId};
 use longhaul_wire::{CloseCode, ConnectionId, Header, Kind};
 
 use crate::half_messages::News;
-use crate::incoming::{Groups, Incoming, Slot, Unplaceable, WholeGroup};
-use crate::lane_half::SharedPath;
+use crate::half_messages::WholeGroup;
+use crate::incoming::{Groups, Incoming, Slot, Unplaceable};
 use crate::protect::Opener;
 use crate::run::Run;
+use crate::shared_path::SharedPath;
 
 /// Datagrams of one size that came together, as the kernel joins them (GRO), in one buffer.
 #[derive(Clone, Copy, Debug)]

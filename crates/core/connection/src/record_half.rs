@@ -19,7 +19,7 @@ use crate::half_messages::{News, Order, Repair, Standing};
 use crate::incoming::Incoming;
 use crate::incoming::{GroupPart, Groups, Slot, Unplaceable};
 use crate::messages::MessageLane;
-use crate::protect::Forged;
+use crate::run::Forged;
 use record::{Reading, Record};
 use stream::{STREAM, Stream};
 

@@ -7,7 +7,6 @@ use longhaul_units::{ObjectId, PacketNumber};
 use longhaul_wire::{Header, OBJECT_HEADER_LEN, ObjectHeader};
 
 use crate::incoming::GroupPart;
-use crate::protect::Forged;
 
 /// OBJECT packets of consecutive numbers, side by side in a batch, whose payloads are side by side in
 /// a group.
@@ -132,3 +131,7 @@ impl Run {
         self
     }
 }
+
+/// A packet that did not authenticate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forged;

@@ -8,8 +8,9 @@ use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
 
 use crate::conversation::{Conversation, Misspoken, Part, Received, Wish};
 use crate::gate::Lanes;
+use crate::half_messages::GivenUp;
 use crate::half_messages::{News, Repair, Standing};
-use crate::incoming::{Begun, GivenUp, GroupPart, Unplaceable};
+use crate::incoming::{Begun, GroupPart, Unplaceable};
 use crate::incoming_copy::IncomingCopy;
 use crate::incoming_pipe::IncomingPipe;
 use crate::outgoing_copy::OutgoingCopy;

@@ -10,8 +10,9 @@ use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceRepo
 
 use crate::conversation::{Misspoken, Part, Received};
 use crate::gate::{Gate, Lanes};
+use crate::half_messages::WholeGroup;
 use crate::half_messages::{CREDIT_STEP, Repair, Standing};
-use crate::incoming::{Begun, GroupPart, Unplaceable, WholeGroup};
+use crate::incoming::{Begun, GroupPart, Unplaceable};
 use crate::incoming_copy::IncomingCopy;
 use crate::incoming_pipe::IncomingPipe;
 use crate::memory::Stored;

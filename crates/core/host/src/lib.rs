@@ -40,6 +40,7 @@
 
 extern crate alloc;
 
+mod announcement;
 mod attribution;
 mod interactivity;
 mod monitor;
@@ -50,13 +51,16 @@ mod service;
 mod signals;
 pub mod sim;
 mod stalls;
+mod suspend;
 
+pub use announcement::Announcement;
 pub use attribution::{Attribution, StallCause};
 pub use interactivity::{Account, RunAndSleep, SleepAverage};
-pub use monitor::{Announcement, Limits, Monitor, MonitorConfig, Part, Summary, Suspends};
+pub use monitor::{Limits, Monitor, MonitorConfig, Part, Summary};
 pub use paptc::{Acknowledgement, Paptc};
 pub use prediction::{Prediction, Predictor, PredictorConfig};
 pub use rapid::{Rapid, RapidConfig};
 pub use service::{Service, ServiceConfig};
 pub use signals::{Batch, Disk, Socket, ThreadId, Turn};
 pub use stalls::{StallSummary, Stalls};
+pub use suspend::Suspends;

@@ -1,6 +1,7 @@
+use crate::announcement::Announcement;
 use alloc::collections::BTreeMap;
 
-use longhaul_units::{Bottleneck, Duration, Instant, Rate};
+use longhaul_units::{Duration, Instant, Rate};
 
 use crate::attribution::{Attribution, StallCause};
 use crate::paptc::Paptc;
@@ -9,20 +10,18 @@ use crate::rapid::{Rapid, RapidConfig};
 use crate::service::ServiceConfig;
 use crate::signals::{Batch, Disk, Socket, ThreadId, Turn};
 use crate::stalls::{StallSummary, Stalls};
+use crate::suspend::{SuspendState, Suspends};
 
 mod limit;
 mod proven;
 mod reader;
 mod storage;
-mod suspend;
 
 pub use limit::Limits;
-pub use suspend::Suspends;
 
 use limit::LimitState;
 use reader::{Over, Reader};
 use storage::Storage;
-use suspend::SuspendState;
 
 /// Watches one end of a connection, and says what the other one should know before data is lost.
 #[derive(Clone, Debug)]
@@ -87,32 +86,6 @@ impl Default for MonitorConfig {
             part: Part::Limits,
         }
     }
-}
-
-/// Message for the other end, now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Announcement {
-    /// This end takes no more than that.
-    Limit {
-        /// Rate of the whole connection, at the IP layer.
-        rate: Rate,
-        /// Cause of the limit.
-        cause: Bottleneck,
-        /// For so long, unless a newer announcement comes.
-        lasts: Duration,
-    },
-    /// Nothing should be sent, resends included.
-    Suspend {
-        /// For so long, unless a newer announcement comes.
-        lasts: Duration,
-    },
-    /// The suspend is over.
-    Resume,
-    /// This end will process so much ([`Part::Paptc`]); that is no limit, but what a controller goes by.
-    Capacity {
-        /// Rate of the whole connection, at the IP layer.
-        rate: Rate,
-    },
 }
 
 /// Observations and announcements of a [`Monitor`], for the report.

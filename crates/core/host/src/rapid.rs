@@ -1,8 +1,9 @@
 use longhaul_units::{Duration, Instant};
 
+use crate::announcement::Announcement;
 use crate::interactivity::{Account, SleepAverage};
-use crate::monitor::{Announcement, Suspends};
 use crate::signals::{Socket, Turn};
+use crate::suspend::Suspends;
 
 /// RAPID's task priority monitoring process (figure 4 of the paper): it learns at which level of
 /// interactivity the reader stops reading, and asks the sender for silence one level before.

@@ -26,8 +26,9 @@ use alloc::vec::Vec;
 
 use longhaul_units::{Duration, Instant};
 
+use crate::announcement::Announcement;
 use crate::interactivity::Account;
-use crate::monitor::{Announcement, Monitor};
+use crate::monitor::Monitor;
 use crate::rapid::Rapid;
 use crate::signals::{Batch, Socket, ThreadId, Turn};
 

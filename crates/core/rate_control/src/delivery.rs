@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Rate};
 
-use crate::controller::Delivery;
+use crate::feedback::Delivery;
 
 /// Measures the rate at which the receiver received, from cumulative counters of FEEDBACK.
 ///

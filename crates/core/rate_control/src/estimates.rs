@@ -8,7 +8,7 @@ mod target;
 
 use longhaul_units::{Duration, Instant, Losses, Rate};
 
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 use crate::filter::{MaxFilter, MinFilter};
 use crate::losses::LossAccount;
 use crate::rtt::RttEstimator;

@@ -1,8 +1,9 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use crate::burst::useful_burst;
-use crate::controller::{Feedback, HostLimit, Pacing, ReceiverState};
+use crate::controller::Pacing;
 use crate::estimates::Estimates;
+use crate::feedback::{Feedback, HostLimit, ReceiverState};
 use crate::receiver::ReceiverBound;
 use crate::rtt::RttEstimator;
 use crate::sender::SenderBound;

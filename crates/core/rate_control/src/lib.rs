@@ -47,6 +47,7 @@ mod controllers;
 mod delivery;
 mod division;
 mod estimates;
+mod feedback;
 mod filter;
 mod governor;
 mod losses;
@@ -56,14 +57,12 @@ mod parameters;
 mod path_memory;
 mod profile;
 mod receiver;
+mod repair;
 mod rtt;
 mod sender;
 mod spans;
 
-pub use controller::{
-    Context, Controller, ControllerConfig, Delivery, Feedback, HostLimit, Known, Metrics, Pacing,
-    ReceiverState, Sent, Start,
-};
+pub use controller::{Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start};
 pub use controllers::{
     Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,
     FobsLinearConfig, FobsStateConfig, LambdaStreamConfig, PaptcConfig, Pcc, PccConfig,
@@ -73,14 +72,14 @@ pub use controllers::{
 pub use delivery::{DeliveryMeter, DeliveryReport};
 pub use division::Division;
 pub use estimates::Estimates;
+pub use feedback::{Delivery, Feedback, HostLimit, ReceiverState};
 pub use governor::Governor;
 pub use longhaul_units::MemoryUse;
 pub use memory::MemoryBudget;
 pub use pacer::Pacer;
-pub use parameters::{Parameter, Parameters, Unit};
+pub use parameters::{Parameter, Parameters, Unit, WrongParameter};
 pub use path_memory::{FORGOTTEN, Observation, PathMemory, Remembered};
-pub use profile::{
-    ChosenProfile, ChunkSizes, FeedbackSchedule, Profile, ReceiverPart, Repair, Unplayable,
-};
+pub use profile::{ChosenProfile, FeedbackSchedule, Profile, ReceiverPart, Unplayable};
+pub use repair::{ChunkSizes, Repair};
 pub use rtt::RttEstimator;
 pub use spans::{Span, SpanMeter, SpanSizes};

@@ -1,6 +1,6 @@
 use longhaul_units::{Bytes, Duration, Instant};
 
-use crate::profile::Repair;
+use crate::repair::Repair;
 
 /// Memory that one end of a transfer may use for what is under way.
 ///

@@ -4,10 +4,9 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt;
 
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
-
-use crate::profile::Unplayable;
 
 /// One figure of a profile that its source leaves open, or that somebody may want to try otherwise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,6 +137,21 @@ pub struct Parameters {
     figures: Vec<u64>,
 }
 
+/// A parameter that a profile does not have, or not with that value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WrongParameter {
+    /// The profile.
+    pub profile: &'static str,
+    /// Explanation for people.
+    pub why: String,
+}
+
+impl fmt::Display for WrongParameter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.why)
+    }
+}
+
 impl Parameters {
     /// The defaults.
     pub fn of(known: &'static [Parameter]) -> Self {
@@ -148,10 +162,14 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// [`Unplayable::Parameter`]: `profile` has none of that name (the nearest is offered), or the
-    /// value is not of its unit or beyond its bounds.
-    pub fn set(&mut self, profile: &'static str, text: &str) -> Result<&'static str, Unplayable> {
-        let wrong = |why| Unplayable::Parameter { profile, why };
+    /// `profile` has none of that name (the nearest is offered), or the value is not of its unit or
+    /// beyond its bounds.
+    pub fn set(
+        &mut self,
+        profile: &'static str,
+        text: &str,
+    ) -> Result<&'static str, WrongParameter> {
+        let wrong = |why| WrongParameter { profile, why };
         let (name, value) = text
             .split_once('=')
             .filter(|(name, _)| !name.trim().is_empty())

@@ -1,3 +1,4 @@
+use crate::repair::{ChunkSizes, Repair};
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
@@ -12,8 +13,7 @@ use crate::controllers::{
     LambdaStreamConfig, PaptcConfig, PccConfig, RapidConfig, SabulConfig, ScavengerConfig,
     TrcConfig, TsunamiConfig, UdtConfig, UnlimitedConfig,
 };
-use crate::parameters::Parameters;
-use crate::parameters::nearest;
+use crate::parameters::{Parameters, WrongParameter, nearest};
 
 /// A whole protocol under a name. It is of the connection: HELLO names it and both ends play it, or
 /// there is no connection.
@@ -55,34 +55,6 @@ pub enum ReceiverPart {
     Rapid,
     /// PAPTC's model, which predicts the rate that it can process.
     Paptc,
-}
-
-/// Kind of repair of losses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Repair {
-    /// Lost bytes go out again as soon as their loss is known.
-    Continuous,
-    /// Everything is sent once, then everything that was missing, until nothing is (RBUDP).
-    Rounds,
-    /// Lost bytes go out again behind each segment, and a chunk that is not whole holds up a later one
-    /// (FOBS section 2.1).
-    Chunks(ChunkSizes),
-}
-
-/// Division of fresh bytes for repair, on each lane for itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ChunkSizes {
-    /// Packets of a segment, at least one.
-    pub segment: u64,
-    /// Packets of a chunk, at least one.
-    pub chunk: u64,
-    /// Chunks that may be begun while an older one is not whole.
-    pub overlap: u64,
-}
-
-impl ChunkSizes {
-    /// 10,000 packets, and 100 MB in packets of 1470 bytes; the overlap is ours.
-    pub const FOBS: Self = Self { segment: 10_000, chunk: 68_028, overlap: 2 };
 }
 
 /// Frequency of a receiver's reports while packets arrive (docs/protocol.md 5.4).
@@ -174,10 +146,10 @@ impl Profile {
         }
         let rate = rate.map(|rate| rate.min(Self::RATE_MOST));
         let mut chosen = ChosenProfile { profile, rate, ..ChosenProfile::of(profile) };
-        let wrong = |why| Unplayable::Parameter { profile: profile.name, why };
+        let wrong = |why| Unplayable::Parameter(WrongParameter { profile: profile.name, why });
         let mut given = Vec::new();
         for text in parameters {
-            let name = chosen.parameters.set(profile.name, text)?;
+            let name = chosen.parameters.set(profile.name, text).map_err(Unplayable::Parameter)?;
             if given.contains(&name) {
                 return Err(wrong(format!("{name} is given twice, at last as {text}")));
             }
@@ -253,12 +225,7 @@ pub enum Unplayable {
     /// The user's rate is below [`Profile::RATE_LEAST`].
     Slow(Rate),
     /// It has no such parameter, or not with that value.
-    Parameter {
-        /// The profile.
-        profile: &'static str,
-        /// Explanation for people.
-        why: String,
-    },
+    Parameter(WrongParameter),
 }
 
 impl fmt::Display for Unplayable {
@@ -279,7 +246,7 @@ impl fmt::Display for Unplayable {
                 "{rate} is not one small packet a second; a rate is a number with its unit, as in \
                  --rate 1Gbps"
             ),
-            Self::Parameter { why, .. } => f.write_str(why),
+            Self::Parameter(wrong) => wrong.fmt(f),
         }
     }
 }

@@ -1,7 +1,7 @@
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, Rate};
 
-use crate::controller::{Feedback, HostLimit, ReceiverState};
 use crate::estimates::Estimates;
+use crate::feedback::{Feedback, HostLimit, ReceiverState};
 use crate::rtt::RttEstimator;
 
 /// Bound by the receiving host, whatever the path would carry: no controller's business.

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Losses};
 
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 
 /// Outcome of so many packets, sent one after the other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

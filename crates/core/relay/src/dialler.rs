@@ -5,7 +5,8 @@ use longhaul_session::TokenKey;
 use longhaul_wire::DecodeError;
 
 use crate::answer::Answer;
-use crate::header::{Addressed, Clock, Hop, MAX_MESSAGE, Proof, Route, RouteError, Target};
+use crate::header::{Addressed, Clock, Hop, Proof, Route, RouteError, Target};
+use crate::options::MAX_MESSAGE;
 use crate::options::{Kind, split, wanted};
 use crate::place::Place;
 use crate::status::Status;

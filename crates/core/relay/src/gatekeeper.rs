@@ -6,7 +6,8 @@ use longhaul_session::{KeyId, Keyring, TokenKey};
 use longhaul_wire::DecodeError;
 
 use crate::answer::Answer;
-use crate::header::{Clock, HEADER_LABEL, Header, MAX_MESSAGE, PROOF_LEN, Proof};
+use crate::header::{Clock, HEADER_LABEL, Header, PROOF_LEN, Proof};
+use crate::options::MAX_MESSAGE;
 use crate::options::{Kind, split};
 use crate::place::Place;
 use crate::replay::{Inserted, Nonces};

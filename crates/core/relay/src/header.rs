@@ -5,11 +5,9 @@ use core::str::FromStr;
 use longhaul_session::TokenKey;
 use longhaul_wire::{DecodeError, Reader};
 
-use crate::options::{Kind, begin, fields, finish, put};
+use crate::options::{Kind, MAX_MESSAGE, begin, fields, finish, put};
 use crate::place::{Host, Place, cut, read_short, write_short};
 
-/// Most bytes of a header or an answer.
-pub const MAX_MESSAGE: usize = 4096;
 /// The port of gateways, unless a route says another.
 pub const GATEWAY_PORT: u16 = 7421;
 /// Most gateways beyond the one that a header is sent to.

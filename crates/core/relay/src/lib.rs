@@ -64,9 +64,10 @@ pub use dialler::{ANSWER_TIMEOUT_SECS, DialError, Dialled, Dialler};
 pub use ends::{Ends, Side};
 pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, Received, Refusal, Request};
 pub use header::{
-    Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, MAX_MESSAGE, ParseHopError,
-    ParseViaError, Route, RouteError, SessionId, Target, parse_via,
+    Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, ParseHopError, ParseViaError, Route,
+    RouteError, SessionId, Target, parse_via,
 };
+pub use options::MAX_MESSAGE;
 pub use place::{Host, ParsePlaceError, Place};
 pub use rule::{ParseRuleError, Prefix, Rule};
 pub use status::Status;

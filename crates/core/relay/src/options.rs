@@ -4,8 +4,6 @@ use alloc::vec::Vec;
 
 use longhaul_wire::{DecodeError, Reader};
 
-use crate::header::MAX_MESSAGE;
-
 /// The two messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -108,3 +106,6 @@ const MAGIC: [u8; 4] = *b"LHGW";
 const VERSION: u8 = 1;
 const PREFIX: usize = 8;
 const CRITICAL: u16 = 1 << 15;
+
+/// Most bytes of a header or an answer.
+pub const MAX_MESSAGE: usize = 4096;

@@ -51,6 +51,7 @@ extern crate alloc;
 mod handshake;
 mod keys;
 mod origin;
+mod role;
 mod secret;
 mod session;
 mod token;
@@ -61,8 +62,9 @@ pub use handshake::{
 };
 pub use keys::{Direction, EpochKeys, LaneKeys, RecordKeys};
 pub use origin::Origin;
+pub use role::Role;
 pub use secret::SessionSecret;
-pub use session::{Role, Session};
+pub use session::Session;
 pub use token::{
     KeyId, Keyring, ParseTokenError, Token, TokenFileError, TokenKey, parse_token_file,
 };

@@ -1,46 +1,13 @@
+use crate::role::Role;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_units::LaneId;
 use longhaul_wire::{Carrier, Cipher, ConnectionId, Join, Protect, ReceiveLimits};
 
-use crate::keys::{Direction, LaneKeys, RecordKeys};
+use crate::keys::{LaneKeys, RecordKeys};
 use crate::secret::{SessionSecret, equal};
 use crate::token::KeyId;
-
-/// Which end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
-    /// It dials.
-    Client,
-    /// It answers.
-    Server,
-}
-
-impl Role {
-    /// The other end.
-    pub const fn peer(self) -> Self {
-        match self {
-            Self::Client => Self::Server,
-            Self::Server => Self::Client,
-        }
-    }
-
-    /// Direction of the packets that this end sends.
-    pub const fn sends(self) -> Direction {
-        match self {
-            Self::Client => Direction::ClientToServer,
-            Self::Server => Direction::ServerToClient,
-        }
-    }
-
-    pub(crate) const fn label(self) -> &'static [u8] {
-        match self {
-            Self::Client => b"client",
-            Self::Server => b"server",
-        }
-    }
-}
 
 /// Result of a handshake. The peer has proven that it holds the token.
 #[derive(Debug)]

@@ -5,8 +5,8 @@ use core::str::FromStr;
 
 use zeroize::Zeroizing;
 
+use crate::role::Role;
 use crate::secret::{SessionSecret, equal};
-use crate::session::Role;
 
 /// 128 random bits whose holder may use a server (docs/protocol.md section 2.3).
 ///

@@ -1,6 +1,7 @@
 use alloc::rc::Rc;
 use alloc::vec;
 use core::cell::RefCell;
+use core::ops::DerefMut;
 
 use longhaul_engine::{Role, What};
 use longhaul_rate_control::{Governor, Profile};
@@ -9,8 +10,9 @@ use longhaul_wire::{AEAD_TAG_LEN, CloseCode, ConnectionId, HEADER_LEN, Header, O
 use longhaul_wire::{OBJECT_HEADER_LEN, ReceiverBounds};
 
 use super::*;
-use crate::incoming::{Begun, GivenUp, GroupPart, Unplaceable};
-use crate::protect::Forged;
+use crate::half_messages::GivenUp;
+use crate::incoming::{Begun, GroupPart, Unplaceable};
+use crate::run::Forged;
 use crate::run::Run;
 
 /// A tag that only says that the packet is of one of the two ends.

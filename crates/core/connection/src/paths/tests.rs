@@ -1,4 +1,5 @@
 use super::*;
+use longhaul_units::Duration;
 use proptest::prelude::*;
 
 const IP: PathId = PathId(0);

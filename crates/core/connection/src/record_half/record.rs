@@ -7,7 +7,7 @@ use core::ops::{Deref, Range};
 use longhaul_wire::{AEAD_TAG_LEN, CLEAR_TAG_LEN, MAX_RECORD_HEAD, RecordHead, Writer};
 
 use crate::incoming::GroupPart;
-use crate::protect::Forged;
+use crate::run::Forged;
 
 /// Authenticates the records of both directions where TLS does not, each in its order: every
 /// call is about the next one (docs/protocol.md sections 4.2 and 8). An error where there are no keys

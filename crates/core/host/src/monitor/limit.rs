@@ -1,6 +1,6 @@
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use super::Announcement;
+use crate::announcement::Announcement;
 
 /// The limits announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@ use alloc::collections::VecDeque;
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::{Host, Sample};
-use crate::monitor::Announcement;
+use crate::announcement::Announcement;
 
 /// Receives the samples of a host, and makes announcements to the sender.
 pub trait Control {

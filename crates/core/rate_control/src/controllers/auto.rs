@@ -3,10 +3,11 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Ecn, Instant, Rate};
 
 use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
+    Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start,
 };
 use crate::estimates::Completed;
 use crate::estimates::Estimates;
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 use crate::path_memory::PathMemory;
 use longhaul_units::MemoryUse;

@@ -15,8 +15,9 @@ use super::paced::{FIRST_RATE, FIRST_WINDOW, MOST_WINDOW, first_flight, known_wi
 use super::recovery::long_silence;
 use super::rounds::Rounds;
 use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
+    Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start,
 };
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 
 use cycle::{Cycle, Phase};

@@ -2,7 +2,8 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Rate};
 
-use crate::controller::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Start};
+use crate::feedback::Feedback;
 
 /// One rate, whatever happens.
 ///

@@ -10,7 +10,7 @@ pub use state::FobsStateConfig;
 pub use supervisor::FobsConfig;
 
 use crate::parameters::{Parameter, Unit};
-use crate::profile::ChunkSizes;
+use crate::repair::ChunkSizes;
 
 /// Losses of the receiving host count, or not. The paper knew one kind of loss (section 4.1 asks
 /// whether that is right).

@@ -8,7 +8,8 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::fobs::HOSTS;
 use super::opening::{Found, LEAST, share};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used};
-use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Parameters};
 use crate::spans::Span;
 

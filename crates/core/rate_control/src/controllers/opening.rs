@@ -4,7 +4,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::paced::least_rate;
 use super::startup::Startup;
-use crate::controller::{Context, Delivery, Feedback, Pacing, Sent, Start};
+use crate::controller::{Context, Pacing, Sent, Start};
+use crate::feedback::{Delivery, Feedback};
 use crate::rtt::RttEstimator;
 
 /// Rates of a path that are known before the first step.

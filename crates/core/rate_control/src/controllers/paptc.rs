@@ -7,7 +7,8 @@ use longhaul_units::{Duration, Instant, Rate};
 use super::opening::{Found, LEAST, MOST};
 use super::power::{EXPONENT_BITS, power_of};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of};
-use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Parameters, Unit};
 use crate::spans::Span;
 

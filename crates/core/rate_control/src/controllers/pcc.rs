@@ -10,9 +10,8 @@ use longhaul_units::{Bottleneck, Instant, Rate};
 
 use super::paced::{FIRST_WINDOW, first_flight, least_rate, paced};
 use super::recovery::long_silence;
-use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 
 use monitor::{Interval, Monitor};

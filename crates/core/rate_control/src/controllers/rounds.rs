@@ -1,6 +1,6 @@
 //! Round trips, counted by what was under way.
 
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 
 /// A round is over when as much is settled as was in flight at its start, as TCP counts them: it
 /// follows the path, where a round by the clock would follow its estimate.

@@ -6,7 +6,8 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use super::opening::{Found, LEAST, share};
 use super::stepped::{INTERVAL, Stepped, Steps, interval_of, is_used, power_of_ten};
-use crate::controller::{Context, Controller, ControllerConfig, Feedback, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Parameters, Unit};
 use crate::spans::Span;
 

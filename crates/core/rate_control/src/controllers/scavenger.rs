@@ -10,9 +10,8 @@ use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
 use super::recovery::Recovery;
 use super::rounds::Rounds;
-use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 
 use delay::Delay;

@@ -1,8 +1,9 @@
 //! Finding the rate of an unknown path.
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::controller::{Feedback, Sent};
+use crate::controller::Sent;
 use crate::estimates::{Estimates, Slice};
+use crate::feedback::Feedback;
 use crate::rtt::RttEstimator;
 
 mod resume;

@@ -7,7 +7,8 @@ use longhaul_units::{Bottleneck, Duration, Rate};
 
 use super::opening::{BURST_TIME, Found, LEAST, MAX_BURST, MOST, Opening};
 use super::paced::least_rate;
-use crate::controller::{Context, Controller, Feedback, Metrics, Pacing, Sent, Start};
+use crate::controller::{Context, Controller, Metrics, Pacing, Sent, Start};
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 use crate::spans::{Span, SpanSizes};
 

@@ -7,9 +7,8 @@ use alloc::vec;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
-use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
+use crate::feedback::Feedback;
 
 pub use vector::{TimeRange, Vector, VectorError};
 

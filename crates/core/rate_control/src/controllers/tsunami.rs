@@ -6,7 +6,8 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::opening::{LEAST, MOST};
 use super::stepped::{FIRST_ROUND_TRIP, paced};
-use crate::controller::{Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Start};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Start};
+use crate::feedback::Feedback;
 use crate::parameters::Parameter;
 
 /// Tsunami UDP of 2007 (`config.c`, `protocol.c` of client and server): the gap between packets is

@@ -7,9 +7,8 @@ use alloc::boxed::Box;
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::stepped::{burst, power_of_ten};
-use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Metrics, Pacing, Sent, Start,
-};
+use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
+use crate::feedback::Feedback;
 use capacity::Capacity;
 
 /// The congestion control of UDT 4 (`CUDTCC` in `ccc.cpp`; Gu and Grossman, "UDT: UDP-based data

@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Losses, Rate};
 
-use crate::controller::{Delivery, Feedback};
+use crate::feedback::{Delivery, Feedback};
 
 /// Feedback cut to what can be, so that sums and products of it stay in range whatever a peer
 /// claims.

@@ -3,7 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::{Estimates, MAX_PACKET_TIME};
-use crate::controller::Delivery;
+use crate::feedback::Delivery;
 use crate::filter::MaxFilter;
 use crate::rtt::RttEstimator;
 

@@ -8,8 +8,9 @@ use longhaul_wire::{
 };
 
 use super::{HandshakeError, TIMEOUT};
+use crate::role::Role;
 use crate::secret::SessionSecret;
-use crate::session::{Role, Session};
+use crate::session::Session;
 use crate::token::TokenKey;
 
 /// A client's wishes. The default wishes one UDP lane, encrypted.

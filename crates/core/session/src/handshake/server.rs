@@ -10,8 +10,9 @@ use longhaul_wire::{
 };
 
 use super::{HandshakeError, TIMEOUT};
+use crate::role::Role;
 use crate::secret::SessionSecret;
-use crate::session::{Role, Session};
+use crate::session::Session;
 use crate::token::{KeyId, Keyring, TokenKey};
 
 /// A server's offer. The default offers everything but UDP, for which it needs a port.

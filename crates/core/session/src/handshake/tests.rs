@@ -1,6 +1,7 @@
 use super::*;
+use crate::role::Role;
 use crate::secret::SessionSecret;
-use crate::session::{Role, Session};
+use crate::session::Session;
 use crate::token::{KeyId, Keyring, Token};
 use alloc::string::{String, ToString};
 use alloc::vec;

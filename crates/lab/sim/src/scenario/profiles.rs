@@ -29,7 +29,7 @@ pub(super) fn draw(scenario: &mut Scenario) {
         // The same again, or one that does not go with another, is refused.
         let parameters = scenario.parameters.iter().map(String::as_str);
         let wished = Profile::wished(Some(scenario.profile), scenario.rate, parameters);
-        if matches!(wished, Err(Unplayable::Parameter { .. })) {
+        if matches!(wished, Err(Unplayable::Parameter(_))) {
             scenario.parameters.pop();
         }
     }

@@ -2,8 +2,8 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::controller::Feedback;
 use crate::estimates::{Estimates, MIN_ROUND, Round};
+use crate::feedback::Feedback;
 use crate::rtt::RttEstimator;
 
 /// The normal state: the rate that is delivered, corrected towards the queue target.

@@ -3,7 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::samples::RateSample;
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 use crate::filter::MaxFilter;
 
 /// Bandwidth and volume in flight, for the long and for the short term.

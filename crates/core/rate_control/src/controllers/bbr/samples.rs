@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Rate};
 
-use crate::controller::Delivery;
+use crate::feedback::Delivery;
 
 /// Delivery of the last round trip.
 ///

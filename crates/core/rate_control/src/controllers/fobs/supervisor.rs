@@ -6,9 +6,10 @@ use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
 use super::{CHUNK, FobsLinearConfig, FobsStateConfig, OVERLAP, SEGMENT, WHOLE};
 use crate::controller::{
-    Context, Controller, ControllerConfig, Feedback, Known, Metrics, Pacing, Sent, Start,
+    Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start,
 };
 use crate::controllers::auto::AutoConfig;
+use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Parameters};
 use crate::path_memory::PathMemory;
 use crate::spans::{Span, SpanSizes};

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 
 /// Up to four intervals, sent one after another, whose results come a round trip later.
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant};
 
-use crate::controller::Feedback;
+use crate::feedback::Feedback;
 use crate::filter::MinFilter;
 
 /// The least round trip of ten minutes, and what the last samples have above it. The one-way delay that

@@ -3,8 +3,8 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::{SETTLE, Startup};
-use crate::controller::Feedback;
 use crate::estimates::{Estimates, Slice, explained};
+use crate::feedback::Feedback;
 use crate::path_memory::PathMemory;
 use crate::rtt::RttEstimator;
 use longhaul_units::MemoryUse;

@@ -1,8 +1,8 @@
 use alloc::collections::VecDeque;
 
 use super::*;
-use crate::controller::Delivery;
 use crate::delivery::{DeliveryMeter, DeliveryReport};
+use crate::feedback::Delivery;
 
 const PACKET: u64 = 1500;
 const RTT: Duration = Duration::from_millis(300);

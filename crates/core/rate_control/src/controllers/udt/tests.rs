@@ -1,6 +1,7 @@
 use super::*;
-use crate::controller::{Delivery, Known};
+use crate::controller::Known;
 use crate::estimates::Estimates;
+use crate::feedback::Delivery;
 use crate::parameters::Parameters;
 use crate::rtt::RttEstimator;
 use longhaul_units::Losses;

@@ -5,8 +5,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::level;
-use crate::controller::{Delivery, Feedback};
 use crate::estimates::Estimates;
+use crate::feedback::{Delivery, Feedback};
 use crate::rtt::RttEstimator;
 
 const RTT: Duration = Duration::from_millis(40);

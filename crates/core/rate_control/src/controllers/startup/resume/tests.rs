@@ -1,5 +1,6 @@
 use super::*;
-use crate::controller::{Delivery, Sent};
+use crate::controller::Sent;
+use crate::feedback::Delivery;
 
 const PACKET: u64 = 1_500;
 const RTT: Duration = Duration::from_millis(100);

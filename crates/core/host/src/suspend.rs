@@ -1,6 +1,6 @@
 use longhaul_units::{Duration, Instant};
 
-use super::Announcement;
+use crate::announcement::Announcement;
 
 /// The suspends announced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct Suspends {
 
 /// Suspend that is in force at the other end, and the announcement that is to be sent.
 #[derive(Clone, Debug, Default)]
-pub(super) struct SuspendState {
+pub(crate) struct SuspendState {
     on: Option<On>,
     pending: Option<Announcement>,
     summary: Suspends,
@@ -29,12 +29,12 @@ struct On {
 }
 
 impl SuspendState {
-    pub(super) fn is_on(&self, now: Instant) -> bool {
+    pub(crate) fn is_on(&self, now: Instant) -> bool {
         self.on.is_some_and(|on| now < on.until)
     }
 
     /// Silence is needed for so long, if at all; and what it was asked for goes on or is over.
-    pub(super) fn judge(
+    pub(crate) fn judge(
         &mut self,
         now: Instant,
         round_trip: Duration,
@@ -72,12 +72,12 @@ impl SuspendState {
         self.summary.longest = self.summary.longest.max(until - since);
     }
 
-    pub(super) fn poll(&mut self, now: Instant) -> Option<Announcement> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<Announcement> {
         self.pending.take().filter(|say| *say == Announcement::Resume || self.is_on(now))
     }
 
     /// Books what another part says.
-    pub(super) fn note(&mut self, now: Instant, announcement: &Announcement) {
+    pub(crate) fn note(&mut self, now: Instant, announcement: &Announcement) {
         let Announcement::Suspend { lasts } = announcement else { return };
         self.expire(now);
         self.summary.count += u64::from(self.on.is_none());
@@ -93,7 +93,7 @@ impl SuspendState {
         }
     }
 
-    pub(super) fn summary(&self, now: Instant) -> Suspends {
+    pub(crate) fn summary(&self, now: Instant) -> Suspends {
         let mut ended = self.clone();
         if let Some(On { since, until, .. }) = self.on {
             ended.end(since, until.min(now));
