@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul::Stop;
 use longhaul_circuits::archive;
 use longhaul_circuits::ledger::{Ledger, Record, audit};
-use longhaul_circuits::server::{Doors, Server};
+use longhaul_circuits::server::{Server, Tokens};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_circuits::store::{self, Location};
@@ -29,16 +29,16 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
         )));
     }
     let config = configured(args)?;
-    let mut doors = Doors::default();
+    let mut tokens = Tokens::default();
     for access in &config.access {
         for token in token::read_at_server(&access.token_file)? {
-            doors.open(&token, &access.project, access.role);
+            tokens.insert(&token, &access.project, access.role);
         }
     }
     let mut made = None;
-    if doors.is_empty() {
+    if tokens.is_empty() {
         let token = token::generate()?;
-        doors.open(&token, LOCAL_PROJECT, Role::Operator);
+        tokens.insert(&token, LOCAL_PROJECT, Role::Operator);
         made = Some(token);
     }
     let listener = TcpListener::bind(args.listen).map_err(|error| {
@@ -57,7 +57,7 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     let place = config.place();
     let service = Service::start(config, Box::new(|text| complain(format!("warning: {text}"))))
         .map_err(|error| Failure::failed(error.to_string()))?;
-    let server = Server::start(listener, service.clone(), doors)
+    let server = Server::start(listener, service.clone(), tokens)
         .map_err(|error| Failure::failed(format!("cannot serve: {error}")))?;
     let at = server.address();
     output.say(format!("listening on http://{at}, bookings in {place}"));

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
-use longhaul_circuits::server::{Doors, Server};
+use longhaul_circuits::server::{Server, Tokens};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_session::Token;
@@ -43,10 +43,10 @@ fn main() {
     let config = Config::parse(&format!("store = \"{store}\"\n{LIMITS}{NETWORK}")).unwrap();
     let service = Service::start(config, Box::new(|text| eprintln!("{text}"))).unwrap();
     let token = Token::from_random([7; 16]);
-    let mut doors = Doors::default();
-    doors.open(&token, "all", Role::User);
+    let mut tokens = Tokens::default();
+    tokens.insert(&token, "all", Role::User);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let server = Server::start(listener, service.clone(), doors).unwrap();
+    let server = Server::start(listener, service.clone(), tokens).unwrap();
     let address = server.address();
     let begun = Instant::now();
     let times = run(address, &token, requests, None);
@@ -89,7 +89,7 @@ fn groups(service: &Service) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }
 
-/// What it takes to write 16 KiB over what is there and sync it, so many times a second.
+/// Measures how many times a second 16 KiB can be written over what is there and synced.
 fn bare_syncs(path: &Path, pace: f64, length: Duration) {
     let mut file = File::create(path).unwrap();
     let piece = [1; 16384];

@@ -1,11 +1,11 @@
-//! How soon after its boundary a booking's class has its new rate, as the kernel tells it.
+//! Time from a booking's boundary to its class's new rate, as the kernel reports it.
 //!
 //!     cargo run --release -p longhaul-circuits --example switch [-- CHANGES]
 //!
 //! As root: a service with the driver `htb` on the loopback interface of a network namespace of its
 //! own. Circuits of 20 ms take half of the link again and again, and a file has what they leave: its
-//! rate changes every 20 ms, CHANGES times (1000 unless told). `tc monitor` hears of each change from
-//! the kernel; the time between the boundary and that is what is counted.
+//! rate changes every 20 ms, CHANGES times (1000 by default). `tc monitor` reports each change from
+//! the kernel; the program counts the time between the boundary and that report.
 #![allow(clippy::unwrap_used, reason = "a measurement: anything unexpected ends it")]
 
 use std::io::{BufRead, BufReader};
@@ -38,7 +38,7 @@ fn main() {
 fn inside() {
     let changes: u64 = std::env::args().nth(1).map_or(1000, |n| n.parse().unwrap());
     run("ip", "link set lo up");
-    let (mut monitor, heard) = listen();
+    let (mut monitor, lines) = listen();
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("book.db");
     let config = format!("store = \"{}\"\n{NETWORK}", store.display());
@@ -71,14 +71,14 @@ fn inside() {
     monitor.kill().unwrap();
     monitor.wait().unwrap();
 
-    let told: Vec<(i128, String)> = heard.iter().filter_map(|line| change(&line)).collect();
+    let reports: Vec<(i128, String)> = lines.iter().filter_map(|line| change(&line)).collect();
     let mut late = Histogram::<u64>::new(3).unwrap();
     let mut missed = 0;
     for range in &ranges[1..] {
         let due = i128::from(range.start * tick) - i128::from(ahead);
         let next = due + i128::from(EVERY * tick);
         let rate = format!("{}Mbit", range.rate).replace("1000Mbit", "1Gbit");
-        match told.iter().find(|(at, told)| *at >= due && *at < next && *told == rate) {
+        match reports.iter().find(|(at, reported)| *at >= due && *at < next && *reported == rate) {
             Some((at, _)) => late.record(u64::try_from((at - due) / 1000).unwrap()).unwrap(),
             None => missed += 1,
         }
@@ -106,28 +106,28 @@ fn book(service: &Service, requests: Vec<Ask>) -> u64 {
     service.decide_blocking(order).unwrap().ids[0]
 }
 
-/// What the kernel tells of queueing disciplines and classes from now on.
+/// Starts to collect the kernel's reports of queueing disciplines and classes.
 fn listen() -> (Child, Receiver<String>) {
     let mut monitor = Command::new("tc");
     monitor.args(["-tshort", "monitor"]).env("TZ", "UTC").stdout(Stdio::piped());
-    // It writes the time that it has when it hears, and is not to be late itself.
+    // It writes the time at which it receives a report, and must not be late itself.
     let first = std::thread::spawn(move || {
         host::run_first().unwrap();
         monitor.spawn().unwrap()
     });
     let mut monitor = first.join().unwrap();
     let output = monitor.stdout.take().unwrap();
-    let (tell, told) = channel();
+    let (sender, lines) = channel();
     std::thread::spawn(move || {
         for line in BufReader::new(output).lines() {
-            let Ok(()) = tell.send(line.unwrap()) else { return };
+            let Ok(()) = sender.send(line.unwrap()) else { return };
         }
     });
     // Until it listens.
-    while told.recv_timeout(Duration::from_millis(50)).is_err() {
+    while lines.recv_timeout(Duration::from_millis(50)).is_err() {
         run("tc", "qdisc replace dev lo root pfifo");
     }
-    (monitor, told)
+    (monitor, lines)
 }
 
 /// When the file's class changed, in nanoseconds since 1970, and its rate from then on.
@@ -144,7 +144,7 @@ fn run(program: &str, words: &str) {
 }
 
 const INSIDE: &str = "LONGHAUL_SWITCH_INSIDE";
-/// Ticks between two changes: so late a change can be told from the next.
+/// Ticks between two changes: a change that late is still distinct from the next.
 const EVERY: u64 = 20;
 /// Channels of a megabit.
 const HALF: u32 = 500;

@@ -1,4 +1,4 @@
-//! What travels between the service and its clients, as JSON.
+//! The messages between the service and its clients, as JSON.
 //!
 //! Rates are bits per second, sizes bytes, times RFC 3339 with an offset or Z. The same types make
 //! the OpenAPI document. A field that is not known is refused in a request, where it may be a
@@ -76,7 +76,7 @@ pub struct FileWant {
     /// When it must be there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Timestamp>,
-    /// How it is placed in time.
+    /// Its placing in time.
     #[serde(default)]
     pub policy: Placing,
     /// Extra for what is sent again, in parts per million of the bytes.
@@ -117,7 +117,7 @@ pub struct Recurring {
     /// First day that counts, like `2027-03-01`; today without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
-    /// How many occurrences.
+    /// Number of occurrences.
     pub count: u32,
 }
 
@@ -134,7 +134,7 @@ pub struct Booking {
     pub label: String,
     /// Names of its links.
     pub links: Vec<String>,
-    /// What it holds: the time-range-capacity vector, with neighbours of equal rate joined.
+    /// The capacity it holds: the time-range-capacity vector, with neighbours of equal rate joined.
     pub ranges: Vec<Range>,
     /// Start of the first range.
     pub start: Timestamp,
@@ -260,14 +260,14 @@ pub struct Topology {
     pub currency: String,
 }
 
-/// What is free of a link.
+/// Free capacity of a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Availability {
     /// Its name.
     pub link: String,
     /// Its capacity.
     pub capacity_bps: u64,
-    /// What is free when.
+    /// The free rate, by range of time.
     pub free: Vec<Range>,
     /// There is more, behind the last range.
     pub truncated: bool,
@@ -278,7 +278,7 @@ pub struct Availability {
 pub struct Plan {
     /// Names of its links.
     pub links: Vec<String>,
-    /// What it would hold.
+    /// The capacity it would hold.
     pub ranges: Vec<Range>,
     /// Start of the first range.
     pub start: Timestamp,
@@ -288,7 +288,7 @@ pub struct Plan {
     pub price_micros: u64,
 }
 
-/// What would come of a request. Nothing is booked.
+/// The outcome a request would have. Nothing is booked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Preview {
     /// The plan, if there is room.
@@ -300,7 +300,7 @@ pub struct Preview {
     pub explanation: Explanation,
     /// Other ways, the earliest finish first.
     pub alternatives: Vec<Alternative>,
-    /// What is free on the links of the plan until it ends.
+    /// Free capacity of the links of the plan until it ends.
     pub availability: Vec<Availability>,
     /// Each time of a recurring request, which is booked for all or for none. Plan, explanation,
     /// alternatives and availability are then those of the first that is refused, or of the first;
@@ -333,9 +333,9 @@ pub struct Quote {
 /// Another way to carry a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Alternative {
-    /// What would be different, in words.
+    /// The difference, in words.
     pub what: String,
-    /// What would come of it.
+    /// The plan with this change.
     pub plan: Plan,
 }
 
@@ -411,7 +411,7 @@ pub struct ExtendRequest {
     pub duration_ms: Option<u64>,
 }
 
-/// What projects have used.
+/// Usage of projects.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UsageReport {
     /// The currency of prices.
@@ -422,7 +422,7 @@ pub struct UsageReport {
     pub records: Vec<UsageRecord>,
 }
 
-/// What a project has used.
+/// Usage of a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct ProjectUsage {
     /// Its name.
@@ -437,7 +437,7 @@ pub struct ProjectUsage {
     pub price_micros: u64,
 }
 
-/// What a booking that ended has used.
+/// Usage of a booking that ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct UsageRecord {
     /// Its identifier.
@@ -446,7 +446,7 @@ pub struct UsageRecord {
     pub project: String,
     /// For people.
     pub label: String,
-    /// How it ended.
+    /// Its last state.
     pub ending: State,
     /// Bytes that it could carry until then.
     pub used_bytes: u64,
@@ -463,20 +463,20 @@ pub struct AuditRecord {
     pub seq: u64,
     /// When it was decided, in ticks since 1970.
     pub tick: u64,
-    /// What was asked, by whom.
+    /// The order, and who gave it.
     #[schema(value_type = Object)]
     pub order: serde_json::Value,
-    /// What was decided.
+    /// The decision.
     #[schema(value_type = Object)]
     pub outcome: serde_json::Value,
 }
 
-/// How the service is.
+/// State of the service.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// Whether it takes bookings.
+    /// True if it takes bookings.
     pub ready: bool,
-    /// Whether it stands by while another node leads. What follows is then what this node saw last.
+    /// True if it stands by while another node leads. What follows is then what this node saw last.
     pub standby: bool,
     /// Where the leader is, if it is another and says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -62,7 +62,7 @@ pub struct News {
 }
 
 impl Client {
-    /// How long an answer may take in all, from the look-up of the service's name to its last byte: the
+    /// Longest time of an answer, from the look-up of the service's name to its last byte: the
     /// service answers within milliseconds, or is in trouble.
     pub const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -86,7 +86,7 @@ impl Client {
         &self.base
     }
 
-    /// How the service is.
+    /// Asks for the state of the service.
     pub fn health(&self) -> Result<Health, ClientError> {
         self.get("/v1/health")
     }
@@ -96,12 +96,12 @@ impl Client {
         self.get("/v1/topology")
     }
 
-    /// What is free of a link within a day.
+    /// Asks for the free capacity of a link within a day.
     pub fn availability(&self, link: &str) -> Result<Availability, ClientError> {
         self.get(&format!("/v1/links/{}/availability", encoded(link)))
     }
 
-    /// What would come of a request.
+    /// Asks for the outcome a request would have.
     pub fn plan(&self, request: &BookRequest) -> Result<Preview, ClientError> {
         self.call(Method::POST, "/v1/plan", Some(request), None)
     }
@@ -178,7 +178,7 @@ impl Client {
         self.call(Method::DELETE, &format!("/v1/series/{id}"), NOTHING, None)
     }
 
-    /// What projects have used.
+    /// Asks for the usage of projects.
     pub fn usage(&self) -> Result<UsageReport, ClientError> {
         self.get("/v1/usage")
     }

@@ -6,8 +6,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 ///
 /// Taken once from the wall clock, or from the log's last decision if that is later, and carried
 /// on by the monotonic clock: a wall clock that steps while the service runs changes nothing, and
-/// one that was set back while it was down does not undo what has passed. How far the two are
-/// apart is told ([`Clock::ahead_of_wall`]); a restart brings them together again.
+/// one that was set back while it was down does not undo what has passed. [`Clock::ahead_of_wall`]
+/// reports how far the two are apart; a restart brings them together again.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     base: u64,

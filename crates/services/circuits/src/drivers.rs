@@ -1,4 +1,4 @@
-//! What carries bookings out.
+//! Drivers: they carry bookings out on links.
 //!
 //! The service calls a [`Driver`] of a link at every boundary of bookings on it: a range begins,
 //! ends, or changes its rate. Between calls nothing is asked of it. Adapters for other control
@@ -36,9 +36,9 @@ pub trait Driver: Send {
     fn reset(&mut self, lease: &Lease) -> Result<(), String>;
 
     /// From now on bookings have these rates; with rate 0 they end or pause. All of them are due,
-    /// those that fall before those that rise. `told` is called for each in this order, once it is
-    /// done or has failed: why, in words, for the operator.
-    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>));
+    /// those that fall before those that rise. The driver calls `report` for each in this order,
+    /// once it is done or has failed: why, in words, for the operator.
+    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>));
 }
 
 /// A change of rate that is due.
@@ -50,7 +50,7 @@ pub struct Switch {
     pub booking: Id,
     /// Its project.
     pub project: String,
-    /// What it says about itself.
+    /// Its own words about itself.
     pub label: String,
     /// Its rate from now on, in bits per second.
     pub rate_bps: u64,

@@ -1,9 +1,9 @@
 //! The booking state machine: who holds what of which link, decided one order at a time.
 //!
 //! A [`Ledger`] wraps the calendar's book with projects, quotas, holds, series, idempotency keys
-//! and usage. It has no clock and no store: [`Ledger::decide`] is told the tick, and what it did
-//! comes back as [`Event`]s. Two ways lead to the same ledger again: applying the recorded events
-//! ([`Ledger::apply`], after a restart) and deciding the recorded orders anew ([`audit`]). Both
+//! and usage. It has no clock and no store: [`Ledger::decide`] takes the tick, and returns what it
+//! did as [`Event`]s. Two ways lead to the same ledger again: applying the recorded events
+//! ([`Ledger::apply`], after a restart) and deciding the recorded orders again ([`audit`]). Both
 //! are exact, because nothing enters a decision that is not in the record.
 
 mod apply;
@@ -32,14 +32,14 @@ pub use self::order::{
 pub use self::quota::{Allowance, Areas};
 pub use self::usage::{Closed, Ending, Totals, price};
 
-/// What the ledger knows of an open booking beside what the calendar does.
+/// The ledger's part of an open booking; the calendar keeps the rest.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Entry {
     /// The project it belongs to.
     pub project: String,
     /// The token that made it.
     pub actor: String,
-    /// What it says about itself.
+    /// Its own words about itself.
     pub note: Note,
     /// First of its series.
     pub series: Option<Id>,
@@ -94,7 +94,7 @@ impl Ledger {
         &self.rules
     }
 
-    /// What ticks and channels stand for; `None` if the rules make no grid.
+    /// Time and rate of ticks and channels; `None` if the rules make no grid.
     pub fn grid(&self) -> Option<Grid> {
         grid(&self.rules)
     }
@@ -141,7 +141,7 @@ impl Ledger {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -162,17 +162,17 @@ impl Ledger {
         self.closed.iter().map(|(id, closed)| (*id, closed))
     }
 
-    /// What each project has used in all.
+    /// Usage of each project in all.
     pub const fn totals(&self) -> &BTreeMap<String, Totals> {
         &self.totals
     }
 
-    /// What the open bookings of each project hold of each link.
+    /// Capacity of each link that the open bookings of each project hold.
     pub const fn areas(&self) -> &Areas {
         &self.areas
     }
 
-    /// Whether another ledger has come to the same state.
+    /// True if another ledger has come to the same state.
     pub fn same(&self, other: &Self) -> bool {
         self.rules == other.rules
             && self.seq == other.seq
@@ -270,7 +270,7 @@ impl Ledger {
     }
 }
 
-/// What ticks and channels stand for; `None` if the rules make no grid.
+/// Time and rate of ticks and channels; `None` if the rules make no grid.
 pub fn grid(rules: &Rules) -> Option<Grid> {
     Grid::new(Duration::from_nanos(rules.tick_nanos), Rate::from_bps(rules.channel_bps))
 }

@@ -6,6 +6,7 @@
 mod accept;
 mod auth;
 mod bookings;
+mod connection_table;
 mod description;
 mod feeds;
 mod input;
@@ -17,7 +18,6 @@ mod quotes;
 mod reasons;
 mod recur;
 mod routes;
-mod seats;
 mod translate;
 
 use std::net::{SocketAddr, TcpListener};
@@ -33,22 +33,22 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
 use tokio::sync::{oneshot, watch};
 
-pub use self::auth::Doors;
+pub use self::auth::Tokens;
 pub use self::description::document;
 use self::problem::Failure;
 use crate::service::Service;
 
-/// What handlers share.
+/// State that the handlers share.
 #[derive(Clone)]
 pub(crate) struct Site {
     service: Service,
-    doors: Arc<Doors>,
+    tokens: Arc<Tokens>,
     quotes: Arc<Mutex<quotes::Quotes>>,
     /// Requests under way, and among them those who watch.
     requests: limited::Counts,
     watchers: limited::Counts,
     rates: limited::Rates,
-    /// What times of rates count from.
+    /// Origin of the times of rate limits.
     started: Instant,
     /// True once those who watch must go.
     closing: watch::Receiver<bool>,
@@ -67,7 +67,7 @@ impl Server {
     ///
     /// # Errors
     /// The operating system has no threads or no events for us.
-    pub fn start(listener: TcpListener, service: Service, doors: Doors) -> std::io::Result<Self> {
+    pub fn start(listener: TcpListener, service: Service, tokens: Tokens) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -79,10 +79,10 @@ impl Server {
         let (stop, stopped) = oneshot::channel();
         let (close, closing) = watch::channel(false);
         let limits = service.config().limits.clone();
-        let (doors, quotes) = (Arc::new(doors), Arc::default());
+        let (tokens, quotes) = (Arc::new(tokens), Arc::default());
         let (requests, watchers, rates) = Default::default();
         let (started, late) = (Instant::now(), closing.clone());
-        let site = Site { service, doors, quotes, requests, watchers, rates, started, closing };
+        let site = Site { service, tokens, quotes, requests, watchers, rates, started, closing };
         let thread = std::thread::Builder::new().name("server".into());
         let thread = thread.spawn(move || {
             runtime.block_on(async move {

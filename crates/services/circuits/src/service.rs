@@ -36,7 +36,7 @@ pub struct Service {
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
-/// What the threads share.
+/// State that the threads share.
 pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) metrics: Metrics,
@@ -51,12 +51,12 @@ pub(crate) struct Shared {
 /// Takes words for the operator.
 pub type Notice = Box<dyn Fn(&str) + Send + Sync>;
 
-/// How the service is.
+/// State of the service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it takes bookings.
+    /// True if it takes bookings.
     pub ready: bool,
-    /// Whether another node leads: what is shown here is outdated.
+    /// True if another node leads: what is shown here is outdated.
     pub standby: bool,
     /// In words.
     pub text: String,
@@ -82,7 +82,7 @@ pub enum ServiceError {
     Stopping,
 }
 
-/// What came of an order.
+/// Outcome of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decided {
     /// Bookings made or changed.
@@ -110,7 +110,7 @@ pub enum StartError {
     Store {
         /// Where it is.
         place: String,
-        /// What is wrong.
+        /// The fault.
         error: StoreError,
     },
     /// The log is not what it should be.
@@ -167,12 +167,12 @@ impl Service {
         &self.shared.metrics
     }
 
-    /// What is durable. Hold the guard for moments only: new decisions wait for it.
+    /// The durable state. Hold the guard for moments only: new decisions wait for it.
     pub fn view(&self) -> RwLockReadGuard<'_, View> {
         self.shared.view()
     }
 
-    /// How it is.
+    /// Its state.
     pub fn status(&self) -> Status {
         self.shared.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -223,7 +223,7 @@ impl Service {
     pub fn stop(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A thread that is gone has nothing to be told.
+            // A thread that is gone needs no order to stop.
             let _ = self.queue.send(Message::Stop);
             let _ = thread.join();
         }
@@ -242,7 +242,7 @@ impl Shared {
         self.view.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the view and tells those who watch.
+    /// Changes the view and wakes the watchers.
     fn show(&self, change: impl FnOnce(&mut View)) {
         let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
         change(&mut view);

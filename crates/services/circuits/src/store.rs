@@ -56,7 +56,7 @@ pub enum StoreError {
     /// Another process leads.
     #[error("{node} leads")]
     Led {
-        /// Who.
+        /// Its name.
         node: String,
         /// Where it serves.
         url: String,
@@ -64,7 +64,7 @@ pub enum StoreError {
     /// Another process has taken the lead.
     #[error("another node has taken the lead")]
     Fenced,
-    /// What it holds is no log.
+    /// It holds something that is no log.
     #[error("the store holds something that is no log: {0}")]
     Corrupt(String),
     /// It cannot be reached, or reports a fault of its own.
@@ -86,14 +86,14 @@ pub enum Location {
     Postgres {
         /// `postgres://...`
         url: String,
-        /// How long a leader that gives no sign of life is waited for.
+        /// Time to wait for a leader that gives no sign of life.
         lease: Duration,
     },
 }
 
 /// Opens a store; makes its tables if there are none.
 ///
-/// `node` and `url` tell others who leads, and where.
+/// `node` and `url` show others the leader and its address.
 pub fn open(location: &Location, node: &str, url: &str) -> Result<Box<dyn Store>, StoreError> {
     Ok(match location {
         Location::Sqlite { path, max_bytes } => Box::new(Sqlite::open(path, *max_bytes)?),
@@ -169,7 +169,7 @@ fn decode((seq, tick, order, outcome): (i64, i64, String, String)) -> Result<Rec
     })
 }
 
-/// What a database's error means, by the codes that mean a full and a read-only store.
+/// The meaning of a database's error, by the codes that mean a full and a read-only store.
 fn explain(error: &Error, full: &[&str], read_only: &[&str]) -> StoreError {
     let code = error.as_database_error().and_then(DatabaseError::code);
     match code.as_deref() {

@@ -32,7 +32,7 @@ fn begun(site: &Site, text: &str) -> TcpStream {
     stream
 }
 
-/// What comes until the service closes the connection.
+/// Reads until the service closes the connection.
 fn rest(stream: &mut TcpStream) -> String {
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer) {
@@ -117,7 +117,7 @@ fn heads_and_bodies_that_do_not_come_end_and_a_head_is_bounded() {
     assert!(after.ready);
 }
 
-/// What the service answers to bytes before it closes their connection.
+/// The service's answer to bytes before it closes their connection.
 fn answer(site: &Site, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(site.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -169,7 +169,7 @@ fn bodies_that_are_no_booking_are_refused_and_nothing_of_them_is_kept() {
 }
 
 #[test]
-fn who_shows_no_token_that_there_is_is_refused_and_told_nothing_of_those_there_are() {
+fn a_client_with_an_unknown_token_is_refused_and_learns_nothing_of_the_known_ones() {
     let (_folder, config) = config();
     let site = Site::start(config);
     let known = site::token(ASTRO).to_string();
@@ -305,7 +305,7 @@ fn a_token_has_a_few_watches_at_a_time_and_gets_them_back() {
 }
 
 #[test]
-fn a_token_that_asks_too_often_is_told_when_to_ask_again() {
+fn a_token_that_asks_too_often_learns_when_to_ask_again() {
     let (_folder, mut config) = config();
     config.limits.pace = Pace { rate: 1, burst: 3 };
     let site = Site::start(config);

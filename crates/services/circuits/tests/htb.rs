@@ -25,8 +25,8 @@ fn bookings_become_classes_at_their_boundaries() {
 
 #[needs(namespaces, htb, ipv6)]
 #[test]
-fn classes_are_what_tc_would_make_and_faults_are_told() {
-    within_a_namespace("classes_are_what_tc_would_make_and_faults_are_told", compare_and_fail);
+fn classes_are_what_tc_would_make_and_faults_are_reported() {
+    within_a_namespace("classes_are_what_tc_would_make_and_faults_are_reported", compare_and_fail);
 }
 
 /// Runs the test of that name in a process and a network namespace of its own, which go together.
@@ -51,7 +51,8 @@ fn run(words: &str) -> Result<String, String> {
     }
 }
 
-/// What a driver does for two bookings, in the words of `tc`. To begin with, there is another's.
+/// Compares a driver's work for two bookings with the words of `tc`. To begin with, there is
+/// another's.
 fn by_tc() -> Result<(), String> {
     let words = "ip link set lo up
         tc qdisc add dev lo root handle 1: htb default 1
@@ -68,7 +69,7 @@ fn by_tc() -> Result<(), String> {
         .try_for_each(|words| run(words).map(drop).map_err(|why| format!("{words}: {why}")))
 }
 
-/// What `tc` shows of it.
+/// The output of `tc` for it.
 fn shown() -> [String; 3] {
     let shown = ["qdisc show dev lo", "class show dev lo", "filter show dev lo parent 1:"];
     shown.map(|what| {
@@ -101,7 +102,7 @@ fn compare_and_fail() {
     let rest = text.split("class htb ").find(|class| class.starts_with("1:1 ")).unwrap();
     assert!(rest.contains("borrowed: ") && !rest.contains("borrowed: 0"), "{rest}");
 
-    // Somebody takes a class away: that is told, and the others are served.
+    // Somebody takes a class away: the driver reports it, and serves the others.
     for words in ["filter del dev lo parent 1: prio 16", "class del dev lo classid 1:10"] {
         run(&format!("tc {words}")).unwrap();
     }
@@ -134,10 +135,10 @@ fn compare_and_fail() {
             },
         )
         .unwrap();
-        let told = driver.reset(&Lease::new(1)).unwrap_err();
+        let error = driver.reset(&Lease::new(1)).unwrap_err();
         assert!(
-            told.starts_with("lo: ") && told.ends_with("; CAP_NET_ADMIN would allow it"),
-            "{told}"
+            error.starts_with("lo: ") && error.ends_with("; CAP_NET_ADMIN would allow it"),
+            "{error}"
         );
         assert!(driver.begin().unwrap_err().contains("CAP_SYS_NICE"));
     })
@@ -152,10 +153,10 @@ fn switch(booking: u64, rate_bps: u64, destination: Option<IpAddr>) -> Switch {
 }
 
 fn set(driver: &mut Htb, switches: &[Switch]) -> Vec<Result<(), String>> {
-    let mut told = Vec::new();
-    driver.set(switches, &mut |switch, done| told.push((switch.booking, done)));
-    assert!(told.iter().map(|(id, _)| id).eq(switches.iter().map(|switch| &switch.booking)));
-    told.into_iter().map(|(_, done)| done).collect()
+    let mut reports = Vec::new();
+    driver.set(switches, &mut |switch, done| reports.push((switch.booking, done)));
+    assert!(reports.iter().map(|(id, _)| id).eq(switches.iter().map(|switch| &switch.booking)));
+    reports.into_iter().map(|(_, done)| done).collect()
 }
 
 fn carry_bookings_out() {
@@ -220,7 +221,7 @@ fn carry_bookings_out() {
     service.stop();
 }
 
-/// How the thread that switches is scheduled (proc(5)).
+/// Scheduling of the thread that switches (proc(5)).
 fn policy() -> String {
     let own = std::process::id().to_string();
     let stats = |folder: &str| -> Vec<String> {
@@ -236,17 +237,17 @@ fn policy() -> String {
 /// `SCHED_FIFO`.
 const FIRST: &str = "1";
 
-/// A service, and what it tells the operator.
+/// A service, and its notices to the operator.
 fn start(store: &Path) -> (Service, Receiver<String>) {
     let config = format!(
         "store = \"{}\"\n[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"1Gbps\"\n\
          driver = \"htb\"\ninterface = \"lo\"\n[[project]]\nname = \"p\"",
         store.display()
     );
-    let (tell, told) = channel();
-    // Who does not listen need not be told.
-    let notice = move |text: &str| drop(tell.send(text.to_owned()));
-    (Service::start(Config::parse(&config).unwrap(), Box::new(notice)).unwrap(), told)
+    let (sender, notices) = channel();
+    // A test that does not listen needs no notice.
+    let notice = move |text: &str| drop(sender.send(text.to_owned()));
+    (Service::start(Config::parse(&config).unwrap(), Box::new(notice)).unwrap(), notices)
 }
 
 fn order(command: ledger::Command) -> Order {

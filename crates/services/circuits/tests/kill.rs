@@ -29,8 +29,8 @@ use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use site::{ASTRO, Site};
 
-/// What clients were told: by key, the booking and its ranges.
-type Told = Mutex<BTreeMap<String, (u64, u64)>>;
+/// Answers that clients got: by key, the booking and its ranges.
+type Answers = Mutex<BTreeMap<String, (u64, u64)>>;
 
 #[test]
 fn nothing_acknowledged_is_lost_over_a_few_kills() {
@@ -65,15 +65,15 @@ fn nothing_acknowledged_is_lost_with_postgres() {
 /// Kills the service again and again while clients book, extend, release and cancel.
 fn survive(store: &str, archive: Option<&Path>, kills: u32, seed: u64) {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let told = Told::default();
-    let ended = Told::default();
+    let answers = Answers::default();
+    let ended = Answers::default();
     let done = AtomicBool::new(false);
     let turns = AtomicU64::new(0);
     let url = Mutex::new(String::new());
     std::thread::scope(|scope| {
         for number in 0..CLIENTS {
-            let (told, ended, done, turns, url) = (&told, &ended, &done, &turns, &url);
-            scope.spawn(move || load(number, told, ended, done, turns, url));
+            let (answers, ended, done, turns, url) = (&answers, &ended, &done, &turns, &url);
+            scope.spawn(move || load(number, answers, ended, done, turns, url));
         }
         for kill in 1..=kills {
             if archive.is_some() {
@@ -87,8 +87,8 @@ fn survive(store: &str, archive: Option<&Path>, kills: u32, seed: u64) {
             let address = address(&mut child);
             *url.lock().unwrap() = address;
             std::thread::sleep(Duration::from_micros(20_000 + random.next_u64() % 200_000));
-            // On a machine so busy that nobody was told anything yet, the last one lives until then.
-            while kill == kills && told.lock().unwrap().is_empty() {
+            // On a machine so busy that no client has an answer yet, the last one lives until then.
+            while kill == kills && answers.lock().unwrap().is_empty() {
                 std::thread::sleep(Duration::from_millis(2));
             }
             // SIGKILL, at whatever it is doing.
@@ -99,15 +99,15 @@ fn survive(store: &str, archive: Option<&Path>, kills: u32, seed: u64) {
     });
     let (records, state) = records(store, archive);
     assert_eq!(state.is_some(), archive.is_some(), "an archive is used");
-    check(&records, state.as_ref(), &told.into_inner().unwrap(), &ended.into_inner().unwrap());
+    check(&records, state.as_ref(), &answers.into_inner().unwrap(), &ended.into_inner().unwrap());
     println!("{kills} kills, {} requests, {} records", turns.into_inner(), records.len());
 }
 
 /// A client: what fails is sent again under its key, as the service says.
 fn load(
     number: u64,
-    told: &Told,
-    ended: &Told,
+    answers: &Answers,
+    ended: &Answers,
     done: &AtomicBool,
     turns: &AtomicU64,
     url: &Mutex<String>,
@@ -130,7 +130,7 @@ fn load(
         match client.book(&request, Some(&key)) {
             Ok(made) => {
                 let booking = &made.bookings[0];
-                told.lock().unwrap().insert(key.clone(), (booking.id, booking.booked_bytes));
+                answers.lock().unwrap().insert(key.clone(), (booking.id, booking.booked_bytes));
                 if turn % 4 == 0 && client.release(booking.id).is_ok() {
                     ended.lock().unwrap().insert(key, (booking.id, 0));
                 }
@@ -160,12 +160,12 @@ fn request(random: &mut Xoshiro256PlusPlus) -> BookRequest {
 }
 
 /// The log decides itself again and keeps capacity ([`audit::verify`]), and leads to the state that
-/// stands for its beginning; every acknowledged booking
-/// is in it once, as told; what was acknowledged as released is.
+/// stands for its beginning; every acknowledged booking is in it once, as acknowledged; what was
+/// acknowledged as released is.
 fn check(
     records: &[Record],
     state: Option<&Ledger>,
-    told: &BTreeMap<String, (u64, u64)>,
+    answers: &BTreeMap<String, (u64, u64)>,
     ended: &BTreeMap<String, (u64, u64)>,
 ) {
     let found = audit::verify(records, state).unwrap();
@@ -188,7 +188,7 @@ fn check(
         }
     }
     assert!(booked.values().all(|made| made.len() == 1), "a key booked twice");
-    for (key, acknowledged) in told {
+    for (key, acknowledged) in answers {
         let kept = booked.get(key.as_str()).unwrap_or_else(|| panic!("{key} was lost"));
         // A repeated request is answered with what the booking has become.
         assert_eq!(kept[0].0, acknowledged.0, "{key}");
@@ -197,8 +197,13 @@ fn check(
     for (key, (id, _)) in ended {
         assert!(released.contains(id), "the release of {key} was lost");
     }
-    assert!(!told.is_empty() && found.booked >= told.len() as u64);
-    println!("{} acknowledged, {} booked, peak {} ppm", told.len(), found.booked, found.peak_ppm);
+    assert!(!answers.is_empty() && found.booked >= answers.len() as u64);
+    println!(
+        "{} acknowledged, {} booked, peak {} ppm",
+        answers.len(),
+        found.booked,
+        found.peak_ppm
+    );
 }
 
 /// All records, those of the archive too, and the state that stands for these.

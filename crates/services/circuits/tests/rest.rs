@@ -72,13 +72,13 @@ on_every_store! {
     a_plan_is_explained_quoted_and_taken,
     a_refusal_explains_itself_and_its_proposals_are_accepted,
     a_change_that_is_refused_explains_itself_and_its_proposals_are_accepted,
-    a_watch_that_goes_on_after_a_restart_is_told_to_look_again,
+    a_watch_that_goes_on_after_a_restart_has_to_look_again,
     held_bookings_are_committed_or_lapse,
     a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one,
-    bad_input_is_told_and_changes_nothing,
+    bad_input_is_refused_and_changes_nothing,
     tokens_roles_and_quotas,
     a_key_books_once_even_over_a_restart,
-    a_key_tells_what_it_led_to_when_that_could_not_be_asked_any_more,
+    a_key_yields_its_outcome_when_that_could_not_be_asked_any_more,
     least_peak_and_fixed_rate_and_a_hold_with_a_range_of_rates,
     the_description_is_openapi_3_1_and_metrics_are_counted,
 }
@@ -350,7 +350,7 @@ fn held_bookings_are_committed_or_lapse(store: &Kept) {
     let before = watch(u64::MAX, "reset").number;
     let first = held(1);
     let lapsed = watch(before, "lapsed");
-    // What happened before is told to those who come late, as long as it is known.
+    // Watchers that come late see what happened before, as long as it is known.
     let mut whats = Vec::new();
     for after in [lapsed.number - 1, 0, u64::MAX] {
         client
@@ -366,7 +366,7 @@ fn held_bookings_are_committed_or_lapse(store: &Kept) {
     assert_eq!(problem(client.commit(first.id)).detail, detail);
 }
 
-fn a_watch_that_goes_on_after_a_restart_is_told_to_look_again(store: &Kept) {
+fn a_watch_that_goes_on_after_a_restart_has_to_look_again(store: &Kept) {
     let first = |site: &Site, after: u64| {
         let mut found = None;
         let mut see = |news: News| {
@@ -464,7 +464,7 @@ fn a_series_keeps_its_local_hour_and_is_booked_and_cancelled_as_one(store: &Kept
     assert!(client.list(false, None).unwrap().bookings.is_empty());
 }
 
-fn bad_input_is_told_and_changes_nothing(store: &Kept) {
+fn bad_input_is_refused_and_changes_nothing(store: &Kept) {
     let site = store.open();
     let (client, bio) = (site.client(ASTRO), site.client(BIO));
     // Ahead, so that time changes nothing of them either.
@@ -733,8 +733,8 @@ fn a_key_books_once_even_over_a_restart(store: &Kept) {
     assert_eq!(site.client(OPERATOR).list(true, None).unwrap().bookings.len(), 2);
 }
 
-/// What made sense when it came first need not when it comes again.
-fn a_key_tells_what_it_led_to_when_that_could_not_be_asked_any_more(store: &Kept) {
+/// A request that made sense when it came first need not when it comes again.
+fn a_key_yields_its_outcome_when_that_could_not_be_asked_any_more(store: &Kept) {
     let same = |first: Booking, again: Booking| assert_eq!(first.id, again.id);
     // A quote that is no longer known.
     let mut config = site::config(&store.place);
@@ -813,7 +813,7 @@ fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
     let document: Value = serde_json::from_str(&text).unwrap();
     let paths = document["paths"].as_object().unwrap();
     assert!(paths.len() >= 18 && paths.contains_key("/v1/bookings/{id}/extend"), "{paths:?}");
-    // All that is told of is there, and knows nobody without a token.
+    // All operations that the description lists are there, and know nobody without a token.
     for (path, item) in paths {
         for method in item.as_object().unwrap().keys() {
             let head = format!("{} {path} HTTP/1.1", method.to_uppercase());
@@ -846,7 +846,7 @@ fn the_description_is_openapi_3_1_and_metrics_are_counted(store: &Kept) {
     assert!(site.client(ASTRO).health().unwrap().ready);
 }
 
-/// What is free of every link: rates, and when they end.
+/// Free capacity of every link: rates, and when they end.
 fn capacity(site: &Site) -> Vec<Vec<(Option<jiff::Timestamp>, u64)>> {
     let client = site.client(OPERATOR);
     let names = client.topology().unwrap().links.into_iter().map(|link| link.name);

@@ -63,7 +63,7 @@ fn sqlite(path: &Path, max_bytes: Option<u64>) -> Location {
 }
 
 #[test]
-fn a_full_store_is_told_changes_nothing_and_is_no_end() {
+fn a_full_store_is_reported_changes_nothing_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("book.db");
     let mut config = site::config(&path.display().to_string());
@@ -101,10 +101,10 @@ fn a_full_store_is_told_changes_nothing_and_is_no_end() {
     assert_eq!(found.booked as usize, kept.len() + 1);
 }
 
-/// Whoever mounts its file system anew, or the kernel after a fault, does the like.
+/// An administrator who mounts the file system again, or the kernel after a fault, does the like.
 #[needs(immutable_files)]
 #[test]
-fn a_store_that_turns_read_only_is_told_changes_nothing_and_is_no_end() {
+fn a_store_that_turns_read_only_is_reported_changes_nothing_and_is_no_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("book.db");
     let mut config = site::config(&path.display().to_string());
@@ -187,10 +187,10 @@ fn a_log_that_cannot_be_archived_stays_whole() {
     std::fs::write(&no_folder, "of something else").unwrap();
     let mut config = site::config(&path.display().to_string());
     config.archive = Some(Archive { folder: no_folder, after: 1 });
-    let (tell, told) = mpsc::channel();
-    let notice = move |text: &str| drop(tell.send(text.to_owned()));
+    let (sender, notices) = mpsc::channel();
+    let notice = move |text: &str| drop(sender.send(text.to_owned()));
     let service = Service::start(config, Box::new(notice)).unwrap();
-    let notice = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    let notice = notices.recv_timeout(Duration::from_secs(60)).unwrap();
     assert!(notice.contains("not compacted") && notice.contains("a file"), "{notice}");
     service.stop();
     assert_eq!(records()[..before.len()], before[..]);
@@ -320,14 +320,14 @@ fn new_links_have_names_for_urls_and_commands_and_old_ones_keep_theirs() {
 }
 
 #[test]
-fn a_program_is_told_of_every_boundary() {
+fn a_program_runs_at_every_boundary() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name| folder.path().join(name);
-    let (script, heard, policies) = (at("switch"), at("heard"), at("policies"));
+    let (script, orders, policies) = (at("switch"), at("orders"), at("policies"));
     let text = format!(
         "#!/bin/sh\ncut -d ' ' -f 41 /proc/self/stat >> {}\ncat >> {}\n",
         policies.display(),
-        heard.display()
+        orders.display()
     );
     let written = folder.path().join("written");
     std::fs::write(&written, text).unwrap();
@@ -344,7 +344,7 @@ fn a_program_is_told_of_every_boundary() {
     request.file.as_mut().unwrap().bytes = 625_000_000;
     let made = site.client(ASTRO).book(&request, None).unwrap().bookings.remove(0);
     let lines = until(|| {
-        let text = std::fs::read_to_string(&heard).unwrap_or_default();
+        let text = std::fs::read_to_string(&orders).unwrap_or_default();
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         let lines: Vec<serde_json::Value> = lines.collect();
         (lines.len() == 3).then_some(lines)

@@ -52,7 +52,7 @@ fn records(range: std::ops::RangeInclusive<u64>) -> Vec<Record> {
 
 type Opened = Result<Box<dyn Store>, StoreError>;
 
-/// What every store does. `open` opens it as a node.
+/// Tests that hold for every store. `open` opens it as a node.
 fn contract(open: &dyn Fn(&str) -> Opened) {
     let mut store = open("one").unwrap();
     assert_eq!(store::read_all(store.as_mut()).unwrap(), []);
@@ -130,7 +130,7 @@ fn a_full_file_says_so_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_told() {
+fn a_file_that_is_no_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("book.db");
     std::fs::write(&path, [b'x'; 8192]).unwrap();

@@ -1,4 +1,4 @@
-//! What a service answers: bounded, and without anything that acts on who reads it.
+//! Answers of a service: bounded, and without anything that acts on who reads it.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub enum ClientError {
     Authorities {
         /// Where authorities were looked for.
         place: String,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
     /// The service refuses, and why.
@@ -45,7 +45,7 @@ pub enum ClientError {
     Connection {
         /// Where.
         url: String,
-        /// What happened.
+        /// The cause.
         why: String,
     },
     /// The answer is none that this client understands.
@@ -53,7 +53,7 @@ pub enum ClientError {
     Answer {
         /// Where.
         url: String,
-        /// What is wrong.
+        /// The mistake.
         why: String,
     },
 }

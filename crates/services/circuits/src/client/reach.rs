@@ -13,7 +13,7 @@ use ureq::{Agent, AsSendBody};
 
 use super::{Client, ClientError};
 
-/// How a service may be reached, beside its address.
+/// Ways to reach a service, beside its address.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// File in PEM with the authorities that may vouch for the service, in place of those that this
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_goes_in_the_clear_to_this_host_only_unless_told() {
+    fn a_token_goes_in_the_clear_to_this_host_only_by_default() {
         let new = |url: &str, plain_http| {
             let access = Access { plain_http, ..Access::default() };
             agent(url, &access).map(|(base, _)| base)

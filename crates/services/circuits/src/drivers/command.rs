@@ -11,9 +11,8 @@ use super::lease::Fence;
 use super::{Driver, Lease, Switch};
 
 /// A program of the operator, run once for each change with a JSON object on its standard input:
-/// `{"do":"reset","link":NAME,"epoch":E}` or `{"do":"set","epoch":E, ...}` with the fields of
 /// [`Switch`]. It must end within ten seconds, and while its leader's lease lasts, with status 0 if
-/// it has done what it was told; if not, it is killed with all that it has started. Epochs only
+/// it has carried the order out; if not, it is killed with all that it has started. Epochs only
 /// grow: what comes with a smaller one than before is from a leader that another has followed.
 #[derive(Debug)]
 pub struct Command {
@@ -61,14 +60,14 @@ impl Driver for Command {
         self.run(json!({ "do": "reset", "link": self.link }))
     }
 
-    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
+    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>)) {
         for switch in switches {
             let input = serde_json::to_value(switch).map_err(|error| error.to_string());
             let done = input.and_then(|mut input| {
                 input["do"] = "set".into();
                 self.run(input)
             });
-            told(switch, done);
+            report(switch, done);
         }
     }
 }

@@ -35,7 +35,7 @@ impl Htb {
         Ok(Self { interface, capacity_bps, egress, classes, fence })
     }
 
-    /// What is to be done for a change of rate. The booking has its class from here on.
+    /// Lists the changes for a switch of rate. The booking has its class from here on.
     fn plan(&mut self, switch: &Switch) -> Result<Vec<Change>, String> {
         let known = self.classes.get(&switch.booking).copied();
         let rate = Rate::from_bps(switch.rate_bps);
@@ -76,7 +76,7 @@ impl Htb {
             }
             fault = fault.or(verdict.err());
         }
-        fault.map_or(Ok(()), |error| Err(self.told(&error)))
+        fault.map_or(Ok(()), |error| Err(self.describe(&error)))
     }
 
     /// A class that no booking has.
@@ -85,7 +85,7 @@ impl Htb {
         (FIRST..=LAST).find(|minor| !used(minor))
     }
 
-    fn told(&self, error: &io::Error) -> String {
+    fn describe(&self, error: &io::Error) -> String {
         let hint = match error.kind() {
             io::ErrorKind::PermissionDenied => "; CAP_NET_ADMIN would allow it",
             _ => "",
@@ -125,19 +125,19 @@ impl Driver for Htb {
             }
             verdict => verdict,
         });
-        done.collect::<io::Result<()>>().map_err(|error| self.told(&error))
+        done.collect::<io::Result<()>>().map_err(|error| self.describe(&error))
     }
 
-    fn set(&mut self, switches: &[Switch], told: &mut dyn FnMut(&Switch, Result<(), String>)) {
+    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>)) {
         if let Err(why) = self.fence.check() {
-            return switches.iter().for_each(|switch| told(switch, Err(why.clone())));
+            return switches.iter().for_each(|switch| report(switch, Err(why.clone())));
         }
         let plans: Vec<_> = switches.iter().map(|switch| self.plan(switch)).collect();
         let changes: Vec<_> = plans.iter().flatten().flatten().copied().collect();
         let mut verdicts = self.egress.apply(&changes).into_iter();
         for (switch, plan) in switches.iter().zip(plans) {
             let settled = plan.and_then(|plan| self.settle(switch.booking, plan, &mut verdicts));
-            told(switch, settled);
+            report(switch, settled);
         }
     }
 }
@@ -150,10 +150,10 @@ fn class(number: u16, parent: u16, rate: Rate) -> Class {
 /// The class of what belongs to no booking, and that of all.
 const REST: u16 = 1;
 const LINK: u16 = 2;
-/// What that has at least.
+/// Least rate of the class for the rest.
 const LEAST: Rate = Rate::from_kbps(8);
 /// First and last class of a booking.
 const FIRST: u16 = 0x10;
 const LAST: u16 = 0xfff0;
-/// What a packet has as a rule.
+/// Usual size of a packet, in bytes.
 const PACKET: u32 = 1500;

@@ -1,4 +1,4 @@
-//! Who may switch, and until when.
+//! The right to switch, and its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 /// The right of one leader to switch, until its lease of the store ends. Clones share it.
 ///
-/// The store counts the lease from when it hears of it, this from when it was asked for, which is
-/// sooner; and it ends an eighth early, so that what was begun is over when another node leads.
+/// The store counts the lease from the request as it arrives, this from the request as it is sent,
+/// which is sooner; and it ends an eighth early, so that what was begun is over when another node
+/// leads.
 #[derive(Clone, Debug)]
 pub struct Lease {
     epoch: u64,
@@ -17,7 +18,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// That of the leader of `epoch`, which lasts until it is told otherwise.
+    /// The lease of the leader of `epoch`, which lasts until [`Lease::renew`] or [`Lease::end`]
+    /// sets an end.
     pub fn new(epoch: u64) -> Self {
         Self { epoch, origin: Instant::now(), until: Arc::new(AtomicU64::new(u64::MAX)) }
     }
@@ -39,7 +41,7 @@ impl Lease {
         self.until.store(0, Ordering::Release);
     }
 
-    /// Whether its leader may still switch.
+    /// True while its leader may switch.
     pub fn holds(&self) -> bool {
         self.holds_at(Instant::now())
     }
@@ -50,7 +52,7 @@ impl Lease {
     }
 }
 
-/// What a driver knows of its leaders.
+/// A driver's knowledge of its leaders.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
     latest: Option<Lease>,

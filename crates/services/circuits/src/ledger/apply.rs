@@ -12,7 +12,7 @@ use super::{Entry, Ledger};
 pub struct Corrupt {
     /// Position.
     pub seq: u64,
-    /// What is wrong.
+    /// The fault.
     pub why: String,
 }
 

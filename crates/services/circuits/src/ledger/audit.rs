@@ -8,7 +8,7 @@ use super::apply::Corrupt;
 use super::decide::Decision;
 use super::order::{Event, Id, Ranges, Record, Route};
 
-/// What [`verify`] found.
+/// Findings of [`verify`].
 #[derive(Clone, PartialEq, Eq, Debug, Default, serde::Serialize)]
 pub struct Summary {
     /// Records in the log.
@@ -19,7 +19,7 @@ pub struct Summary {
     pub peak_ppm: u64,
 }
 
-/// Replays a log twice: once by applying its events, once by deciding its orders anew. Both must
+/// Replays a log twice: once by applying its events, once by deciding its orders again. Both must
 /// agree with the log and with each other, and no link may have carried more than it can.
 ///
 /// `state` is the ledger kept for records that the log no longer has. Records that begin before it
@@ -45,11 +45,11 @@ pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Cor
         match decided.decide(record.tick, record.order.clone()).0 {
             Decision::Logged(again) if *again == *record => {}
             Decision::Logged(again) => {
-                return Err(wrong(format!("decided anew it gives {:?}", again.outcome)));
+                return Err(wrong(format!("decided again it gives {:?}", again.outcome)));
             }
             Decision::Repeated(_) => return Err(wrong("it repeats an earlier key".into())),
             Decision::Refused(why) => {
-                return Err(wrong(format!("decided anew it is refused: {why}")));
+                return Err(wrong(format!("decided again it is refused: {why}")));
             }
         }
         let events = &record.outcome;

@@ -9,7 +9,7 @@ use super::quota::{self, Allowance};
 use super::usage::Ending;
 use super::{Entry, Ledger};
 
-/// What [`Ledger::decide`] decided.
+/// A decision of [`Ledger::decide`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
     /// Something that belongs into the log.
@@ -248,7 +248,7 @@ impl Ledger {
         Event::Replanned { moved }
     }
 
-    /// The open booking `id`, if whoever gives the order may touch it.
+    /// The open booking `id`, if the giver of the order may touch it.
     fn own(&self, order: &Order, id: Id) -> Result<&Entry, Refusal> {
         let may = |project: &str| order.operator || order.project == project;
         if let Some(entry) = self.entries.get(&id).filter(|entry| may(&entry.project)) {

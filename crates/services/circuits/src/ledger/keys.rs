@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::order::Id;
 
-/// What came of orders with keys, by project. A project that uses very many forgets its own oldest.
+/// Outcomes of orders with keys, by project. A project that uses very many forgets its own oldest.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keys(BTreeMap<String, OfProject>);
 

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Identifier of a booking, in the order in which bookings were made.
 pub type Id = u64;
 
-/// What never changes in the life of a ledger: units, and how the calendar plans.
+/// Constants for the life of a ledger: units, and how the calendar plans.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
@@ -45,7 +45,7 @@ pub struct LinkSpec {
     pub price_micros: u64,
 }
 
-/// What a project may book.
+/// Limits on the bookings of a project.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Quota {
     /// Part of the channel ticks of a link within the project's horizon that its open bookings
@@ -71,7 +71,7 @@ pub enum Ask {
         earliest: u64,
         /// One past the last tick.
         deadline: Option<u64>,
-        /// How it is placed.
+        /// Its placing in time.
         policy: Placing,
     },
     /// So much time.
@@ -89,7 +89,7 @@ pub enum Ask {
     },
 }
 
-/// How a file is placed; see [`Policy`].
+/// Placing of a file in time; see [`Policy`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Placing {
@@ -151,7 +151,7 @@ impl Ask {
 /// A plan for a request.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Chosen {
-    /// What was asked for.
+    /// The request.
     pub request: Ask,
     /// Path of the plan.
     pub path: Route,
@@ -230,7 +230,7 @@ impl Route {
     }
 }
 
-/// What a booking says about itself beside its request.
+/// A booking's own words about itself, beside its request.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Note {
     /// For people.
@@ -251,7 +251,7 @@ fn is_zero(value: &u32) -> bool {
     *value == 0
 }
 
-/// What is asked of a ledger.
+/// A command to a ledger.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case")]
 pub enum Command {
@@ -266,20 +266,20 @@ pub enum Command {
     AddLink(LinkSpec),
     /// Plans and books, all or none; several requests are occurrences of a series.
     Book {
-        /// What is asked for.
+        /// The requests.
         requests: Vec<Ask>,
         /// Candidate paths.
         paths: Vec<Route>,
         /// The booking lapses at this tick unless it is committed.
         held_until: Option<u64>,
-        /// What it says about itself.
+        /// Its own words about itself.
         note: Note,
     },
     /// Books plans as they were quoted, all or none; several are occurrences of a series.
     Take {
         /// The plans.
         plans: Vec<Chosen>,
-        /// What it says about itself.
+        /// Its own words about itself.
         note: Note,
     },
     /// Commits a booking that is held.
@@ -291,7 +291,7 @@ pub enum Command {
     Modify {
         /// Which.
         id: Id,
-        /// What it is for now.
+        /// Its new request.
         request: Ask,
         /// Candidate paths.
         paths: Vec<Route>,
@@ -302,7 +302,7 @@ pub enum Command {
     Extend {
         /// Which.
         id: Id,
-        /// How many.
+        /// The number of them.
         by: u64,
         /// Bytes added to a file, without margin.
         bytes: Option<u64>,
@@ -319,7 +319,7 @@ pub enum Command {
         /// Its whole series.
         series: bool,
     },
-    /// Plans all that may move anew.
+    /// Plans all bookings that may move again.
     Replan,
 }
 
@@ -336,11 +336,11 @@ pub struct Order {
     /// Idempotency key and fingerprint of the request that came with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<(String, String)>,
-    /// What is asked.
+    /// The command.
     pub command: Command,
 }
 
-/// What a command did.
+/// An effect of a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -359,7 +359,7 @@ pub enum Event {
         series: Option<Id>,
         /// It lapses then.
         held_until: Option<u64>,
-        /// What it holds.
+        /// The capacity it holds.
         place: Place,
     },
     /// A held booking was committed.
@@ -371,14 +371,14 @@ pub enum Event {
     Modified {
         /// Which.
         id: Id,
-        /// What it holds.
+        /// The capacity it holds.
         place: Place,
     },
     /// A booking was extended.
     Extended {
         /// Which.
         id: Id,
-        /// What it holds.
+        /// The capacity it holds.
         place: Place,
     },
     /// A booking was ended by its owner: done.
@@ -413,10 +413,10 @@ impl Event {
     }
 }
 
-/// What a booking holds.
+/// The capacity that a booking holds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Place {
-    /// What it was planned for.
+    /// The request it was planned for.
     pub request: Ask,
     /// Where.
     pub path: Route,
@@ -439,7 +439,7 @@ pub enum Refusal {
     Closed {
         /// Which.
         id: Id,
-        /// How it ended.
+        /// Its last state.
         state: String,
     },
     /// It is not held: it was committed before.
@@ -568,8 +568,8 @@ pub struct Record {
     pub seq: u64,
     /// When it was decided.
     pub tick: u64,
-    /// What was asked, by whom.
+    /// The order, and who gave it.
     pub order: Order,
-    /// What it did.
+    /// Its effects.
     pub outcome: Vec<Event>,
 }

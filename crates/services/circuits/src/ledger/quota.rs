@@ -4,7 +4,8 @@ use longhaul_calendar::{LinkId, Path, Request};
 
 use super::order::{Ask, LinkSpec, Quota, Refusal, Route, Rules};
 
-/// What a project may book beside what it holds: the ledger decides by it, and previews tell by it.
+/// Limits on further bookings of a project: the ledger decides by them, and previews apply them
+/// too.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance<'a> {
     project: &'a str,
@@ -70,7 +71,7 @@ impl<'a> Allowance<'a> {
         Some(self.now.saturating_add(horizon))
     }
 
-    /// Whether the project may have a booking up to `finish`.
+    /// Checks that the project may have a booking up to `finish`.
     ///
     /// # Errors
     /// It lies beyond the project's horizon.

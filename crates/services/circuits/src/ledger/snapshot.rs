@@ -10,7 +10,7 @@ use super::order::{Id, LinkSpec, Place, Quota, Ranges, Route, Rules};
 use super::usage::{Closed, Totals};
 use super::{Entry, Ledger};
 
-/// What a ledger knows that cannot be told from the rest of it.
+/// The part of a ledger that cannot be computed from the rest of it.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Snapshot {

@@ -329,11 +329,11 @@ fn a_log_that_lies_is_found_out() {
         }
         log
     };
-    // Overbooked: refused by the calendar. Legal but not what was decided: found by deciding anew.
+    // Overbooked: refused by the calendar. Legal but not what was decided: found by deciding again.
     assert!(Ledger::replay(change(5, &[(5, 15, 10)])).is_err());
     let legal = change(5, &[(20, 30, 10)]);
     assert!(Ledger::replay(legal.clone()).is_ok());
-    assert!(audit::verify(&legal, None).unwrap_err().to_string().contains("decided anew"));
+    assert!(audit::verify(&legal, None).unwrap_err().to_string().contains("decided again"));
     let mut gap = l.log.clone();
     gap.remove(4);
     assert!(Ledger::replay(gap).is_err());

@@ -3,7 +3,7 @@ use longhaul_calendar::{Booking, Grid};
 use super::Entry;
 use super::order::{Ask, LinkSpec, Ranges, Route};
 
-/// How a booking ended.
+/// Ending of a booking.
 #[derive(
     Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize, serde::Deserialize,
 )]
@@ -34,15 +34,15 @@ impl Ending {
 /// A booking that ended, and what it used.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Closed {
-    /// Who it belonged to.
+    /// Its owner, and its own words about itself.
     pub entry: Entry,
-    /// What was asked for.
+    /// The request.
     pub request: Ask,
     /// Its path.
     pub path: Route,
-    /// What it has held until its end.
+    /// The capacity it held until its end.
     pub ranges: Ranges,
-    /// How it ended.
+    /// Its ending.
     pub ending: Ending,
     /// Bytes that what it has held can carry.
     pub used_bytes: u64,
@@ -82,7 +82,7 @@ impl Closed {
     }
 }
 
-/// What a project has used in all.
+/// Usage of a project in all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Totals {
     /// Bookings that ended.

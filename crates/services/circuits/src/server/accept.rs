@@ -1,4 +1,4 @@
-//! Connections: who is let in, for how long, and how they end.
+//! Connections: their admission, their time, and their end.
 
 use std::io;
 use std::net::IpAddr;
@@ -17,56 +17,56 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::seats::Seats;
+use super::connection_table::ConnectionTable;
 use crate::service::config::Limits;
 
-/// All connections. Whose sender is dropped has to go.
+/// All connections. One whose sender is dropped has to go.
 #[derive(Debug)]
-pub(super) struct Crowd(Mutex<Seats<oneshot::Sender<()>>>);
+pub(super) struct Connections(Mutex<ConnectionTable<oneshot::Sender<()>>>);
 
-/// A connection's place, given back when it is dropped.
+/// An admitted connection. Its place in the table is given back when it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
-    crowd: Arc<Crowd>,
+pub(super) struct Admitted {
+    connections: Arc<Connections>,
     id: u64,
 }
 
 /// A connection that stays, since a known token asks on it.
 #[derive(Debug)]
-pub(super) struct Staying(Arc<Seat>);
+pub(super) struct Staying(Arc<Admitted>);
 
-impl Crowd {
+impl Connections {
     fn new(most: usize) -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Seats::new(most))))
+        Arc::new(Self(Mutex::new(ConnectionTable::new(most))))
     }
 
-    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<(Arc<Seat>, oneshot::Receiver<()>)> {
+    fn admit(self: &Arc<Self>, address: IpAddr) -> Option<(Arc<Admitted>, oneshot::Receiver<()>)> {
         let (kept, gone) = oneshot::channel();
         let id = self.lock().admit(address, kept)?;
-        Some((Arc::new(Seat { crowd: self.clone(), id }), gone))
+        Some((Arc::new(Admitted { connections: self.clone(), id }), gone))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Seats<oneshot::Sender<()>>> {
+    fn lock(&self) -> MutexGuard<'_, ConnectionTable<oneshot::Sender<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Seat {
+impl Admitted {
     /// Keeps the connection while a request goes on; `None` if it is about to be closed.
     pub(super) fn stay(self: &Arc<Self>) -> Option<Staying> {
-        self.crowd.lock().begin(self.id).then(|| Staying(self.clone()))
+        self.connections.lock().begin(self.id).then(|| Staying(self.clone()))
     }
 }
 
-impl Drop for Seat {
+impl Drop for Admitted {
     fn drop(&mut self) {
-        self.crowd.lock().leave(self.id);
+        self.connections.lock().leave(self.id);
     }
 }
 
 impl Drop for Staying {
     fn drop(&mut self) {
-        self.0.crowd.lock().end(self.0.id);
+        self.0.connections.lock().end(self.0.id);
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) async fn serve(
     limits: Limits,
     mut closing: watch::Receiver<bool>,
 ) {
-    let crowd = Crowd::new(limits.connections.min(files_max() / 2).max(1));
+    let table = Connections::new(limits.connections.min(files_max() / 2).max(1));
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
@@ -88,24 +88,24 @@ pub(super) async fn serve(
         };
         match accepted {
             Ok((stream, from)) => {
-                if let Some((seat, gone)) = crowd.admit(from.ip()) {
+                if let Some((admitted, gone)) = table.admit(from.ip()) {
                     let (router, limits, closing) =
                         (router.clone(), limits.clone(), closing.clone());
-                    connections.spawn(connection(stream, router, limits, seat, gone, closing));
+                    connections.spawn(connection(stream, router, limits, admitted, gone, closing));
                 }
             }
             // A client that went again.
             Err(error) if of_one_connection(&error) => {}
             // Descriptors or memory are used up.
             Err(_) => {
-                crowd.lock().make_room();
+                table.lock().make_room();
                 tokio::time::sleep(PAUSE).await;
             }
         }
     }
     drop(listener);
     let done = async { while connections.join_next().await.is_some() {} };
-    // Whoever does not send the rest of a request in time is left.
+    // A client that does not send the rest of a request in time is left.
     let _ = tokio::time::timeout(GRACE, done).await;
 }
 
@@ -114,7 +114,7 @@ async fn connection(
     stream: TcpStream,
     router: Router,
     limits: Limits,
-    seat: Arc<Seat>,
+    admitted: Arc<Admitted>,
     gone: oneshot::Receiver<()>,
     mut closing: watch::Receiver<bool>,
 ) {
@@ -126,7 +126,7 @@ async fn connection(
     let has_asked = AtomicBool::new(false);
     let service = service_fn(|mut request: hyper::Request<hyper::body::Incoming>| {
         has_asked.store(true, Ordering::Relaxed);
-        request.extensions_mut().insert(seat.clone());
+        request.extensions_mut().insert(admitted.clone());
         routes.call(request)
     });
     let mut http = http1::Builder::new();
@@ -158,7 +158,7 @@ fn files_max() -> usize {
     limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
 }
 
-/// How long a stop waits for requests that are half sent and answers that are half read.
+/// Longest time a stop waits for requests that are half sent and answers that are half read.
 const GRACE: Duration = Duration::from_secs(5);
 /// Before the next is accepted when there is no room for it.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -1,4 +1,4 @@
-//! Who is asking.
+//! Authentication: the caller behind a token.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,22 +10,22 @@ use axum::http::{StatusCode, header, request::Parts};
 use longhaul_session::Token;
 
 use super::Site;
-use super::accept::{Seat, Staying};
+use super::accept::{Admitted, Staying};
 use super::limited::Place;
 use super::problem::Failure;
 use crate::api::Recurring;
 use crate::service::config::Role;
 
-/// What a token stands for.
+/// The holder of a token.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     /// The token's public name.
     pub(super) name: String,
     /// The project that it acts for.
     pub(super) project: String,
-    /// What it may.
+    /// Its rights.
     pub(super) role: Role,
-    /// What it has as long as its request goes on.
+    /// Counts it holds as long as its request goes on.
     held: Vec<Held>,
 }
 
@@ -40,16 +40,16 @@ enum Held {
 /// All tokens that are let in, by the hash of what is presented: comparing hashes tells nothing
 /// about the tokens.
 #[derive(Debug, Default)]
-pub struct Doors(HashMap<[u8; 32], Caller>);
+pub struct Tokens(HashMap<[u8; 32], Caller>);
 
-impl Doors {
+impl Tokens {
     /// Lets a token in.
-    pub fn open(&mut self, token: &Token, project: &str, role: Role) {
+    pub fn insert(&mut self, token: &Token, project: &str, role: Role) {
         let caller = Caller::of(&token.key().id().to_string(), project, role);
         self.0.insert(hash(&token.to_string()), caller);
     }
 
-    /// Whether nobody is let in.
+    /// True if nobody is let in.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -79,7 +79,7 @@ impl Caller {
         })
     }
 
-    /// Whether it may see and touch what belongs to `project`.
+    /// True if it may see and touch what belongs to `project`.
     pub(super) fn sees(&self, project: &str) -> bool {
         self.role == Role::Operator || self.project == project
     }
@@ -105,9 +105,9 @@ impl FromRequestParts<Site> for Caller {
         let bearer = value.to_str().ok().and_then(|value| value.split_once(' '));
         let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
         let (_, token) = bearer.ok_or_else(|| refused("expected Authorization: Bearer TOKEN"))?;
-        let mut caller = site.doors.caller(token.trim())?;
-        if let Some(seat) = parts.extensions.get::<Arc<Seat>>() {
-            let staying = seat.stay().ok_or_else(Failure::crowded)?;
+        let mut caller = site.tokens.caller(token.trim())?;
+        if let Some(admitted) = parts.extensions.get::<Arc<Admitted>>() {
+            let staying = admitted.stay().ok_or_else(Failure::crowded)?;
             caller.held.push(Held::Connection(Arc::new(staying)));
         }
         let place = site.requests.take(&caller.name, REQUESTS_AT_A_TIME).ok_or_else(|| {

@@ -51,7 +51,7 @@ pub(super) async fn book(
     }
 }
 
-/// What is asked for, and the command that books it.
+/// The request, and the command that books it.
 fn wanted(site: &Site, value: &BookRequest) -> Answer<(translate::Asked, Command)> {
     let view = site.service.view();
     let asked = translate::request(&view, value)?;
@@ -180,7 +180,7 @@ pub(super) async fn show(
     booking.map(Json).ok_or_else(|| unknown(&view, id))
 }
 
-/// Changes what a booking is for. What is ahead of it is planned anew, or nothing changes.
+/// Changes what a booking is for. What is ahead of it is planned again, or nothing changes.
 #[utoipa::path(patch, path = "/v1/bookings/{id}", params(("id" = u64, Path,)),
     request_body = ModifyRequest, responses((status = 200, body = Bookings)))]
 pub(super) async fn modify(
@@ -306,7 +306,7 @@ fn first_of_series(view: &View, caller: &Caller, id: Id) -> Answer<Id> {
     entry.ok_or_else(|| unknown(view, id))?.series.ok_or_else(none)
 }
 
-/// Plans all that may move anew, within promises. For operators.
+/// Plans all bookings that may move again, within promises. For operators.
 #[utoipa::path(post, path = "/v1/replan", responses(
     (status = 200, description = "Those that moved", body = Bookings)))]
 pub(super) async fn replan(
@@ -352,8 +352,9 @@ fn unchanged(site: &Site, error: &ServiceError, command: &Command) -> Failure {
     Failure::of(&view, error).explained(why)
 }
 
-/// What came of the same request when it came before under this key; else the failure. What made
-/// sense then need not any more: its start has passed, its quote is old, its booking has ended.
+/// Outcome of the same request when it came before under this key; else the failure. A request that
+/// made sense then need not any more: its start has passed, its quote is old, its booking has
+/// ended.
 async fn before(
     site: &Site,
     caller: &Caller,
@@ -375,7 +376,7 @@ fn order(caller: &Caller, key: Option<(String, String)>, command: Command) -> Or
     }
 }
 
-/// What was asked before under the same key is not made again.
+/// Status of a request that makes something: repeated under the same key, it makes nothing new.
 pub(super) fn created(repeated: bool) -> StatusCode {
     if repeated { StatusCode::OK } else { StatusCode::CREATED }
 }

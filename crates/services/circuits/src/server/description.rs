@@ -76,7 +76,7 @@ pub fn document() -> openapi::OpenApi {
 )]
 struct Document;
 
-/// What several operations answer or take.
+/// Answers and parameters that several operations have.
 fn share(components: &mut Components) {
     let token = SecurityScheme::Http(Http::new(HttpAuthScheme::Bearer));
     components.add_security_scheme("token", token);
@@ -128,9 +128,9 @@ const UNAVAILABLE: Shared = ("503", "unavailable", "Not now, or not by this node
 const FULL: Shared = ("507", "full", "The service's store is full; nothing was booked");
 const TOO_MANY: Shared =
     ("429", "too-many", "The token asks too often, or has too much under way; see Retry-After");
-/// What reading may meet.
+/// Failures of reading.
 const READ: [Shared; 4] = [REFUSED, UNAUTHORIZED, TOO_MANY, UNAVAILABLE];
-/// What a change may meet.
+/// Failures of a change.
 const CHANGE: [Shared; 5] = [REFUSED, UNAUTHORIZED, TOO_MANY, UNAVAILABLE, FULL];
 
 #[cfg(test)]
@@ -147,7 +147,7 @@ mod tests {
         serde_json::to_value(document()).unwrap()
     }
 
-    /// What a reference leads to; anything else is itself.
+    /// The target of a reference; anything else is itself.
     fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
         match value.get("$ref") {
             None => value,
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn every_answer_is_told() {
+    fn every_answer_is_described() {
         let document = written();
         for (path, method, operation) in operations(&document) {
             let answers = operation["responses"].as_object().unwrap();

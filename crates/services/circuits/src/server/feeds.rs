@@ -1,4 +1,4 @@
-//! What is read rather than asked: changes as they happen, usage, the log, a calendar, metrics.
+//! Feeds: changes as they happen, usage, the log, a calendar, metrics.
 
 use std::convert::Infallible;
 use std::fmt::Write;
@@ -72,7 +72,7 @@ pub(super) async fn watch(
     Ok(Sse::new(ReceiverStream::new(receiver)).keep_alive(KeepAlive::default()))
 }
 
-/// Some of the changes that a watcher has not been told.
+/// Some of the changes that a watcher has not seen.
 struct Page {
     events: Vec<Event>,
     /// Number of the last that was looked at.
@@ -106,7 +106,7 @@ fn page(view: &View, caller: &Caller, mut last: u64) -> Page {
     Page { events, last, latest }
 }
 
-/// What projects have used: the token's own, or all for an operator.
+/// Usage of projects: the token's own, or all for an operator.
 #[utoipa::path(get, path = "/v1/usage", responses((status = 200, body = UsageReport)))]
 pub(super) async fn usage(State(site): State<Site>, caller: Caller) -> Json<UsageReport> {
     let view = site.service.view();
@@ -186,7 +186,7 @@ pub(super) async fn calendar(
     State(site): State<Site>,
     Filter(feed): Filter<Feed>,
 ) -> Result<Response, Failure> {
-    let caller = site.doors.caller(&feed.token)?;
+    let caller = site.tokens.caller(&feed.token)?;
     // Taken out first: writing it all takes longer than others should wait.
     let (view, open) = {
         let view = site.service.view();
@@ -217,7 +217,7 @@ pub(super) async fn calendar(
     Ok(([(header::CONTENT_TYPE, "text/calendar; charset=utf-8")], text).into_response())
 }
 
-/// Metrics for Prometheus; need no token. A node that stands by tells of itself only.
+/// Metrics for Prometheus; need no token. A node that stands by reports only itself.
 #[utoipa::path(get, path = "/metrics", responses(
     (status = 200, content_type = "text/plain", body = String)), security(()))]
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
@@ -311,22 +311,22 @@ mod tests {
         assert_eq!(stamp("2026-11-21T09:05:07.9Z".parse().unwrap()), "20261121T090507Z");
     }
     #[test]
-    fn a_watcher_that_is_behind_is_told_page_by_page_and_misses_nothing() {
+    fn a_watcher_that_is_behind_reads_page_by_page_and_misses_nothing() {
         let config = crate::service::config::Config::parse("").unwrap();
         let mut view = View::empty(&config);
         let caller = Caller::of("token", "astro", Role::User);
         (0..5000)
             .for_each(|id| view.note(id, "booked", if id % 50 == 0 { "astro" } else { "bio" }));
-        let (mut last, mut told, mut pages) = (0, 0, 0);
+        let (mut last, mut seen, mut pages) = (0, 0, 0);
         loop {
             let page = page(&view, &caller, last);
             assert!(page.events.len() <= PAGE_EVENTS);
-            (told, last, pages) = (told + page.events.len(), page.last, pages + 1);
+            (seen, last, pages) = (seen + page.events.len(), page.last, pages + 1);
             if last == page.latest {
                 break;
             }
         }
-        assert_eq!((told, pages, last), (100, 7, 5000));
+        assert_eq!((seen, pages, last), (100, 7, 5000));
         (0..10_000).for_each(|id| view.note(id, "booked", "bio"));
         let page = page(&view, &caller, last);
         assert_eq!((page.events.len(), page.last), (0, 6000), "not all at once");

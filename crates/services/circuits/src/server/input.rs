@@ -76,7 +76,7 @@ async fn segment<T: DeserializeOwned + Send>(parts: &mut Parts, site: &Site) -> 
     found.map(|Path(value)| value).map_err(|error| Failure::malformed(error.body_text()))
 }
 
-/// What stands behind the question mark.
+/// The query: the text behind the question mark.
 pub(super) struct Filter<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Site> for Filter<T> {

@@ -1,4 +1,4 @@
-//! What each token may have at a time, and how often it may ask.
+//! Limits of each token: what it may have at a time, and how often it may ask.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use longhaul_sys::sync::lock;
 
 use crate::service::config::Pace;
 
-/// How many of something each token has.
+/// Counts of something, by token.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Counts(Arc<Mutex<HashMap<String, usize>>>);
 

@@ -17,7 +17,7 @@ use crate::ledger::{Command, LinkSpec, Order};
 use crate::service::View;
 use crate::service::config::{Role, link_can_be_named, link_is_sound};
 
-/// How the service is; needs no token.
+/// State of the service; needs no token.
 #[utoipa::path(get, path = "/v1/health", responses(
     (status = 200, body = Health), (status = 503, description = "It takes no bookings", body = Health)),
     security(()))]
@@ -114,7 +114,7 @@ pub(super) struct Window {
     to: Option<Timestamp>,
 }
 
-/// What is free of a link.
+/// Free capacity of a link.
 #[utoipa::path(get, path = "/v1/links/{name}/availability",
     params(("name" = String, Path,), Window), responses((status = 200, body = Availability)))]
 pub(super) async fn availability(

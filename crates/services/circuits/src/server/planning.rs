@@ -16,8 +16,8 @@ use crate::api::{self, Availability, BookRequest, Explanation, Occurrence, Previ
 use crate::ledger::{Ask, Chosen, Refusal, Route};
 use crate::service::View;
 
-/// What would come of a request: plan, quote, explanation, alternatives, what is free; of a
-/// recurring one, each of its times, and one quote for all.
+/// The outcome that a request would have: plan, quote, explanation, alternatives, free capacity; of
+/// a recurring one, each of its times, and one quote for all.
 #[utoipa::path(post, path = "/v1/plan", request_body = BookRequest, responses(
     (status = 200, body = Preview)))]
 pub(super) async fn plan(
@@ -155,7 +155,7 @@ pub(super) async fn explain(
     Ok(Json(found))
 }
 
-/// What explanations say, with times and names.
+/// An explanation, with times and names.
 fn explanation(
     view: &View,
     capacity: &LinkSet,
@@ -276,7 +276,7 @@ fn alternatives(
     found.into_iter().map(|(_, alternative)| alternative).take(ALTERNATIVES_MAX).collect()
 }
 
-/// What is free of a link in `[from, to)`.
+/// Free capacity of a link in `[from, to)`.
 pub(super) fn availability(view: &View, link: LinkId, from: u64, to: u64) -> Option<Availability> {
     let profile = view.capacity.profile(link)?;
     let spec = view.links.get(link.0 as usize)?;

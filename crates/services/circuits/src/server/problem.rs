@@ -69,7 +69,7 @@ impl Failure {
         self
     }
 
-    /// What a refusal means to whoever asked, with times for ticks.
+    /// A refusal for the client, with times for ticks.
     pub(super) fn refused(view: &View, refusal: &Refusal) -> Self {
         let time = |tick| super::translate::timestamp(view, tick);
         let link =

@@ -13,7 +13,7 @@ use super::problem::Failure;
 use crate::ledger::{Chosen, Command, Note, Order};
 use crate::service::{Decided, ServiceError, View};
 
-/// What was quoted.
+/// A quote.
 #[derive(Clone, Debug)]
 pub(super) struct Quoted {
     pub project: String,
@@ -79,12 +79,12 @@ pub(super) fn take(
     let mut quotes = site.lock_quotes();
     let quoted = quotes.remove(id, &caller.project, now).ok_or_else(stale)?;
     let command = Command::Take { plans: quoted.plans.clone(), note: quoted.note.clone() };
-    // The lock is held until the order is given: whoever finds the quote gone and asks what came of
-    // the same key asks after it.
+    // The lock is held until the order is given: a request that finds the quote gone and asks what
+    // came of the same key asks after it.
     let decided = site.service.decide(order(command));
     drop(quotes);
     let (site, id) = (site.clone(), id.to_owned());
-    // On its own, since whoever asked may go, and the quote must come back all the same.
+    // A task of its own, since the client may go, and the quote must come back all the same.
     Ok(tokio::spawn(async move {
         let decided = decided.await;
         if decided.is_err() {

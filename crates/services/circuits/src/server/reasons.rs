@@ -50,7 +50,7 @@ pub(super) fn of_change(
     })
 }
 
-/// What is planned for a change of a booking.
+/// The plan for a change of a booking.
 struct Part {
     ask: Ask,
     /// Channel ticks of a file or ticks of a hold that have passed.
@@ -64,14 +64,14 @@ impl Part {
         let now = view.now();
         match (command, booking.request) {
             (Command::Modify { request, .. }, _) => {
-                Some(Self::anew(booking, Request::from(*request), now, 0))
+                Some(Self::of_request(booking, Request::from(*request), now, 0))
             }
             (Command::Extend { by, .. }, Request::File(mut file))
                 if Placing::from(file.policy) != Placing::Fixed =>
             {
                 let before = file.volume;
                 file.volume = before.saturating_add(*by);
-                Some(Self::anew(booking, Request::File(file), now, before))
+                Some(Self::of_request(booking, Request::File(file), now, before))
             }
             (Command::Extend { by, .. }, _) => {
                 let ask = appended(booking, *by, view.rules.guard);
@@ -81,7 +81,7 @@ impl Part {
         }
     }
 
-    fn anew(booking: &Booking, request: Request, now: u64, before: u64) -> Self {
+    fn of_request(booking: &Booking, request: Request, now: u64, before: u64) -> Self {
         let passed = match request {
             Request::File(_) => booking.vector.delivered_before(now),
             Request::Hold(_) => booking.vector.start().map_or(0, |start| now.saturating_sub(start)),
@@ -89,13 +89,13 @@ impl Part {
         Self { ask: rest(&Booking { request, ..booking.clone() }, now), passed, before }
     }
 
-    /// What a change to so much of the part is called.
+    /// The value that a change to `most` of the part has for the whole.
     fn whole(&self, most: u64) -> Option<u64> {
         most.saturating_add(self.passed).checked_sub(self.before).filter(|whole| *whole > 0)
     }
 }
 
-/// What is left of a booking now.
+/// The rest of a booking from now on.
 pub(super) fn rest(booking: &Booking, now: u64) -> Ask {
     let ask = Ask::from(booking.request).not_before(now);
     let begun = booking.vector.start().filter(|start| *start < now);
@@ -113,7 +113,7 @@ pub(super) fn rest(booking: &Booking, now: u64) -> Ask {
     }
 }
 
-/// What goes on directly after a booking's end: more of a hold, or of a file of fixed rate.
+/// A request directly after a booking's end: more of a hold, or of a file of fixed rate.
 fn appended(booking: &Booking, by: u64, guard: u64) -> Ask {
     let end = booking.finish();
     // What goes on at the same rate has no guard of its own.
@@ -135,15 +135,15 @@ fn appended(booking: &Booking, by: u64, guard: u64) -> Ask {
     }
 }
 
-/// What explains that there is no room for `ask`, with those changes that the project may have, in
-/// the words of `told`; `None` if there is room by now.
+/// Explains that there is no room for `ask`, with those changes that the project may have, as
+/// `express` puts them; `None` if there is room by now.
 fn explained(
     view: &View,
     project: &str,
     capacity: &LinkSet,
     ask: Ask,
     paths: &[Path],
-    told: impl Fn(Alternative) -> Option<Alternative>,
+    express: impl Fn(Alternative) -> Option<Alternative>,
 ) -> Option<Explanation> {
     let allowance = view.allowance(project).ok()?;
     let request: Request = allowance.within(ask).ok()?.into();
@@ -153,6 +153,7 @@ fn explained(
         let ask = change.apply(&request).into();
         allowance.within(ask) == Ok(ask)
     };
-    found.alternatives = found.alternatives.into_iter().filter(allowed).filter_map(told).collect();
+    found.alternatives =
+        found.alternatives.into_iter().filter(allowed).filter_map(express).collect();
     Some(planning::in_sentences(view, found))
 }

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_told() {
+    fn nonsense_is_refused() {
         let now = "2026-11-21T09:00:00Z".parse().unwrap();
         let good = rule("22:00", None, "2027-03-27", 1);
         for (bad, expected) in [

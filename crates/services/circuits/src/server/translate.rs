@@ -2,15 +2,15 @@
 //! channels, numbers).
 
 mod amounts;
+mod answers;
 mod asked;
-mod told;
 
 use jiff::Timestamp;
 use longhaul_units::Instant;
 
 pub(super) use self::amounts::{capacity, ticks, volume};
+pub(super) use self::answers::{closed, ended, open, plan, recorded};
 pub(super) use self::asked::{Asked, modified, request};
-pub(super) use self::told::{closed, ended, open, plan, recorded};
 use super::problem::Failure;
 use crate::ledger::Route;
 use crate::service::View;

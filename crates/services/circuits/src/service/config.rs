@@ -1,4 +1,4 @@
-//! What an operator writes: a TOML file.
+//! The configuration that an operator writes: a TOML file.
 
 mod limits;
 mod traffic;
@@ -24,23 +24,23 @@ pub struct Config {
     pub node: String,
     /// Where clients reach this node.
     pub url: String,
-    /// How the ledger plans.
+    /// The ledger's rules of planning.
     pub rules: Rules,
     /// The links.
     pub links: Vec<LinkSpec>,
-    /// What carries bookings out, by link.
+    /// The drivers that carry bookings out, by link.
     pub drivers: BTreeMap<String, DriverSpec>,
-    /// Who may book how much.
+    /// The projects, each with its limits.
     pub projects: BTreeMap<String, Quota>,
     /// Which tokens are let in.
     pub access: Vec<Access>,
-    /// How long a quote is good.
+    /// Life of a quote.
     pub quote: Duration,
     /// Currency of prices.
     pub currency: String,
     /// Where records go that the store need not keep; without it, the store keeps all.
     pub archive: Option<Archive>,
-    /// What a client may take of the service.
+    /// Limits on what a client may take of the service.
     pub limits: Limits,
     /// The destinations that bookings may name.
     pub traffic: Traffic,
@@ -55,7 +55,7 @@ pub struct Archive {
     pub after: u64,
 }
 
-/// What carries the bookings of a link out.
+/// The driver that carries out the bookings of a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DriverSpec {
     /// HTB classes on an interface of this machine.
@@ -77,11 +77,11 @@ pub struct Access {
     pub token_file: PathBuf,
     /// The project that they act for.
     pub project: String,
-    /// What they may.
+    /// Their rights.
     pub role: Role,
 }
 
-/// What a token may.
+/// Rights of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -93,13 +93,13 @@ pub enum Role {
     Operator,
 }
 
-/// What is wrong with a configuration.
+/// A mistake in a configuration.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}: {why}")]
 pub struct ConfigError {
     /// The file.
     pub file: String,
-    /// What is wrong.
+    /// The mistake.
     pub why: String,
 }
 
@@ -132,7 +132,7 @@ impl Config {
         }
     }
 
-    /// How long a leader that gives no sign of life leads.
+    /// Time that a leader which gives no sign of life still leads.
     pub fn lease(&self) -> Duration {
         match &self.store {
             Location::Sqlite { .. } => Duration::MAX,
@@ -374,7 +374,7 @@ impl FileProject {
     }
 }
 
-/// Whether a link has sound names and leads somewhere.
+/// Checks that a link has sound names and leads somewhere.
 pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), String> {
     [name, from, to].into_iter().try_for_each(name_is_sound)?;
     match from == to {
@@ -383,9 +383,9 @@ pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), Stri
     }
 }
 
-/// Whether the names of a new link and its nodes can be given wherever one names them: as a word of
-/// a command, in a list with commas, in a URL as `--circuit` takes it. A link that a store has keeps
-/// its names.
+/// Checks that the names of a new link and its nodes can be given wherever one names them: as a
+/// word of a command, in a list with commas, in a URL as `--circuit` takes it. A link that a store
+/// has keeps its names.
 pub(crate) fn link_can_be_named(name: &str, from: &str, to: &str) -> Result<(), String> {
     let good = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphanumeric()) && !name.contains('/')
@@ -399,7 +399,7 @@ pub(crate) fn link_can_be_named(name: &str, from: &str, to: &str) -> Result<(), 
     }
 }
 
-/// Whether a name can stand in a log and a table.
+/// Checks that a name can stand in a log and a table.
 fn name_is_sound(name: &str) -> Result<(), String> {
     let sound = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/>".contains(&b));
     if name.is_empty() || name.len() > 64 || !sound {
@@ -534,7 +534,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for (from, to, expected) in [
             ("\"10ms\"", "\"0ms\"", "tick"),
             ("\"100Gbps\"", "\"1kbps\"", "less than a channel"),

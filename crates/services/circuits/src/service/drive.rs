@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use longhaul_calendar::{Allocation, Booking};
 
-use self::inbox::{Heard, Inbox, Sender, inbox};
+use self::inbox::{Inbox, Received, Sender, inbox};
 use super::config::DriverSpec;
 use super::{Shared, StartError};
 use crate::clock::Clock;
@@ -29,7 +29,7 @@ struct Lane {
 }
 
 enum Task {
-    /// Begin anew, by this clock, for as long as this leader may.
+    /// Begin from nothing, by this clock, for as long as this leader may.
     Reset(Clock, Lease),
     /// Forget everything and touch nothing: another node leads.
     Forget,
@@ -39,14 +39,14 @@ enum Task {
     End(Id),
 }
 
-/// What a thread knows of a booking.
+/// A booking, as a thread knows it.
 struct Carried {
     project: String,
     label: String,
     destination: Option<std::net::IpAddr>,
     ranges: Vec<Allocation>,
-    /// The rate that the driver was told, in channels.
-    told: u32,
+    /// The rate that the driver was last asked to set, in channels.
+    last_rate: u32,
 }
 
 impl Carried {
@@ -91,7 +91,7 @@ impl Drive {
 
     /// Begins with all that a ledger holds.
     pub(super) fn reset(&self, ledger: &Ledger, clock: Clock, lease: &Lease) {
-        self.tell_all(|| Task::Reset(clock, lease.clone()));
+        self.send_to_all(|| Task::Reset(clock, lease.clone()));
         for (id, entry, booking) in ledger.iter() {
             self.hold(ledger, id, entry, booking);
         }
@@ -112,7 +112,7 @@ impl Drive {
                     moved.iter().for_each(|(id, _)| self.follow(ledger, *id));
                 }
                 Event::Released { id } | Event::Cancelled { id } => {
-                    self.tell_all(|| Task::End(*id));
+                    self.send_to_all(|| Task::End(*id));
                 }
                 Event::Set | Event::LinkAdded { .. } => {}
             }
@@ -120,12 +120,12 @@ impl Drive {
     }
 
     pub(super) fn ended(&self, ids: &[Id]) {
-        ids.iter().for_each(|id| self.tell_all(|| Task::End(*id)));
+        ids.iter().for_each(|id| self.send_to_all(|| Task::End(*id)));
     }
 
     /// Carries nothing out: another node does.
     pub(super) fn idle(&self) {
-        self.tell_all(|| Task::Forget);
+        self.send_to_all(|| Task::Forget);
     }
 
     /// Leaves the links as they are and ends.
@@ -133,7 +133,7 @@ impl Drive {
         for mut lane in self.links.drain(..) {
             drop(lane.tasks);
             if let Some(thread) = lane.thread.take() {
-                // A thread that panicked has said so.
+                // A thread that panicked has reported it.
                 let _ = thread.join();
             }
         }
@@ -142,7 +142,7 @@ impl Drive {
     fn follow(&self, ledger: &Ledger, id: Id) {
         if let Some((entry, booking)) = ledger.get(id) {
             // It may have moved to another path.
-            self.tell_others(ledger, booking, id);
+            self.end_on_others(ledger, booking, id);
             self.hold(ledger, id, entry, booking);
         }
     }
@@ -158,27 +158,27 @@ impl Drive {
                     label: entry.note.label.clone(),
                     destination: entry.note.destination,
                     ranges: booking.vector.merged().collect(),
-                    told: 0,
+                    last_rate: 0,
                 };
                 lane.tasks.send(Task::Hold(id, carried));
             }
         }
     }
 
-    fn tell_others(&self, ledger: &Ledger, booking: &Booking, id: Id) {
+    fn end_on_others(&self, ledger: &Ledger, booking: &Booking, id: Id) {
         for lane in self.links.iter().filter(|lane| !on(ledger, booking, &lane.link)) {
             lane.tasks.send(Task::End(id));
         }
     }
 
-    fn tell_all(&self, task: impl Fn() -> Task) {
+    fn send_to_all(&self, task: impl Fn() -> Task) {
         for lane in &self.links {
             lane.tasks.send(task());
         }
     }
 }
 
-/// Whether a booking takes a link.
+/// True if a booking takes a link.
 fn on(ledger: &Ledger, booking: &Booking, link: &str) -> bool {
     let name = |id: &longhaul_calendar::LinkId| ledger.links().get(id.0 as usize);
     booking.path.links().iter().filter_map(name).any(|spec| spec.name == link)
@@ -202,16 +202,16 @@ impl Switcher {
         }
         loop {
             let wait = self.wait();
-            match inbox.hear(wait) {
-                Heard::Message(task) => self.take(task),
-                Heard::Nothing => {}
-                Heard::End => return,
+            match inbox.receive(wait) {
+                Received::Message(task) => self.take(task),
+                Received::Nothing => {}
+                Received::End => return,
             }
             self.switch();
         }
     }
 
-    /// How long until the next boundary.
+    /// Time until the next boundary.
     fn wait(&self) -> Duration {
         let (Some((clock, lease)), Some((tick, _))) = (&self.leader, self.due.first()) else {
             return LONG;
@@ -246,7 +246,7 @@ impl Switcher {
                     for tick in old.boundaries() {
                         self.due.remove(&(tick, id));
                     }
-                    carried.told = old.told;
+                    carried.last_rate = old.last_rate;
                 }
                 self.due.extend(carried.boundaries().map(|tick| (tick, id)));
                 self.carried.insert(id, carried);
@@ -283,8 +283,8 @@ impl Switcher {
             let range = carried.ranges.iter().find(|r| r.start <= now && now < r.end);
             let rate = range.map_or(0, |range| range.rate);
             let next = carried.ranges.iter().flat_map(|r| [r.start, r.end]).find(|at| *at > now);
-            if rate != carried.told {
-                let from = std::mem::replace(&mut carried.told, rate);
+            if rate != carried.last_rate {
+                let from = std::mem::replace(&mut carried.last_rate, rate);
                 let nanos = |tick: u64| tick.saturating_mul(self.shared.config.rules.tick_nanos);
                 let channel = self.shared.config.rules.channel_bps;
                 changes.push((
@@ -331,7 +331,7 @@ fn notice(shared: &Shared, link: &str, why: &str) {
 
 /// The tick of what is due without having been planned for one.
 const AT_ONCE: u64 = 0;
-/// How often a lease that is over is looked at.
+/// Pause between looks at a lease that is over.
 const GLANCE: Duration = Duration::from_millis(20);
 /// Sleep when nothing is planned.
 const LONG: Duration = Duration::from_secs(3600);

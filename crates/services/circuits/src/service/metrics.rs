@@ -1,4 +1,4 @@
-//! What Prometheus reads.
+//! Metrics for Prometheus.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -93,7 +93,7 @@ impl Metrics {
         self.driver_failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what files that were booked or released tell.
+    /// Counts the files that were booked or released.
     pub(super) fn happened(&self, ledger: &Ledger, events: &[Event]) {
         for event in events {
             match event {
@@ -139,7 +139,7 @@ impl Metrics {
         out
     }
 
-    /// What this node has done since it started.
+    /// Metrics of this node since it started.
     fn of_node(&self, out: &mut String, status: &Status) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         let seconds = |counter: &AtomicU64| count(counter) / 1e9;
@@ -196,7 +196,7 @@ impl Metrics {
     }
 }
 
-/// What is booked.
+/// Metrics of bookings.
 fn of_book(out: &mut String, view: &View) {
     let used: u64 = view.totals.values().map(|t| t.used_bytes).sum();
     let returned: u64 = view.totals.values().map(|t| t.returned_bytes).sum();

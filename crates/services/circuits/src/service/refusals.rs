@@ -1,4 +1,4 @@
-//! What was refused under an idempotency key, for as long as the request may come again.
+//! Refusals under an idempotency key, kept for as long as the request may come again.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::ledger::{Order, Refusal};
 
 /// The last refusals of each project that came with a key. They are not in the log: a node that
-/// takes the lead decides anew, and so does this one after a while.
+/// takes the lead decides again, and so does this one after a while.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(HashMap<String, OfProject>);
 
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_again_for_a_minute_to_the_same_request_of_the_same_project() {
+    fn a_refusal_is_repeated_for_a_minute_to_the_same_request_of_the_same_project() {
         let (mut refusals, now) = (Refusals::default(), Instant::now());
         let no = Refusal::NoRoom { occurrence: 0 };
         let mut no_to = |project: &str, key: &str, after: u64| {

@@ -84,7 +84,7 @@ impl Scheduler {
                     Message::Decide(order, reply) => batch.push((order, reply)),
                     Message::Known { project, key, reply } => known.push((project, key, reply)),
                     Message::Read { after, limit, reply } => {
-                        // Whoever asked may have gone.
+                        // The client may have gone.
                         let _ = reply.send(self.store.read(after, limit));
                     }
                     Message::Stop => stop = true,
@@ -98,7 +98,7 @@ impl Scheduler {
             self.turn(batch);
             // What is asked for may have come in this turn.
             for (project, key, reply) in known {
-                // Whoever asked may have gone.
+                // The client may have gone.
                 let _ = reply.send(self.known(&project, &key));
             }
             if stop {
@@ -169,12 +169,12 @@ impl Scheduler {
         }
         self.publish(&records, &ended);
         for (reply, result) in replies {
-            // Whoever asked may have gone; what was done stays done.
+            // The client may have gone; what was done stays done.
             let _ = reply.send(result);
         }
     }
 
-    /// What came of an order under a key, if it was the same.
+    /// Outcome of an order under a key, if it was the same.
     fn known(&self, project: &str, (key, fingerprint): &Key) -> Option<Vec<Id>> {
         let (same, ids) = self.leading.as_ref()?.ledger.known(project, key)?;
         (same == fingerprint).then(|| ids.clone())
@@ -208,7 +208,7 @@ impl Scheduler {
     fn begin(&mut self, leading: Leading) {
         self.shared.show(|view| view.reset(&leading.ledger, leading.clock, leading.lease.epoch()));
         self.drive.reset(&leading.ledger, leading.clock, &leading.lease);
-        self.tell(true, false, "leading", None);
+        self.set_status(true, false, "leading", None);
         self.retry.1 = RETRY_FIRST;
         self.renewed = Instant::now();
         self.leading = Some(leading);
@@ -219,7 +219,7 @@ impl Scheduler {
             Ok(leading) => self.begin(leading),
             Err(lead::Failure::Store(StoreError::Led { node, url })) => self.follow(&node, url),
             Err(failure) => {
-                self.tell(false, false, &failure.to_string(), None);
+                self.set_status(false, false, &failure.to_string(), None);
                 self.trouble = match failure {
                     lead::Failure::Store(error) => error,
                     other => StoreError::Corrupt(other.to_string()),
@@ -233,11 +233,11 @@ impl Scheduler {
         self.drive.idle();
         self.trouble = StoreError::Led { node: node.into(), url: url.clone() };
         let leader = (!url.is_empty()).then_some(url);
-        self.tell(false, true, &format!("standing by: {node} leads"), leader);
+        self.set_status(false, true, &format!("standing by: {node} leads"), leader);
         self.retry = (Instant::now() + RETRY_FIRST, RETRY_FIRST);
     }
 
-    fn tell(&self, ready: bool, standby: bool, text: &str, leader: Option<String>) {
+    fn set_status(&self, ready: bool, standby: bool, text: &str, leader: Option<String>) {
         self.shared.set_status(Status { ready, standby, text: text.into(), leader });
     }
 
@@ -246,7 +246,7 @@ impl Scheduler {
         self.retry.1 = (self.retry.1 * 2).min(RETRY_LAST);
     }
 
-    /// Nothing of this turn is durable: forget it, and tell everybody.
+    /// Nothing of this turn is durable: forget it, and show that.
     fn fail(&mut self, error: StoreError, replies: Vec<(Reply, Result<Decided, ServiceError>)>) {
         let fenced = matches!(error, StoreError::Fenced);
         // Where another node may take over, it must find nobody who switches; a store of one process
@@ -260,7 +260,7 @@ impl Scheduler {
         // They may have been for the sake of what is not durable.
         self.refusals = Refusals::default();
         self.shared.metrics.store_failed();
-        self.tell(false, fenced, &error.to_string(), None);
+        self.set_status(false, fenced, &error.to_string(), None);
         self.trouble = error.clone();
         self.wait();
         for (reply, _) in replies {
@@ -278,7 +278,7 @@ fn decided(events: &[Event]) -> Decided {
         Event::Replanned { moved } => moved.iter().map(|(id, _)| *id).collect(),
         event => Vec::from_iter(event.id()),
     };
-    // Those that a release moved are told to those who watch, not to who released.
+    // Watchers see the bookings that a release moved; the answer to it names only what it released.
     let asked = events.first().map(std::mem::discriminant);
     let events = events.iter().filter(|event| Some(std::mem::discriminant(*event)) == asked);
     Decided { ids: events.flat_map(ids).collect(), repeated: false }
@@ -290,7 +290,7 @@ pub(super) fn own(command: Command) -> Order {
     Order { actor, project, operator: true, key: None, command }
 }
 
-/// How often time passes when nothing is asked.
+/// Interval at which time passes when no order comes.
 const BEAT: Duration = Duration::from_millis(50);
 /// Orders that are decided together: what a few milliseconds bring.
 const BATCH_MAX: usize = 1024;

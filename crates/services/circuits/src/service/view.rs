@@ -14,9 +14,9 @@ use crate::ledger::{
 /// An open booking.
 #[derive(Clone, Debug)]
 pub struct Open {
-    /// What the ledger knows.
+    /// The ledger's part.
     pub entry: Entry,
-    /// What the calendar knows.
+    /// The calendar's part.
     pub booking: Booking,
 }
 
@@ -30,11 +30,11 @@ pub struct Change {
     /// In a word: booked, held, committed, modified, extended, released, cancelled, replanned,
     /// finished, lapsed.
     pub what: &'static str,
-    /// Whose it is.
+    /// Its owner.
     pub project: String,
 }
 
-/// What is durable, for everybody to read.
+/// The durable state, for everybody to read.
 #[derive(Debug)]
 pub struct View {
     /// Position of the log's last record.
@@ -53,9 +53,9 @@ pub struct View {
     pub open: BTreeMap<Id, Arc<Open>>,
     /// Bookings that ended last.
     pub closed: BTreeMap<Id, Arc<Closed>>,
-    /// What each project has used in all.
+    /// Usage of each project in all.
     pub totals: BTreeMap<String, Totals>,
-    /// What the open bookings of each project hold of each link.
+    /// Capacity of each link that the open bookings of each project hold.
     areas: Arc<Areas>,
     /// The service's time.
     pub clock: Clock,
@@ -106,7 +106,7 @@ impl View {
         }
     }
 
-    /// What a project may book now.
+    /// Limits on further bookings of a project now.
     pub fn allowance<'a>(&'a self, project: &'a str) -> Result<Allowance<'a>, Refusal> {
         let (projects, areas) = (&self.projects, &self.areas);
         Allowance::of(project, projects, &self.rules, &self.links, areas, self.now())
@@ -150,7 +150,7 @@ impl View {
         self.refresh(ledger);
         self.projects.clone_from(ledger.projects());
         self.totals.clone_from(ledger.totals());
-        // What came between is not known: whoever watches must look at everything again.
+        // What came between is not known: watchers must look at everything again.
         self.latest = (self.latest + 1).max(epoch.saturating_mul(CHANGES_OF_AN_EPOCH));
         self.changes.clear();
     }
@@ -191,7 +191,7 @@ impl View {
         self.note(id, what, &project);
     }
 
-    /// Tells those who watch.
+    /// Notes a change for the watchers.
     pub(crate) fn note(&mut self, id: Id, what: &'static str, project: &str) {
         self.latest += 1;
         self.changes.push_back(Change { number: self.latest, id, what, project: project.into() });
@@ -223,5 +223,5 @@ impl View {
 
 /// Numbers that changes of one epoch have to themselves.
 const CHANGES_OF_AN_EPOCH: u64 = 1 << 40;
-/// Changes that late watchers can still be told.
+/// Changes that are kept for late watchers.
 const CHANGES_MAX: usize = 10_000;

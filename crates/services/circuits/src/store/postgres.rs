@@ -25,7 +25,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Connects to the database at `database`. `node` and `url` tell others who leads.
+    /// Connects to the database at `database`. `node` and `url` show others the leader.
     pub fn open(
         database: &str,
         lease: Duration,

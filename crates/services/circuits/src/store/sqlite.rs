@@ -61,9 +61,9 @@ impl Sqlite {
         Ok(Self { runtime, connection, epoch: 0, ahead, checkpoints, _lock: lock })
     }
 
-    /// Lets the log written ahead begin anew once it is long. That takes turns with writers: from
-    /// another connection it would make them wait as SQLite does, by sleeping up to 100 ms at a time.
-    fn begin_log_anew(&mut self) {
+    /// Restarts the log written ahead once it is long. That takes turns with writers: from another
+    /// connection it would make them wait as SQLite does, by sleeping up to 100 ms at a time.
+    fn restart_log(&mut self) {
         if self.checkpoints.log_is_long.load(Ordering::Acquire) {
             // Nearly all was carried over just now. What fails is done later.
             let restart = sqlx::query("PRAGMA wal_checkpoint(RESTART)");
@@ -94,7 +94,7 @@ impl Store for Sqlite {
 
     fn append(&mut self, records: &[Record]) -> Result<(), StoreError> {
         let rows = encode(records)?;
-        self.begin_log_anew();
+        self.restart_log();
         let (connection, epoch) = (&mut self.connection, self.epoch);
         let written = self.runtime.block_on(async {
             // One statement is one transaction: all rows or none, one sync.
@@ -136,7 +136,7 @@ impl Store for Sqlite {
 /// the writer's way, each of its syncs would be a pause that bookings notice.
 #[derive(Debug)]
 struct Checkpoints {
-    /// Until the writer has let the log begin anew, the thread leaves it alone.
+    /// Until the writer has restarted the log, the thread leaves it alone.
     log_is_long: Arc<AtomicBool>,
     /// Closed to end the thread.
     stop: Option<Sender<()>>,
@@ -158,7 +158,7 @@ impl Checkpoints {
                 if long.load(Ordering::Acquire) {
                     continue;
                 }
-                // What fails now is done later; a full disk is told by the next append.
+                // What fails now is done later; the next append reports a full disk.
                 let passive = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
                 let done: Result<(i64, i64, i64), _> =
                     runtime.block_on(passive.fetch_one(&mut connection));
@@ -181,7 +181,7 @@ impl Drop for Checkpoints {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported it.
             let _ = thread.join();
         }
     }
@@ -194,9 +194,9 @@ fn ahead_of(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// Makes the log written ahead `to` bytes long, at which it begins anew. Writing over what is there takes
-/// the file system one write to sync, a longer file its journal as well, which waits for others'.
-/// What is appended lies behind whatever SQLite has written, and makes no sense to it.
+/// Makes the log written ahead `to` bytes long, at which it restarts. Writing over what is there
+/// takes the file system one write to sync, a longer file its journal as well, which waits for
+/// others'. What is appended lies behind whatever SQLite has written, and makes no sense to it.
 fn lengthen(path: &Path, to: u64) -> std::io::Result<()> {
     let mut file = OpenOptions::new().append(true).open(path)?;
     let zeros = vec![0; PIECE];
@@ -228,8 +228,9 @@ fn lock(path: &Path) -> Result<FileLock, StoreError> {
     })
 }
 
-/// What a write's error means. Of a file that became read-only while it was open SQLite tells as of
-/// a disk that fails (SQLITE_IOERR_WRITE); it has written no whole transaction then.
+/// The meaning of a write's error. For a file that became read-only while it was open SQLite
+/// reports the same as for a disk that fails (SQLITE_IOERR_WRITE); it has written no whole
+/// transaction then.
 fn unwritten(ahead: &Path, error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(DatabaseError::code);
     if code.as_deref() == Some("778")
@@ -282,11 +283,11 @@ SELECT value ->> 'seq', ?1, value ->> 'tick', value ->> 'project', value ->> 'ac
 FROM json_each(?2) WHERE (SELECT epoch FROM leader) = ?1";
 /// SQLite's own default.
 const PAGE_BYTES: u64 = 4096;
-/// Often, so that little is left when the log begins anew: the writer waits for that.
+/// Often, so that little is left when the log restarts: the writer waits for that.
 const CHECKPOINT_EVERY: Duration = Duration::from_millis(100);
-/// Pages of the log written ahead above which it begins anew: 64 MiB.
+/// Pages of the log written ahead above which it restarts: 64 MiB.
 const PAGES_AHEAD: i64 = 16_384;
-/// So many tell of a store that much is written to.
+/// Pages of the log above which the store counts as busy.
 const PAGES_BUSY: i64 = 512;
 /// Bytes of all pages ahead, each with a header of 24.
 const LENGTH_AHEAD: u64 = PAGES_AHEAD.unsigned_abs() * (PAGE_BYTES + 24);
@@ -330,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_log_begins_anew_with_the_next_records() {
+    fn a_long_log_restarts_with_the_next_records() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Sqlite::open(&folder.path().join("book.db"), None).unwrap();
         store.lead().unwrap();
@@ -339,10 +340,10 @@ mod tests {
             store.append(std::slice::from_ref(record)).unwrap();
         }
         let pages = |store: &mut Sqlite| {
-            let told = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
-            let told: (i64, i64, i64) =
-                store.runtime.block_on(told.fetch_one(&mut store.connection)).unwrap();
-            told.1
+            let query = sqlx::query_as("PRAGMA wal_checkpoint(PASSIVE)");
+            let done: (i64, i64, i64) =
+                store.runtime.block_on(query.fetch_one(&mut store.connection)).unwrap();
+            done.1
         };
         let before = pages(&mut store);
         store.checkpoints.log_is_long.store(true, Ordering::Release);

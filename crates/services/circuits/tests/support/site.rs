@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 use longhaul_circuits::client::{Access, Client};
-use longhaul_circuits::server::{Doors, Server};
+use longhaul_circuits::server::{Server, Tokens};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, Role};
 use longhaul_session::Token;
@@ -75,13 +75,13 @@ impl Site {
 
     pub fn start(config: Config) -> Self {
         let service = Service::start(config, Box::new(|text| println!("notice: {text}"))).unwrap();
-        let mut doors = Doors::default();
-        doors.open(&token(OPERATOR), "net", Role::Operator);
-        doors.open(&token(ASTRO), "astro", Role::User);
-        doors.open(&token(BIO), "bio", Role::User);
-        doors.open(&token(VIEWER), "astro", Role::Viewer);
+        let mut tokens = Tokens::default();
+        tokens.insert(&token(OPERATOR), "net", Role::Operator);
+        tokens.insert(&token(ASTRO), "astro", Role::User);
+        tokens.insert(&token(BIO), "bio", Role::User);
+        tokens.insert(&token(VIEWER), "astro", Role::Viewer);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = Server::start(listener, service.clone(), doors).unwrap();
+        let server = Server::start(listener, service.clone(), tokens).unwrap();
         Self { address: server.address(), service, server: Some(server) }
     }
 

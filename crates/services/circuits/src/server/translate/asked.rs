@@ -19,7 +19,7 @@ pub(in crate::server) struct Asked {
     pub(in crate::server) note: Note,
 }
 
-/// What a request asks for.
+/// Reads a request.
 pub(in crate::server) fn request(view: &View, request: &BookRequest) -> Result<Asked, Failure> {
     if request.label.len() > LABEL_MAX {
         return Err(invalid(format!("label: more than {LABEL_MAX} bytes")));
@@ -104,7 +104,7 @@ fn hold_ask(view: &View, hold: &HoldWant, start: Option<Timestamp>) -> Result<As
     })
 }
 
-/// What a booking would be for after a change.
+/// A booking's request after a change.
 pub(in crate::server) fn modified(
     view: &View,
     open: &Open,

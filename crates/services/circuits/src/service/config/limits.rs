@@ -1,4 +1,4 @@
-//! What a client may take of the service.
+//! Limits on what a client may take of the service.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ pub struct Limits {
     pub connections: usize,
     /// Watches that a token may have at a time.
     pub watchers: usize,
-    /// How often a token may ask.
+    /// Most requests of a token in a time.
     pub pace: Pace,
-    /// How long the head of a request may take, and a connection be idle. Longer than clients keep
+    /// Longest time of the head of a request, and of an idle connection. Longer than clients keep
     /// idle connections, so that they do not ask on one that is being closed.
     pub head: Duration,
-    /// How long a body may take.
+    /// Longest time of a body.
     pub body: Duration,
-    /// How long a client may read nothing of what it is sent.
+    /// Longest time in which a client reads nothing of what it is sent.
     pub stalled: Duration,
 }
 
-/// How often a token may ask. Of a recurring request each occurrence counts.
+/// Most requests of a token in a time. Of a recurring request each occurrence counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// Requests a second.

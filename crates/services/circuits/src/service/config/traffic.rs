@@ -1,4 +1,4 @@
-//! Whose traffic goes where: by destination switches tell bookings from each other.
+//! Destinations of projects: switches tell bookings from each other by destination.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -36,7 +36,7 @@ impl Traffic {
         Ok(Self { sorted, destinations })
     }
 
-    /// Whether a booking of `project` may name `destination`.
+    /// Checks that a booking of `project` may name `destination`.
     ///
     /// # Errors
     /// It may not: why, in words.
@@ -68,7 +68,7 @@ impl Prefix {
         self.overlaps(&Self { first: address, length: width(address) })
     }
 
-    /// Whether an address is in both.
+    /// True if an address is in both.
     fn overlaps(&self, other: &Self) -> bool {
         let free = width(self.first) - self.length.min(other.length);
         let network = |address| bits(address).checked_shr(free).unwrap_or(0);

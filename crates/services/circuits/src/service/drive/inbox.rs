@@ -1,15 +1,15 @@
-//! What a thread that runs before others is told by those that do not.
+//! A queue of messages to a thread that runs before others, from threads that do not.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The end that is told to; dropping it ends the inbox. Not the standard library's channel: its
-/// receiver spins while a message is half-way in, and one that runs before the sender would keep the
+/// The sending end; dropping it ends the inbox. Not the standard library's channel: its receiver
+/// spins while a message is half-way in, and one that runs before the sender would keep the
 /// processor from it.
 pub(super) struct Sender<T>(Arc<Shared<T>>);
 
-/// The end that hears.
+/// The receiving end.
 pub(super) struct Inbox<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -22,9 +22,9 @@ struct State<T> {
     ended: bool,
 }
 
-/// What came.
+/// Result of a wait.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Heard<T> {
+pub(super) enum Received<T> {
     Message(T),
     /// Nothing, in all the time.
     Nothing,
@@ -56,21 +56,21 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Inbox<T> {
     /// Waits for a message, for so long at most.
-    pub(super) fn hear(&self, most: Duration) -> Heard<T> {
+    pub(super) fn receive(&self, most: Duration) -> Received<T> {
         let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
         let idle = |state: &mut State<T>| state.waiting.is_empty() && !state.ended;
         let waited = self.0.changed.wait_timeout_while(state, most, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.waiting.pop_front() {
-            Some(message) => Heard::Message(message),
-            None if state.ended => Heard::End,
-            None => Heard::Nothing,
+            Some(message) => Received::Message(message),
+            None if state.ended => Received::End,
+            None => Received::Nothing,
         }
     }
 }
 
 impl<T> Drop for Inbox<T> {
-    /// A thread that panicked hears nothing more, and has said so.
+    /// A thread that panicked receives nothing more, and has reported it.
     fn drop(&mut self) {
         self.0.change(|state| {
             state.ended = true;
@@ -91,14 +91,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_was_told_is_heard_in_order_and_then_the_end() {
+    fn messages_are_received_in_order_and_then_the_end() {
         let (sender, inbox) = inbox();
-        assert_eq!(inbox.hear(Duration::ZERO), Heard::Nothing);
-        let teller = std::thread::spawn(move || (0..1000).for_each(|number| sender.send(number)));
+        assert_eq!(inbox.receive(Duration::ZERO), Received::Nothing);
+        let sending = std::thread::spawn(move || (0..1000).for_each(|number| sender.send(number)));
         for number in 0..1000 {
-            assert_eq!(inbox.hear(Duration::MAX), Heard::Message(number));
+            assert_eq!(inbox.receive(Duration::MAX), Received::Message(number));
         }
-        assert_eq!(inbox.hear(Duration::MAX), Heard::End);
-        teller.join().unwrap();
+        assert_eq!(inbox.receive(Duration::MAX), Received::End);
+        sending.join().unwrap();
     }
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::service::config::DriverSpec;
 use crate::store::Location;
 
-/// A store in memory, which fails when it is told to.
+/// A store in memory, which fails when the test wants it.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Kept>>);
 
@@ -59,14 +59,14 @@ impl Store for Memory {
     fn resign(&mut self) {}
 }
 
-/// A scheduler of one link, whose driver writes to `folder` what it is told.
+/// A scheduler of one link, whose driver writes its orders to `folder`.
 fn scheduler(folder: &Path, store: &Memory, location: Location) -> Scheduler {
     let link = "[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"1Gbps\"";
     let mut config = Config::parse(link).unwrap();
     config.store = location;
     let (text, script) = (folder.join("text"), folder.join("script"));
-    let told = folder.join("told");
-    std::fs::write(&text, format!("#!/bin/sh\ncat >> {}\n", told.display())).unwrap();
+    let orders = folder.join("orders");
+    std::fs::write(&text, format!("#!/bin/sh\ncat >> {}\n", orders.display())).unwrap();
     // By another process, since nobody can run what a process just forked has open for writing.
     let mut install = std::process::Command::new("install");
     assert!(install.args(["-m", "755"]).args([&text, &script]).status().unwrap().success());
@@ -108,9 +108,9 @@ fn a_leader_whose_database_fails_switches_no_more_until_it_leads_again() {
     let next = &scheduler.leading.as_ref().unwrap().lease;
     assert!(next.holds() && !lease.holds());
     assert_eq!((lease.epoch(), next.epoch()), (1, 2));
-    // The driver may have slept through the first epoch, and hears of the second.
-    let told = || std::fs::read_to_string(folder.path().join("told")).unwrap_or_default();
-    while !told().contains("{\"do\":\"reset\",\"epoch\":2,\"link\":\"l\"}\n") {
+    // The driver may have slept through the first epoch, and gets the second.
+    let orders = || std::fs::read_to_string(folder.path().join("orders")).unwrap_or_default();
+    while !orders().contains("{\"do\":\"reset\",\"epoch\":2,\"link\":\"l\"}\n") {
         std::thread::sleep(Duration::from_millis(5));
     }
     scheduler.drive.stop();

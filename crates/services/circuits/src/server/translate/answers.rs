@@ -1,4 +1,4 @@
-//! Bookings and plans as they travel.
+//! Bookings and plans as the service sends them.
 
 use longhaul_calendar::{Allocation, Request, TrcVector};
 
@@ -49,7 +49,7 @@ pub(in crate::server) fn open(view: &View, id: Id, open: &Open) -> api::Booking 
     }
 }
 
-/// How a booking ended, as it travels.
+/// The state of a booking after its ending, as it travels.
 pub(in crate::server) fn ended(ending: Ending) -> api::State {
     match ending {
         Ending::Finished => api::State::Finished,
