@@ -276,7 +276,7 @@ fn one(
         let hosts = causes::Hosts { receiver, sender };
         // Of those that the log had no room for nobody knows the cause.
         match left_out {
-            0 => record.loss_causes = Some(causes::joined(taken, &outcome.told, hosts)),
+            0 => record.loss_causes = Some(causes::joined(taken, &outcome.reported_losses, hosts)),
             _ => record.details["losses_left_out"] = left_out.into(),
         }
     }

@@ -1,4 +1,4 @@
-//! What a run has used, and how it went from tenth to tenth of a second.
+//! Resources that a run has used, and its course from tenth to tenth of a second.
 
 use std::io;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -10,7 +10,7 @@ use longhaul_sys::clock;
 use crate::contender::{Job, Outcome, Presence, Sample, Transport};
 use crate::counters::{Count, Counters};
 
-/// What a run has used, apart from what its contender knows.
+/// Resources that a run has used, apart from what its contender knows.
 pub(crate) struct Account {
     pub(crate) seconds: f64,
     /// Of both nodes.
@@ -25,7 +25,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// What is common to all outcomes. Segments count as resent when TCP carried the data.
+    /// The part that all outcomes have in common. Segments count as resent when TCP carried the
+    /// data.
     pub(crate) fn outcome(self, presence: Presence, job: &Job) -> Outcome {
         let [sent, received] = self.counts;
         let transport = transport(sent, job.bytes);
@@ -48,7 +49,7 @@ impl Account {
             bottleneck: None,
             resent,
             lost: None,
-            told: Vec::new(),
+            reported_losses: Vec::new(),
             series: self.series,
             bookings: Vec::new(),
             signals: None,
@@ -61,15 +62,15 @@ impl Account {
 }
 
 impl Outcome {
-    /// Adds what the program itself had to say.
+    /// Adds the program's own report.
     pub(crate) fn detailed(mut self, what: &str, value: serde_json::Value) -> Self {
         self.details[what] = value;
         self
     }
 }
 
-/// What carried that much data: datagrams of less than 64 KiB, or trains of them, or nothing like
-/// as many.
+/// The protocol that carried that much data: UDP with datagrams of less than 64 KiB, or trains of
+/// them; TCP with nothing like as many.
 fn transport(sent: Count, bytes: u64) -> Transport {
     if sent.datagrams_sent > bytes / (2 * u64::from(u16::MAX)) {
         Transport::Udp

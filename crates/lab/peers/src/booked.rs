@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::contender::{Absent, Booking, Contender, End, Failure, Job, Outcome, Presence};
 use crate::files::Files;
-use crate::longhaul::{self, Commands, PORT, copied, said, said_in_json};
+use crate::longhaul::{self, Commands, PORT, copied, json_of, rate_argument};
 use crate::session::Session;
 
 /// One copy, or several that begin half a second apart.
@@ -23,7 +23,7 @@ pub(crate) struct Booked {
     name: String,
     /// Booked at one rate throughout (FBLS), before the copy, in place of what is free (VBLS).
     fixed: bool,
-    /// In percent of the bytes; what the program takes by itself unless told.
+    /// In percent of the bytes; the program's own default if there is none.
     margin: Option<u8>,
     /// The most that each copy books; of one copy the job's rate, if it has one.
     rates: Vec<Rate>,
@@ -93,7 +93,7 @@ impl Contender for Booked {
         let circuit = Circuit::find(testbed, job)?;
         let limits = self.limits(job);
         if self.fixed && limits.contains(&None) {
-            return Err(Failure::unsuitable(format!("{} has to be told a rate", self.name)));
+            return Err(Failure::unsuitable(format!("{} needs a rate", self.name)));
         }
         let mut session = Session::new(testbed, job)?;
         let files = Files::several(&session, limits.len() as u64)?;
@@ -123,8 +123,8 @@ impl Contender for Booked {
             let report = copied(&mut session, client)?;
             let since = |time: Instant| time.since(began).as_secs_f64();
             let booking = booking(&report, since(due), since(at));
-            let untold = || session.failed(client, "it says nothing of its circuit");
-            bookings.push(booking.ok_or_else(untold)?);
+            let absent = || session.failed(client, "its report has no circuit");
+            bookings.push(booking.ok_or_else(absent)?);
             reports.push(report);
         }
         let account = session.close()?;
@@ -167,10 +167,10 @@ impl Booked {
         let bytes = size / PAYLOAD * PACKET + PACKET + limit.bytes_in(circuit.rtt);
         let mut request = commands.command(&["circuits", "request", "--json", "--quiet"]);
         request.args(["--links", LINK, "--policy", "fixed", "--bytes", &bytes.to_string()]);
-        request.args(["--max-rate", &said(limit)]);
+        request.args(["--max-rate", &rate_argument(limit)]);
         request.args(["--margin", &self.margin.unwrap_or(MARGIN).to_string()]);
         let request = session.start(End::Sender, request)?;
-        let made = said_in_json(session, request)?;
+        let made = json_of(session, request)?;
         let id = made["bookings"][0]["id"].as_u64();
         id.ok_or_else(|| session.failed(request, "it does not say what it booked"))
     }
@@ -185,7 +185,7 @@ impl Booked {
         // What earlier copies of this user have learnt is no part of the run.
         let mut cp = commands.command(&["cp", "--json", "--quiet", "--no-history"]);
         if let Some(limit) = copy.limit {
-            cp.args(["--rate", &said(limit)]);
+            cp.args(["--rate", &rate_argument(limit)]);
         }
         cp.args(["--circuit-to", &circuit.far.to_string()]);
         cp.arg("--circuit-token-file").arg(commands.token());
@@ -213,7 +213,7 @@ struct Circuit {
     far: IpAddr,
     /// The receiver's address on the other link.
     far_over_ip: IpAddr,
-    /// What it carries, from when on after the testbed was made.
+    /// Its rates, each from a time after the testbed was made.
     rates: Vec<(Duration, Rate)>,
     rtt: Duration,
     patience: Duration,
@@ -265,7 +265,7 @@ impl Circuit {
              \"{NEAR}\"\nto = \"{FAR}\"\ncapacity = \"{}\"\n[[project]]\nname = \"lab\"\n\
              [[access]]\ntoken_file = {token:?}\nproject = \"lab\"\nrole = \"operator\"\n",
             GUARD.as_millis(),
-            said(self.most()),
+            rate_argument(self.most()),
         );
         std::fs::write(&config, text).map_err(Failure::system("write a configuration"))?;
         let at = SERVICE.to_string();
@@ -295,7 +295,7 @@ impl Circuit {
             }
             let start = (Timestamp::now() + from.since(clock::now())).to_string();
             let mut request = commands.command(&["circuits", "request", "--quiet"]);
-            request.args(["--links", LINK, "--max-rate", &said(Rate::from_bps(taken))]);
+            request.args(["--links", LINK, "--max-rate", &rate_argument(Rate::from_bps(taken))]);
             request.args(["--time", &format!("{length}ms"), "--start", &start]);
             request.args(["--latest-start", &start]);
             let request = session.start(End::Sender, request)?;
@@ -335,7 +335,7 @@ const GUARD: Duration = Duration::from_millis(1);
 const SOON: Duration = Duration::from_millis(500);
 /// From copy to copy.
 const APART: Duration = Duration::from_millis(500);
-/// What a copy that follows its vector books beyond its bytes before it has learnt, in percent.
+/// Percent that a copy that follows its vector books beyond its bytes before it has learnt.
 const MARGIN: u8 = 2;
 /// Bytes of a file in a packet, and of the packet.
 const PAYLOAD: u64 = 1424;

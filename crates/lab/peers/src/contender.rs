@@ -9,12 +9,12 @@ use longhaul_lab::topology::quantity;
 use longhaul_units::{Instant, Rate};
 use serde::{Deserialize, Serialize};
 
-/// What moves data: a program with its options, under a name like `gridftp -p 4`.
+/// A mover of data: a program with its options, under a name like `gridftp -p 4`.
 pub trait Contender: Send + Sync {
     /// Its name, which [`crate::find`] knows.
     fn name(&self) -> &str;
 
-    /// What it is, in a line.
+    /// A description of it, in a line.
     fn about(&self) -> String;
 
     /// Debian packages that have the program; none for what is part of this one or of the kernel.
@@ -28,12 +28,13 @@ pub trait Contender: Send + Sync {
     /// The reason.
     fn presence(&self) -> Result<Presence, Absent>;
 
-    /// Whether it takes [`Job::parameters`], [`Job::history`], [`Job::host_priority`] and [`Job::nice`].
+    /// True if it takes [`Job::parameters`], [`Job::history`], [`Job::host_priority`] and
+    /// [`Job::nice`].
     fn takes_parameters(&self) -> bool {
         false
     }
 
-    /// How it stands to programs at nodes between ([`Job::via`]), has to, or knows none.
+    /// Its use of programs at nodes between ([`Job::via`]): it can use them, must, or knows none.
     fn passage(&self) -> Passage {
         Passage::Direct
     }
@@ -50,7 +51,7 @@ pub trait Contender: Send + Sync {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure>;
 }
 
-/// How a contender stands to nodes between.
+/// A contender's use of nodes between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Passage {
     /// It goes from end to end.
@@ -72,7 +73,7 @@ pub struct Waypoint {
     /// Connections that a gateway of Longhaul keeps open to the next: 0 to 64.
     #[serde(default)]
     pub spares: u8,
-    /// The limit of what the program sends over UDT; none unless told.
+    /// The limit of what the program sends over UDT; none by default.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub rate: Option<Rate>,
 }
@@ -84,7 +85,7 @@ impl Waypoint {
     }
 }
 
-/// What is to be moved, and how.
+/// The data to be moved, and the conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Name of the node that has the data.
@@ -93,7 +94,7 @@ pub struct Job {
     pub to: String,
     /// Nodes between, in order, whose programs take the data and send it on.
     pub via: Vec<Waypoint>,
-    /// How much.
+    /// The amount.
     pub bytes: u64,
     /// After so long it is cut, and what has arrived counts; by default it lasts until all has, and
     /// so it does where a contender cannot tell what has arrived.
@@ -102,7 +103,7 @@ pub struct Job {
     pub round_trips: Option<u32>,
     /// Where it is, and where it goes.
     pub medium: Medium,
-    /// Bytes of a write or of a block, where the program can be told.
+    /// Bytes of a write or of a block, where the program takes such an option.
     pub block: Option<u64>,
     /// The sending rate: a limit, or the rate itself where a protocol has no control of its own.
     pub rate: Option<Rate>,
@@ -116,7 +117,8 @@ pub struct Job {
     pub spells: Vec<[Instant; 2]>,
     /// Of Longhaul's profile, each `name=value`.
     pub parameters: Vec<String>,
-    /// Have Longhaul's sender tell each packet that it takes as lost ([`Outcome::told`]).
+    /// Have Longhaul's sender list each packet that it takes as lost
+    /// ([`Outcome::reported_losses`]).
     pub losses: bool,
     /// Where Longhaul's sender remembers paths, from one run to the next; without it, nowhere.
     pub history: Option<PathBuf>,
@@ -125,7 +127,7 @@ pub struct Job {
     /// Distance of the samples of [`Outcome::series`].
     pub series: Duration,
     /// When the transfer begins, from the making of the testbed: where links change with time, all
-    /// contenders are to meet the same. As soon as everything is ready unless told.
+    /// contenders are to meet the same. By default as soon as everything is ready.
     pub begin: Option<Duration>,
 }
 
@@ -139,7 +141,7 @@ pub enum Medium {
         /// A folder for source and target. The files are made in `source-COUNT-SIZE` below it,
         /// unless they are there, and left for the next run; the copy is removed.
         folder: PathBuf,
-        /// How many, at least one; [`Job::bytes`] is divided evenly.
+        /// Their number, at least one; [`Job::bytes`] is divided evenly.
         count: u64,
         /// Another folder for the copies.
         target: Option<PathBuf>,
@@ -180,11 +182,11 @@ impl Job {
         }
     }
 
-    /// For programs that cannot be told a rate.
+    /// For programs that take no rate.
     pub(crate) fn without_rate(&self) -> Result<(), Failure> {
         match self.rate {
             None => Ok(()),
-            Some(_) => Err(Failure::unsuitable("it is not told a rate")),
+            Some(_) => Err(Failure::unsuitable("it takes no rate")),
         }
     }
 }
@@ -221,7 +223,7 @@ impl Absent {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Name and version of the program.
@@ -229,7 +231,7 @@ pub struct Outcome {
     /// The kernel's congestion control, as read back, or that of the program; `None` where there is
     /// none.
     pub congestion_control: Option<String>,
-    /// What carried the data, by count.
+    /// The protocol that carried the data, by count.
     pub transport: Transport,
     /// Data moved, each byte once.
     pub bytes: u64,
@@ -249,23 +251,23 @@ pub struct Outcome {
     pub round_trips: Option<RoundTrips>,
     /// The most memory that a process of the sending end had, and of the receiving end, in bytes.
     pub memory: [u64; 2],
-    /// What the program names as the bottleneck.
+    /// The bottleneck, by the program's own report.
     pub bottleneck: Option<String>,
     /// Packets or segments sent again, where they are counted.
     pub resent: Option<u64>,
-    /// Packets lost, by cause, where the program tells.
+    /// Packets lost, by cause, where the program reports them.
     pub lost: Option<BTreeMap<String, u64>>,
     /// Each packet that Longhaul's sender took as lost, where [`Job::losses`] asked for that.
     #[serde(skip)]
-    pub told: Vec<ToldLoss>,
-    /// What reached the receiving node, with headers and copies.
+    pub reported_losses: Vec<ReportedLoss>,
+    /// Bytes that reached the receiving node, with headers and copies, over time.
     pub series: Vec<Sample>,
     /// Of what was sent over booked circuits.
     pub bookings: Vec<Booking>,
     /// Which signals of the receiving host moved, and what all of them were, where they are watched.
     #[serde(skip)]
     pub signals: Option<(Signals, String)>,
-    /// What else the program had to say, and the counts behind `transport`.
+    /// The rest of the program's report, and the counts behind `transport`.
     pub details: serde_json::Value,
 }
 
@@ -278,7 +280,7 @@ impl Outcome {
 
 /// A packet that Longhaul's sender took as lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToldLoss {
+pub struct ReportedLoss {
     /// Lane and number.
     pub packet: PacketId,
     /// Why, as far as the sender can tell.
@@ -302,7 +304,7 @@ impl PacketId {
     }
 }
 
-/// What had come by a time.
+/// Bytes that had come by a time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
     /// Since the start.
@@ -323,7 +325,7 @@ pub struct Booking {
     pub done: f64,
     /// When the circuit was left.
     pub left: f64,
-    /// Whether the rest of the booking was given back then; else it had run out.
+    /// True if the rest of the booking was given back then; else it had run out.
     pub released: bool,
     /// IP-layer bytes that the vector allowed until then.
     pub allowed_bytes: u64,
@@ -366,7 +368,7 @@ pub enum Failure {
     TimedOut {
         /// The job's patience.
         after: Duration,
-        /// What the programs had said last.
+        /// Last output of the programs.
         words: String,
     },
     /// It gave up, crashed, or did not deliver everything.
@@ -374,15 +376,15 @@ pub enum Failure {
     Failed {
         /// The command.
         what: String,
-        /// How it ended.
+        /// Its status at the end.
         status: String,
-        /// What it said last.
+        /// Its last output.
         words: String,
     },
     /// The job asks for something that this program cannot do.
     #[error("cannot do that: {why}")]
     Unsuitable {
-        /// What, and why not.
+        /// The reason.
         why: String,
     },
 }

@@ -1,4 +1,4 @@
-//! What the network stack of a node has carried, by its own count.
+//! Traffic of a node's network stack, by its own count.
 
 use std::fs::File;
 use std::io;

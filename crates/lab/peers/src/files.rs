@@ -89,7 +89,7 @@ impl Files {
         }
     }
 
-    /// Whether everything is there, somewhere below the target.
+    /// Checks that everything is there, somewhere below the target.
     pub(crate) fn check(&self, what: &str) -> Result<(), Failure> {
         let arrived = size(self.target.path()).map_err(Failure::system("look at the copy"))?;
         if arrived == self.bytes {

@@ -202,8 +202,8 @@ fn driver(longhaul: &Presence) -> Result<PathBuf, Absent> {
 }
 
 /// `globus-url-copy: 10.12`, with more behind it in some versions.
-fn version(said: &str) -> Option<String> {
-    let version = said.trim().strip_prefix("globus-url-copy: ")?.split_whitespace().next()?;
+fn version(output: &str) -> Option<String> {
+    let version = output.trim().strip_prefix("globus-url-copy: ")?.split_whitespace().next()?;
     Some(format!("globus-url-copy {version}"))
 }
 

@@ -12,7 +12,7 @@ pub const STARTS_SERVER: [&str; 3] = ["haproxy", "openssh-server", "uftp"];
 /// Installs packages with `apt-get`, without questions; takes root, and up to some minutes.
 ///
 /// # Errors
-/// In words: no `apt-get`, or what it said last.
+/// In words: no `apt-get`, or its last output.
 pub fn install(packages: &[&str]) -> Result<(), String> {
     if packages.is_empty() {
         return Ok(());
@@ -38,7 +38,7 @@ pub fn install(packages: &[&str]) -> Result<(), String> {
         return Ok(());
     }
     let last = second.text.lines().rev().find(|line| !line.trim().is_empty());
-    Err(format!("apt-get install {words}: {}", last.unwrap_or("it said nothing").trim()))
+    Err(format!("apt-get install {words}: {}", last.unwrap_or("it wrote nothing").trim()))
 }
 
 const PATIENCE: Duration = Duration::from_secs(600);

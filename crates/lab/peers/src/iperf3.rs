@@ -74,8 +74,8 @@ impl Contender for Iperf3 {
         session.begin()?;
         let client = session.start(End::Sender, client)?;
         let status = session.ended(client)?;
-        let said = session.said(client, "out");
-        let report: Value = serde_json::from_str(&said).unwrap_or_default();
+        let output = session.output(client, "out");
+        let report: Value = serde_json::from_str(&output).unwrap_or_default();
         let Some(result) = parse(&report) else {
             let why = report["error"].as_str().unwrap_or("no result");
             return Err(session.failed(client, format!("{status}: {why}")));
@@ -111,8 +111,8 @@ fn parse(report: &Value) -> Option<Parsed> {
 }
 
 /// `iperf 3.12 (cJSON 1.7.15)`.
-fn version(said: &str) -> Option<String> {
-    let line = said.lines().next().filter(|line| line.starts_with("iperf 3"))?;
+fn version(output: &str) -> Option<String> {
+    let line = output.lines().next().filter(|line| line.starts_with("iperf 3"))?;
     Some(line.split(" (").next().unwrap_or(line).to_owned())
 }
 
@@ -145,8 +145,8 @@ mod tests {
         let refused = r#"{"start": {"version": "iperf 3.12"}, "intervals": [], "end": {},
             "error": "unable to connect to server: Connection refused"}"#;
         assert!(parse(&serde_json::from_str(refused).unwrap()).is_none());
-        let said = "iperf 3.12 (cJSON 1.7.15)\nLinux vm 6.18.44\n";
-        assert_eq!(version(said).as_deref(), Some("iperf 3.12"));
+        let output = "iperf 3.12 (cJSON 1.7.15)\nLinux vm 6.18.44\n";
+        assert_eq!(version(output).as_deref(), Some("iperf 3.12"));
         assert_eq!(version("command not found"), None);
     }
 }

@@ -51,8 +51,8 @@ mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Passage, Presence, Sample,
-    ToldLoss, Transport, Waypoint,
+    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Passage, Presence,
+    ReportedLoss, Sample, Transport, Waypoint,
 };
 pub use self::install::{STARTS_SERVER, install};
 pub use self::longhaul::run_this_executable;

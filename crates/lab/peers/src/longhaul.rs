@@ -12,14 +12,14 @@ use longhaul_units::Rate;
 use serde_json::Value;
 
 use crate::contender::{
-    Absent, Contender, End, Failure, Job, Outcome, PacketId, Passage, Presence, ToldLoss,
+    Absent, Contender, End, Failure, Job, Outcome, PacketId, Passage, Presence, ReportedLoss,
 };
 use crate::files::Files;
 use crate::gateways;
 use crate::programs;
 use crate::session::Session;
 
-/// A profile, and what else is said to `cp`.
+/// A profile, and further options of `cp`.
 pub(crate) struct Longhaul {
     name: String,
     profile: &'static Profile,
@@ -44,7 +44,7 @@ impl Longhaul {
         Some(Box::new(made))
     }
 
-    /// What is said of a run beyond what all programs have in common.
+    /// Adds to an outcome what other programs do not report.
     fn report(&self, outcome: Outcome, report: Value) -> Outcome {
         Outcome {
             congestion_control: (self.carrier == "udp").then(|| self.profile.name.to_owned()),
@@ -89,7 +89,7 @@ impl Contender for Longhaul {
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         let presence = self.presence()?;
         if self.profile.needs_rate && job.rate.is_none() {
-            return Err(Failure::unsuitable(format!("{} has to be told a rate", self.name)));
+            return Err(Failure::unsuitable(format!("{} needs a rate", self.name)));
         }
         let mut session = Session::new(testbed, job)?;
         let files = Files::new(&session)?;
@@ -108,7 +108,7 @@ impl Contender for Longhaul {
         cp.args(["--profile", self.profile.name]);
         cp.args(["--protect", self.protect, "--carrier", self.carrier]);
         if let Some(rate) = job.rate {
-            cp.args(["--rate", &said(rate)]);
+            cp.args(["--rate", &rate_argument(rate)]);
         }
         if !job.via.is_empty() {
             let gateways = gateways::start(&mut session, &commands, &at.to_string())?;
@@ -127,10 +127,10 @@ impl Contender for Longhaul {
             return Ok(self.report(outcome, report));
         }
         let report = copied(&mut session, client)?;
-        let told = if job.losses { told(&losses)? } else { Vec::new() };
+        let reported_losses = if job.losses { read_losses(&losses)? } else { Vec::new() };
         let account = session.close()?;
         files.check(&self.name)?;
-        Ok(self.report(Outcome { told, ..account.outcome(presence, job) }, report))
+        Ok(self.report(Outcome { reported_losses, ..account.outcome(presence, job) }, report))
     }
 }
 
@@ -143,7 +143,7 @@ fn cut(
     session.stop_clock();
     session.ask_to_end(client);
     session.ended(client)?;
-    let report: Value = serde_json::from_str(&session.said(client, "out")).unwrap_or_default();
+    let report: Value = serde_json::from_str(&session.output(client, "out")).unwrap_or_default();
     // It may have been done before it was asked to stop.
     let whole = report["verified"] == true;
     let arrived = report[if whole { "bytes" } else { "bytes_done" }].as_u64();
@@ -153,20 +153,20 @@ fn cut(
 }
 
 /// The file of `cp --losses`.
-fn told(file: &Path) -> Result<Vec<ToldLoss>, Failure> {
+fn read_losses(file: &Path) -> Result<Vec<ReportedLoss>, Failure> {
     let text = std::fs::read_to_string(file).map_err(Failure::system("read the losses"))?;
     let wrong = || Failure::system("read the losses")(std::io::ErrorKind::InvalidData.into());
     let lines = text.lines().skip(1);
-    lines.map(|line| told_loss(line).ok_or_else(wrong)).collect()
+    lines.map(|line| parse_loss(line).ok_or_else(wrong)).collect()
 }
 
 /// `seconds,lane,packet,cause`.
-fn told_loss(line: &str) -> Option<ToldLoss> {
+fn parse_loss(line: &str) -> Option<ReportedLoss> {
     let mut fields = line.split(',').skip(1);
     let lane = fields.next()?.parse().ok()?;
     let number = fields.next()?.parse().ok()?;
     let cause = fields.next()?.to_owned();
-    Some(ToldLoss { packet: PacketId { lane, number }, cause })
+    Some(ReportedLoss { packet: PacketId { lane, number }, cause })
 }
 
 /// Commands of the program, with a token of their own.
@@ -231,9 +231,9 @@ impl Commands {
     }
 }
 
-/// What `cp --json` says in the end, if all is well.
+/// The report of `cp --json`, if all is well.
 pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, Failure> {
-    let report = said_in_json(session, client)?;
+    let report = json_of(session, client)?;
     match report["verified"] == true {
         true => Ok(report),
         false => Err(session.failed(client, "the copy was not verified")),
@@ -241,14 +241,14 @@ pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, 
 }
 
 /// The object that a command ends with.
-pub(crate) fn said_in_json(session: &mut Session<'_>, command: usize) -> Result<Value, Failure> {
+pub(crate) fn json_of(session: &mut Session<'_>, command: usize) -> Result<Value, Failure> {
     let text = session.finish(command)?;
     serde_json::from_str(&text)
         .map_err(|error| session.failed(command, format!("no JSON came of it: {error}")))
 }
 
 /// A rate as options take it.
-pub(crate) fn said(rate: Rate) -> String {
+pub(crate) fn rate_argument(rate: Rate) -> String {
     format!("{}bps", rate.as_bps())
 }
 
@@ -293,9 +293,9 @@ mod tests {
     #[test]
     fn losses_are_read() {
         let packet = PacketId { lane: 2, number: 1234 };
-        let loss = ToldLoss { packet, cause: "random".into() };
-        assert_eq!(told_loss("0.123456,2,1234,random"), Some(loss));
-        assert_eq!(told_loss("0.1,2"), None);
+        let loss = ReportedLoss { packet, cause: "random".into() };
+        assert_eq!(parse_loss("0.123456,2,1234,random"), Some(loss));
+        assert_eq!(parse_loss("0.1,2"), None);
         // Protocol.md section 4.1: an OBJECT packet of lane 2 and number 1234.
         let head = [0x42, 0, 0, 2, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 4, 210, 0, 0, 0, 0];
         assert_eq!(PacketId::of(&head), Some(packet));

@@ -9,13 +9,13 @@ use crate::files::Files;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has};
 
-/// What such a program does in its own way.
+/// The part of such a program that is its own.
 pub(crate) trait Mover: Send + Sync + 'static {
     /// Its name, which means CUBIC, and the same with BBR behind it.
     const USUAL: [&str; 2];
     const ABOUT: &str;
     const PACKAGES: &[&str];
-    /// Whether it can be told [`Job::socket_buffer`].
+    /// True if it takes [`Job::socket_buffer`].
     const TAKES_BUFFER: bool = false;
 
     fn presence() -> Result<Presence, Absent>;
@@ -65,7 +65,7 @@ impl<M: Mover> Contender for OverTcp<M> {
         let presence = self.presence()?;
         job.without_rate()?;
         if job.socket_buffer.is_some() && !M::TAKES_BUFFER {
-            return Err(Failure::unsuitable("it is not told a socket buffer"));
+            return Err(Failure::unsuitable("it takes no socket buffer"));
         }
         let mut session = Session::new(testbed, job)?;
         session.use_congestion_control(&self.congestion_control)?;

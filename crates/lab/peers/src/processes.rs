@@ -61,7 +61,7 @@ pub(crate) fn ask_to_end(pid: u32) {
     }
 }
 
-/// Whether a process is there and not only waiting to be waited for.
+/// True if a process is there and not only waiting to be waited for.
 pub(crate) fn is_running(pid: u32) -> bool {
     Stat::of(pid).is_some_and(|stat| !stat.ended)
 }

@@ -30,25 +30,26 @@ pub(crate) fn require<const N: usize>(
     Ok(found)
 }
 
-/// What became of a command.
-pub(crate) struct Said {
-    /// Whether it ended by itself and well.
+/// Result of a command.
+pub(crate) struct CommandOutput {
+    /// True if it ended by itself and well.
     pub(crate) ok: bool,
-    /// On both outputs.
+    /// Both outputs.
     pub(crate) text: String,
 }
 
-/// What a command says on both outputs within some seconds, or why it cannot be started.
+/// A command's output within some seconds, or why it cannot be started.
 pub(crate) fn output(command: &mut Command) -> String {
     output_within(command, PATIENCE).text
 }
 
 /// As [`output`], for commands that take longer.
-pub(crate) fn output_within(command: &mut Command, patience: Duration) -> Said {
-    run(command, patience).unwrap_or_else(|error| Said { ok: false, text: error.to_string() })
+pub(crate) fn output_within(command: &mut Command, patience: Duration) -> CommandOutput {
+    run(command, patience)
+        .unwrap_or_else(|error| CommandOutput { ok: false, text: error.to_string() })
 }
 
-fn run(command: &mut Command, patience: Duration) -> io::Result<Said> {
+fn run(command: &mut Command, patience: Duration) -> io::Result<CommandOutput> {
     let mut file = tempfile::tempfile()?;
     command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file.try_clone()?);
     let mut child = command.spawn()?;
@@ -62,7 +63,7 @@ fn run(command: &mut Command, patience: Duration) -> io::Result<Said> {
     file.seek(SeekFrom::Start(0))?;
     file.read_to_end(&mut bytes)?;
     let text = String::from_utf8_lossy(&bytes).into_owned();
-    Ok(Said { ok: ended && status.success(), text })
+    Ok(CommandOutput { ok: ended && status.success(), text })
 }
 
 /// A program with the version that `parse` finds in what it says.
@@ -71,9 +72,9 @@ pub(crate) fn presence(
     argument: &str,
     parse: fn(&str) -> Option<String>,
 ) -> Presence {
-    let said = output(Command::new(&program).arg(argument));
+    let text = output(Command::new(&program).arg(argument));
     let name = program.file_name().unwrap_or_default().to_string_lossy();
-    let version = parse(&said).unwrap_or_else(|| format!("{name}, version unknown"));
+    let version = parse(&text).unwrap_or_else(|| format!("{name}, version unknown"));
     Presence { version, program: Some(program) }
 }
 
@@ -82,7 +83,7 @@ fn is_executable(file: &std::path::Path) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// For a program to tell its version.
+/// For a program to show its version.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn programs_are_found_or_said_to_be_absent() {
+    fn programs_are_found_or_reported_absent() {
         let [sh] = require(["sh"], &[]).unwrap();
         assert!(sh.is_absolute());
         let absent = require(["sh", "no-such-program"], &["nothing"]).unwrap_err();
@@ -99,10 +100,10 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_say_is_read() {
+    fn the_output_of_programs_is_read() {
         assert_eq!(output(Command::new("sh").args(["-c", "echo a; echo b >&2"])), "a\nb\n");
-        let said = output_within(&mut Command::new("/no/such/program"), PATIENCE);
-        assert!(!said.ok && said.text.contains("No such file"), "{}", said.text);
+        let absent = output_within(&mut Command::new("/no/such/program"), PATIENCE);
+        assert!(!absent.ok && absent.text.contains("No such file"), "{}", absent.text);
         let mut slow = Command::new("sleep");
         assert!(!output_within(slow.arg("300"), Duration::from_millis(1)).ok);
     }

@@ -34,7 +34,7 @@ impl Contender for WatchedReader {
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
         job.memory_only()?;
-        let rate = job.rate.ok_or_else(|| Failure::unsuitable("it has to be told a rate"))?;
+        let rate = job.rate.ok_or_else(|| Failure::unsuitable("it needs a rate"))?;
         let host = testbed.host(&job.to);
         let host =
             host.ok_or_else(|| Failure::unsuitable(format!("the testbed has no node {}", job.to)))?;

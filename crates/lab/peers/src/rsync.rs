@@ -74,8 +74,8 @@ fn separation_folder() -> std::io::Result<()> {
 }
 
 /// `rsync  version 3.2.7  protocol version 31`.
-fn version(said: &str) -> Option<String> {
-    let mut words = said.lines().next()?.split_whitespace();
+fn version(output: &str) -> Option<String> {
+    let mut words = output.lines().next()?.split_whitespace();
     match (words.next(), words.next(), words.next()) {
         (Some("rsync"), Some("version"), Some(version)) => Some(format!("rsync {version}")),
         _ => None,
@@ -91,8 +91,8 @@ mod tests {
 
     #[test]
     fn the_version_is_read() {
-        let said = "rsync  version 3.5.0  protocol version 32\nCopyright\n";
-        assert_eq!(version(said).unwrap(), "rsync 3.5.0");
+        let output = "rsync  version 3.5.0  protocol version 32\nCopyright\n";
+        assert_eq!(version(output).unwrap(), "rsync 3.5.0");
         assert_eq!(version("rsync: not found"), None);
     }
 

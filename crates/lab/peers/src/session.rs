@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
         self.folder.path()
     }
 
-    /// How long there still is.
+    /// Time that is left.
     pub(crate) fn left(&self) -> Duration {
         self.deadline.since(clock::now())
     }
@@ -262,7 +262,7 @@ impl<'a> Session<'a> {
         if !status.success() {
             return Err(self.failed(process, status.to_string()));
         }
-        Ok(self.said(process, "out"))
+        Ok(self.output(process, "out"))
     }
 
     /// Waits until a process has ended, however.
@@ -308,7 +308,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Whether a process ends within a while, or the job's patience.
+    /// Waits for a process; true if it ends within a while, or the job's patience.
     pub(crate) fn ends_within(&mut self, process: usize, time: Duration) -> Result<bool, Failure> {
         let ended = self.has_ended(process, (clock::now() + time).min(self.deadline))?;
         if ended && self.processes[process].child.is_some() {
@@ -327,8 +327,8 @@ impl<'a> Session<'a> {
         self.over = Some(clock::now());
     }
 
-    /// What a process has said on `out` or `err` so far.
-    pub(crate) fn said(&self, process: usize, kind: &str) -> String {
+    /// Output of a process so far, on `out` or `err`.
+    pub(crate) fn output(&self, process: usize, kind: &str) -> String {
         let bytes = std::fs::read(self.output(process, kind)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
@@ -394,10 +394,10 @@ impl<'a> Session<'a> {
         words.join("\n")
     }
 
-    /// The end of what a process said on standard error, or else on standard output.
+    /// The end of a process's standard error, or else of its standard output.
     fn last_words(&self, process: usize) -> String {
-        let err = self.said(process, "err");
-        let text = if err.trim().is_empty() { self.said(process, "out") } else { err };
+        let err = self.output(process, "err");
+        let text = if err.trim().is_empty() { self.output(process, "out") } else { err };
         let lines: Vec<&str> =
             text.split(['\n', '\r']).map(str::trim_end).filter(|line| !line.is_empty()).collect();
         let line = |line: &&str| line.chars().take(LINE_MAX).collect::<String>();
@@ -471,6 +471,6 @@ const TURN: Duration = Duration::from_millis(5);
 const GLANCE: Duration = Duration::from_millis(50);
 /// For processes to go that were killed.
 const GOING: Duration = Duration::from_secs(2);
-/// Of what a program said.
+/// Most lines of a program's output that are shown, and the most of each.
 const LINES: usize = 12;
 const LINE_MAX: usize = 400;

@@ -78,8 +78,8 @@ fn options(job: &Job) -> String {
 }
 
 /// `SRT Library version: 1.5.1, clock type: ...`.
-fn version(said: &str) -> Option<String> {
-    let (_, rest) = said.split_once("SRT Library version: ")?;
+fn version(output: &str) -> Option<String> {
+    let (_, rest) = output.split_once("SRT Library version: ")?;
     Some(format!("SRT {}", rest.split([',', '\n']).next()?.trim()))
 }
 
@@ -93,9 +93,9 @@ mod tests {
 
     #[test]
     fn the_version_is_read() {
-        let said = "SRT sample application to transmit files.\nSRT Library version: 1.5.1\n\
+        let output = "SRT sample application to transmit files.\nSRT Library version: 1.5.1\n\
                     SRT Library version: 1.5.1, clock type: GETTIME_MONOTONIC\n";
-        assert_eq!(version(said).as_deref(), Some("SRT 1.5.1"));
+        assert_eq!(version(output).as_deref(), Some("SRT 1.5.1"));
         assert_eq!(version(""), None);
     }
 }

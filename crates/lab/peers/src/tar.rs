@@ -62,8 +62,8 @@ fn joined(session: &Session<'_>) -> std::io::Result<(Stdio, Stdio)> {
 }
 
 /// `tar (GNU tar) 1.34`.
-fn version(said: &str) -> Option<String> {
-    let line = said.lines().next().filter(|line| line.starts_with("tar"))?;
+fn version(output: &str) -> Option<String> {
+    let line = output.lines().next().filter(|line| line.starts_with("tar"))?;
     Some(line.trim().to_owned())
 }
 

@@ -27,7 +27,7 @@ impl Tcp {
     }
 }
 
-/// What stands before ` xN`, and N.
+/// The name before ` xN`, and N.
 pub(crate) fn streams(name: &str) -> Option<(&str, u16)> {
     let (rest, count) = name.rsplit_once(" x")?;
     Some((rest, count.parse().ok().filter(|count| (1..=STREAMS_MAX).contains(count))?))
@@ -40,7 +40,7 @@ pub(crate) fn control(name: &str) -> Option<String> {
     is_name.then(|| name.to_owned())
 }
 
-/// Whether the kernel has a congestion control.
+/// Checks that the kernel has a congestion control.
 pub(crate) fn kernel_has(congestion_control: &str) -> Result<(), Absent> {
     let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
     let available = std::fs::read_to_string(file).unwrap_or_default();

@@ -71,11 +71,11 @@ impl Contender for Udt {
             session.ask_to_end(receiver);
             session.finish(receiver)?;
         }
-        let arrived = session.said(receiver, "out").trim().parse();
+        let arrived = session.output(receiver, "out").trim().parse();
         let arrived = arrived.map_err(|_| session.failed(receiver, "no count of bytes"))?;
         // It hears that the receiver has left, or not: then it is not waited for.
         session.ends_within(sender, PARTING)?;
-        let counts = parse(&session.said(sender, "out"));
+        let counts = parse(&session.output(sender, "out"));
         let outcome = session.close()?.outcome(presence, job);
         if whole {
             files.map_or(Ok(()), |files| files.check("udt"))?;
@@ -107,8 +107,8 @@ pub(crate) fn presence() -> Result<Presence, Absent> {
 }
 
 /// Packets sent, sent again, reported lost.
-fn parse(said: &str) -> Option<[u64; 3]> {
-    let mut numbers = said.split_whitespace().map(str::parse);
+fn parse(output: &str) -> Option<[u64; 3]> {
+    let mut numbers = output.split_whitespace().map(str::parse);
     let mut next = || numbers.next()?.ok();
     Some([next()?, next()?, next()?])
 }
@@ -127,9 +127,9 @@ fn compiled(compiler: &Path) -> io::Result<PathBuf> {
     fs::write(&source, SOURCE)?;
     let mut command = Command::new(compiler);
     command.args(["-O2", "-o"]).args([&made, &source]).args(["-ludt", "-pthread"]);
-    let said = programs::output_within(&mut command, COMPILING);
+    let output = programs::output_within(&mut command, COMPILING);
     if !made.exists() {
-        let why = said.text.lines().next().unwrap_or("no reason given").to_owned();
+        let why = output.text.lines().next().unwrap_or("no reason given").to_owned();
         return Err(io::Error::other(why));
     }
     fs::rename(made, &program)?;
@@ -137,7 +137,7 @@ fn compiled(compiler: &Path) -> io::Result<PathBuf> {
     Ok(program)
 }
 
-/// The user's folder for what can be made anew (XDG Base Directory Specification).
+/// The user's folder for what can be made again (XDG Base Directory Specification).
 fn cache() -> io::Result<PathBuf> {
     let absolute = |path: PathBuf| path.is_absolute().then_some(path);
     let stated = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
@@ -149,7 +149,7 @@ const SOURCE: &str = include_str!("udt.cpp");
 const HEADER: &str = "/usr/include/udt/udt.h";
 pub(crate) const PACKAGES: &[&str] = &["libudt-dev", "g++"];
 const PORT: u16 = 9000;
-/// What it would have for the asking; the kernel cuts it to its limit.
+/// Bytes to ask for; the kernel cuts them to its limit.
 pub(crate) const SOCKET_BUFFER: u32 = 64 << 20;
 const COMPILING: Duration = Duration::from_secs(120);
 const PARTING: Duration = Duration::from_secs(2);

@@ -34,10 +34,10 @@ impl Contender for Uftp {
 
     fn presence(&self) -> Result<Presence, Absent> {
         let [uftp, _] = programs::require(["uftp", "uftpd"], PACKAGES)?;
-        // It tells its version only when it starts to send, and of a file that is not there.
+        // It shows its version only when it starts to send, and for a file that is not there.
         let mut command = Command::new(&uftp);
-        let said = programs::output(command.args(["-M", "127.0.0.1", "/no/such/file"]));
-        let version = version(&said).unwrap_or_else(|| "UFTP, version unknown".into());
+        let output = programs::output(command.args(["-M", "127.0.0.1", "/no/such/file"]));
+        let version = version(&output).unwrap_or_else(|| "UFTP, version unknown".into());
         Ok(Presence { version, program: Some(uftp) })
     }
 
@@ -70,8 +70,8 @@ impl Contender for Uftp {
 }
 
 /// `UFTP version 4.10.2  Copyright (C) 2001-2020  Dennis A. Bush`.
-fn version(said: &str) -> Option<String> {
-    let (_, rest) = said.split_once("UFTP version ")?;
+fn version(output: &str) -> Option<String> {
+    let (_, rest) = output.split_once("UFTP version ")?;
     Some(format!("UFTP {}", rest.split_whitespace().next()?))
 }
 
@@ -87,8 +87,8 @@ mod tests {
 
     #[test]
     fn the_version_is_read() {
-        let said = "\nUFTP version 4.10.2  Copyright (C) 2001-2020  Dennis A. Bush\nStarting\n";
-        assert_eq!(version(said).unwrap(), "UFTP 4.10.2");
+        let output = "\nUFTP version 4.10.2  Copyright (C) 2001-2020  Dennis A. Bush\nStarting\n";
+        assert_eq!(version(output).unwrap(), "UFTP 4.10.2");
         assert_eq!(version(""), None);
     }
 }

@@ -50,8 +50,8 @@ impl Mover for Xrootd {
 }
 
 /// `v5.5.3`.
-fn version(said: &str) -> Option<String> {
-    let version = said.lines().find_map(|line| line.trim().strip_prefix('v'))?;
+fn version(output: &str) -> Option<String> {
+    let version = output.lines().find_map(|line| line.trim().strip_prefix('v'))?;
     version.starts_with(|c: char| c.is_ascii_digit()).then(|| format!("XRootD {version}"))
 }
 

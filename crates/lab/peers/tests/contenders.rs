@@ -361,7 +361,7 @@ fn a_program_that_crashes_is_quoted() {
     });
 }
 
-/// Has a test run where `tar` is a program that tells a version and otherwise does what `script`
+/// Has a test run where `tar` is a program that shows a version and otherwise does what `script`
 /// says: in a process of its own, since PATH belongs to the process.
 fn with_tar(test: &str, script: &str, checks: impl Fn(&Testbed)) {
     if std::env::var_os("PIDS").is_some() {
@@ -393,8 +393,8 @@ fn with_tar(test: &str, script: &str, checks: impl Fn(&Testbed)) {
 fn jobs_that_cannot_be_are_refused_with_the_reason() {
     let testbed = testbed();
     for (name, job, expected) in [
-        ("rbudp", job(), "rbudp has to be told a rate"),
-        ("cubic x1", Job { rate: Some(Rate::from_mbps(1)), ..job() }, "it is not told a rate"),
+        ("rbudp", job(), "rbudp needs a rate"),
+        ("cubic x1", Job { rate: Some(Rate::from_mbps(1)), ..job() }, "it takes no rate"),
         ("gateways bbr x1", job(), "no nodes between are named"),
         ("trc booked", job(), "it takes a link `circuit` between the two nodes, and another one"),
         ("cubic x1", Job { to: "mars".into(), ..job() }, "the testbed has no node mars"),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use longhaul_lab::Loss;
-use longhaul_peers::{PacketId, ToldLoss};
+use longhaul_peers::{PacketId, ReportedLoss};
 
 use crate::record::LossCauses;
 
@@ -37,7 +37,7 @@ impl Hosts {
 /// not lose was lost in one of the `hosts`, if these lost any, and else has arrived.
 pub(super) fn joined(
     path: impl Iterator<Item = (PacketId, String)>,
-    told: &[ToldLoss],
+    told: &[ReportedLoss],
     hosts: Hosts,
 ) -> LossCauses {
     let mut taken: HashMap<PacketId, String> =
@@ -88,8 +88,8 @@ mod tests {
         let path = [(1, "random"), (2, "queue"), (3, "burst"), (4, "queue"), (99, "random")];
         let path = path.map(|(number, reason)| (packet(number), reason.to_owned()));
         let told = [(1, "random"), (2, "random"), (3, "random"), (7, "socket")];
-        let told =
-            told.map(|(number, cause)| ToldLoss { packet: packet(number), cause: cause.into() });
+        let told = told
+            .map(|(number, cause)| ReportedLoss { packet: packet(number), cause: cause.into() });
         let lost = |receiver, sender| Hosts { receiver, sender };
         let causes = joined(path.clone().into_iter(), &told, lost(true, false));
         assert_eq!((causes.taken("random"), causes.recall("random")), (2, Some(1.0)));
@@ -99,7 +99,8 @@ mod tests {
         let causes = joined(path.clone().into_iter(), &told, lost(false, false));
         assert_eq!((causes.taken("receiver"), causes.taken("arrived")), (0, 1));
         // Its own host's refusals a sender knows; what else neither path nor receiver lost is theirs too.
-        let more = [told.to_vec(), vec![ToldLoss { packet: packet(8), cause: "sender".into() }]];
+        let more =
+            [told.to_vec(), vec![ReportedLoss { packet: packet(8), cause: "sender".into() }]];
         let causes = joined(path.clone().into_iter(), &more.concat(), lost(true, true));
         assert_eq!((causes.taken("receiver"), causes.recall("sender")), (1, Some(1.0)));
         let causes = joined(path.into_iter(), &more.concat(), lost(false, true));
