@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
             .file_name()
             .map_or(what.clone(), |name| name.to_string_lossy().into_owned());
         let number = self.processes.len();
-        let file = |kind| File::create(self.output(number, kind)).map(Stdio::from);
+        let file = |kind| File::create(self.output_file(number, kind)).map(Stdio::from);
         let prepared = file("out").and_then(|out| Ok((out, file("err")?)));
         let (out, err) = prepared.map_err(Failure::system("make a file"))?;
         if command.get_current_dir().is_none() {
@@ -329,7 +329,7 @@ impl<'a> Session<'a> {
 
     /// Output of a process so far, on `out` or `err`.
     pub(crate) fn output(&self, process: usize, kind: &str) -> String {
-        let bytes = std::fs::read(self.output(process, kind)).unwrap_or_default();
+        let bytes = std::fs::read(self.output_file(process, kind)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
@@ -405,7 +405,7 @@ impl<'a> Session<'a> {
         last.join("\n")
     }
 
-    fn output(&self, number: usize, kind: &str) -> std::path::PathBuf {
+    fn output_file(&self, number: usize, kind: &str) -> std::path::PathBuf {
         self.folder.path().join(format!("command-{number}.{kind}"))
     }
 
