@@ -31,7 +31,7 @@ pub trait Entry: Debug + Send {
     fn answer(&self, answer: &Answer) -> Vec<u8>;
 }
 
-/// How a client arrived.
+/// The circumstances in which a client arrived.
 #[derive(Debug)]
 pub struct Arrival<'a> {
     /// Its address.

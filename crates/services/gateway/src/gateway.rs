@@ -1,6 +1,6 @@
-//! A gateway: its doors, its threads, and how it ends.
+//! A gateway: its listeners, its threads, and its end.
 
-mod doors;
+mod listeners;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -28,7 +28,7 @@ use crate::status::{Source, Status};
 use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 use crate::worker::{Mailbox, Worker};
-pub(crate) use doors::Door;
+pub(crate) use listeners::EntryListener;
 
 /// Takes what a gateway reports, from any of its threads.
 pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
@@ -144,7 +144,7 @@ pub enum StartError {
 }
 
 impl GatewaySettings {
-    /// Refuses settings of no use, and doors that everybody could use.
+    /// Refuses settings of no use, and listeners that everybody could use.
     ///
     /// # Errors
     /// Something is missing, or open.
@@ -191,7 +191,7 @@ impl GatewaySettings {
 /// A gateway at work. Dropping it resets its sessions.
 #[derive(Debug)]
 pub struct Gateway {
-    doors: Mutex<Arc<Vec<Door>>>,
+    listeners: Mutex<Arc<Vec<EntryListener>>>,
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
@@ -199,13 +199,13 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// Opens the doors and starts the threads.
+    /// Opens the listeners and starts the threads.
     ///
     /// # Errors
     /// The settings are of no use or open to everybody, or an address cannot be had.
     pub fn start(mut settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
         let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(Tcp)];
-        let doors = Arc::new(doors::open(&settings, &Tcp, &[])?);
+        let listeners = Arc::new(listeners::open(&settings, &Tcp, &[])?);
         let now = Clock::from_micros(WallTime::now().as_nanos() / 1000);
         let policy = settings.policy();
         let gatekeeper = Gatekeeper::new(settings.keys, settings.name, now);
@@ -215,7 +215,7 @@ impl Gateway {
         let shared = Arc::new(shared);
         let resolver = Resolver::start()?;
         let mut gateway = Self {
-            doors: Mutex::new(doors.clone()),
+            listeners: Mutex::new(listeners.clone()),
             shared: shared.clone(),
             mailboxes: vec![],
             threads: vec![],
@@ -223,10 +223,10 @@ impl Gateway {
         };
         for i in 0..settings.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);
-            let (shared, doors) = (shared.clone(), doors.clone());
+            let (shared, listeners) = (shared.clone(), listeners.clone());
             let worker = Worker::new(
                 shared,
-                doors,
+                listeners,
                 mailbox.clone(),
                 resolver.clone(),
                 report.clone(),
@@ -263,14 +263,15 @@ impl Gateway {
         self.shared.max_sessions()
     }
 
-    /// Works by other settings from now on, the address of its metrics and its number of threads aside. Sessions that stand go on,
-    /// and doors that are open at the same addresses stay open.
+    /// Works by other settings from now on, except for the address of its metrics and its number of
+    /// threads. Sessions that stand go on, and listeners that are open at the same addresses stay
+    /// open.
     ///
     /// # Errors
     /// As with [`Self::start`]; the old settings hold then.
     pub fn reload(&self, mut settings: GatewaySettings) -> Result<(), StartError> {
-        let mut doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = Arc::new(doors::open(&settings, &Tcp, &doors)?);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = Arc::new(listeners::open(&settings, &Tcp, &listeners)?);
         self.shared.set_policy(settings.policy());
         let mut gatekeeper = self.shared.gatekeeper.lock().unwrap_or_else(PoisonError::into_inner);
         gatekeeper.replace(settings.keys, settings.name);
@@ -278,17 +279,17 @@ impl Gateway {
         for mailbox in &self.mailboxes {
             mailbox.open(new.clone());
         }
-        *doors = new;
+        *listeners = new;
         Ok(())
     }
 
-    /// The addresses of the doors, in the order of the settings: headers, SOCKS, forwards.
+    /// The addresses of the listeners, in the order of the settings: headers, SOCKS, forwards.
     ///
     /// # Errors
     /// A listener broke.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let doors = self.doors.lock().unwrap_or_else(PoisonError::into_inner);
-        doors.iter().map(|door| door.listener.local_address()).collect()
+        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        listeners.iter().map(|listener| listener.socket.local_address()).collect()
     }
 
     /// Sessions at present.
@@ -336,7 +337,7 @@ impl Drop for Gateway {
     fn drop(&mut self) {
         self.stop();
         for thread in self.threads.drain(..) {
-            // Its failure has nobody left to hear it.
+            // Nobody is left to take its failure.
             let _ = thread.join();
         }
     }

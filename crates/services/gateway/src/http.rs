@@ -51,7 +51,7 @@ impl Drop for Http {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // Its failure has nobody left to hear it.
+            // Nobody is left to take its failure.
             let _ = thread.join();
         }
     }

@@ -1,7 +1,7 @@
 //! Session gateways (docs/gateways.md): each segment of a path gets the transport, buffers and
 //! rate that suit it (Phoebus sections 2.1 and 4).
 //!
-//! - [`Gateway`]: doors, threads and their end; [`GatewaySettings`] says what it does, and
+//! - [`Gateway`]: listeners, threads and their end; [`GatewaySettings`] says what it does, and
 //!   [`config`] reads that from what an operator writes.
 //! - [`entry`]: ways in, [`transport`]: what carries a segment, [`policy`]: where sessions may go,
 //!   [`routes`] and [`segments`]: by which gateways, and how.
@@ -44,7 +44,7 @@ pub enum Event {
     Ended {
         /// Client and target.
         summary: Summary,
-        /// How it ended.
+        /// Its ending.
         ending: Ending,
     },
     /// A client came from an address that is not among those allowed; its connection was reset.

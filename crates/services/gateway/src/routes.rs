@@ -66,7 +66,7 @@ impl Destination {
         }
     }
 
-    /// How narrowly the rule names `name`, where it does.
+    /// Length of the rule's match with `name`, where it names it: longer is narrower.
     fn of_name(&self, name: &str) -> Option<usize> {
         match self {
             Self::Prefix(_) => None,
@@ -75,7 +75,7 @@ impl Destination {
         }
     }
 
-    /// How narrowly the rule names `address`, where it does.
+    /// Length of the rule's match with `address`, where it names it: longer is narrower.
     fn of_address(&self, address: IpAddr) -> Option<usize> {
         match self {
             Self::Prefix(prefix) => prefix.contains(address).then(|| 1 + prefix.length()),

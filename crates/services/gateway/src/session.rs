@@ -16,7 +16,7 @@ use longhaul_units::Instant;
 
 use crate::entry::{Arrival, Entered, Entry};
 use crate::pump::{Flow, Link, Pool, Pump};
-use crate::shared::Seat;
+use crate::shared::Admission;
 use crate::transport::{Direction, Segment};
 use dial::Dialling;
 use shares::Shares;
@@ -49,7 +49,7 @@ pub enum Turn {
     Over(Ending),
 }
 
-/// How a session ended.
+/// Ending of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Both directions ended and were acknowledged.
@@ -87,7 +87,7 @@ impl fmt::Display for Ending {
 /// A session; the driver calls [`Self::run`] when a segment is ready and [`Self::look`] at times.
 #[derive(Debug)]
 pub struct Session {
-    seat: Seat,
+    admission: Admission,
     entry: Box<dyn Entry>,
     client: SocketAddr,
     local: Place,
@@ -139,7 +139,7 @@ impl Session {
     /// # Errors
     /// The segment broke already.
     pub fn new(
-        seat: Seat,
+        admission: Admission,
         entry: Box<dyn Entry>,
         segment: Box<dyn Segment>,
         client: SocketAddr,
@@ -147,16 +147,16 @@ impl Session {
     ) -> io::Result<Self> {
         let local = segment.local_address()?.into();
         let silence = match entry.is_led() {
-            true => seat.shared().header_timeout,
+            true => admission.shared().header_timeout,
             // It may be a neighbour's spare connection.
-            false => seat.shared().spare_timeout,
+            false => admission.shared().spare_timeout,
         };
         let deadline = now + silence;
-        let mut shares = Shares::new(&seat);
+        let mut shares = Shares::new(&admission);
         let mut near = Link::new(segment);
         near.segment.change(&shares.join(Side::Near, client.ip(), now))?;
         Ok(Self {
-            seat,
+            admission,
             entry,
             client,
             local,
@@ -202,7 +202,7 @@ impl Session {
     /// Looks at what no readiness tells: deadlines and silent peers.
     pub fn look(&mut self, cx: &mut Context<'_>) -> Turn {
         let late = cx.now >= self.deadline;
-        if self.seat.had_to_go() {
+        if self.admission.had_to_go() {
             let why = "others took its place before it proved who it is".into();
             return Turn::Over(Ending::NotEntered(why));
         }
@@ -225,7 +225,7 @@ impl Session {
             Stage::Relaying if late => {
                 self.deadline = cx.now + SILENCE_CHECK;
                 for side in Side::BOTH {
-                    let limit = self.seat.shared().silence_timeout;
+                    let limit = self.admission.shared().silence_timeout;
                     let (is_closing, is_over) =
                         (self.ends.is_closing(side), self.ends.may_close(side));
                     let Some(link) = self.link(side).filter(|_| !is_over) else { continue };
@@ -250,14 +250,14 @@ impl Session {
     fn enter(&mut self, cx: &mut Context<'_>) -> Step {
         let Stage::Entering { received } = &mut self.stage else { return Ok(Turn::Waiting) };
         let mut received = std::mem::take(received);
-        let policy = self.seat.shared().policy();
+        let policy = self.admission.shared().policy();
         loop {
             let mut arrival = Arrival {
                 peer: self.client,
                 local: self.local.clone(),
                 clock: cx.clock,
                 random: (cx.random)().map_err(|error| Ending::NotEntered(error.to_string()))?,
-                gatekeeper: &self.seat.shared().gatekeeper,
+                gatekeeper: &self.admission.shared().gatekeeper,
                 neighbours: &policy.neighbours,
             };
             match self.entry.receive(&received, &mut arrival) {
@@ -274,16 +274,16 @@ impl Session {
                 Entered::Asked { used, mut route, client } => {
                     self.summary.target = route.target.place.to_string();
                     received.drain(..used);
-                    if self.seat.shared().is_draining() {
+                    if self.admission.shared().is_draining() {
                         self.summary.client = client;
                         return Ok(self.turn_away(Status::SHUTDOWN, "", cx));
                     }
-                    let place = self.seat.get_in(&client);
+                    let place = self.admission.get_in(&client);
                     self.summary.client = client;
                     if let Err(reason) = place {
                         return Ok(self.turn_away(Status::BUSY, &reason, cx));
                     }
-                    if !self.seat.name(route.session) {
+                    if !self.admission.name(route.session) {
                         return Ok(self.refuse(Status::LOOP, "", cx));
                     }
                     self.lead(&mut route);
@@ -302,8 +302,8 @@ impl Session {
                 Some(0) => return Err(Ending::NotEntered("it left before it asked".into())),
                 Some(len) => {
                     if received.is_empty() {
-                        self.seat.begin();
-                        let in_time = cx.now + self.seat.shared().header_timeout;
+                        self.admission.begin();
+                        let in_time = cx.now + self.admission.shared().header_timeout;
                         self.deadline = self.deadline.min(in_time);
                     }
                     received.extend_from_slice(&buffer[..len]);
@@ -314,7 +314,7 @@ impl Session {
 
     /// Adds the gateways of this gateway's own routes where the client names none.
     fn lead(&self, route: &mut Route) {
-        let policy = self.seat.shared().policy();
+        let policy = self.admission.shared().policy();
         if route.hops.is_empty() {
             let led = policy.routes.to(&route.target.place).map(|route| &route.via);
             route.hops =
@@ -348,7 +348,7 @@ impl Session {
             Ok(Dialled::Connected { length, peer }) => {
                 let payload = buffer[length..len].to_vec();
                 if let Some(address) = self.summary.next {
-                    self.seat.shared().spares.note(address, cx.now);
+                    self.admission.shared().spares.note(address, cx.now);
                 }
                 self.connected(peer, &payload, cx.now);
                 Ok(Turn::More)
@@ -512,7 +512,7 @@ impl Session {
 
     /// This gateway, as it calls itself in answers.
     fn name(&self) -> String {
-        self.seat.shared().policy().name.clone().unwrap_or_else(|| self.local.to_string())
+        self.admission.shared().policy().name.clone().unwrap_or_else(|| self.local.to_string())
     }
 }
 
@@ -566,7 +566,7 @@ pub(crate) fn is_exhausted(error: &io::Error) -> bool {
 
 const NEAR: usize = 0;
 const FAR: usize = 1;
-/// How often a session that stands is looked at.
+/// Interval between looks at a session that stands.
 const SILENCE_CHECK: longhaul_units::Duration = longhaul_units::Duration::from_secs(1);
 /// A refused client has this long to read why.
 const TIME_TO_READ: longhaul_units::Duration = longhaul_units::Duration::from_secs(2);

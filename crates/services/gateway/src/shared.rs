@@ -127,10 +127,10 @@ impl Shared {
         self.draining.load(Ordering::Acquire)
     }
 
-    /// One arrives who has to say who he is.
-    pub fn arrive(self: &Arc<Self>, from: IpAddr) -> Seat {
+    /// A client arrives that has yet to prove itself.
+    pub fn arrive(self: &Arc<Self>, from: IpAddr) -> Admission {
         let ticket = lock(&self.strangers).arrive(from);
-        Seat { shared: self.clone(), place: Place::Door(ticket), session: None }
+        Admission { shared: self.clone(), place: Place::Stranger(ticket), session: None }
     }
 
     /// Descriptors are used up: one of those who have proven nothing has to go.
@@ -167,9 +167,9 @@ impl Shared {
     }
 }
 
-/// A place at the door, then among the sessions; dropping it frees the place.
+/// A place among the strangers, then among the sessions; dropping it frees the place.
 #[derive(Debug)]
-pub struct Seat {
+pub struct Admission {
     shared: Arc<Shared>,
     place: Place,
     session: Option<SessionId>,
@@ -177,23 +177,23 @@ pub struct Seat {
 
 #[derive(Debug)]
 enum Place {
-    Door(Ticket),
+    Stranger(Ticket),
     /// Of the sessions of this client.
     Inside(String),
 }
 
-impl Seat {
+impl Admission {
     /// Something came from it.
     pub fn begin(&self) {
-        if let Place::Door(ticket) = self.place {
+        if let Place::Stranger(ticket) = self.place {
             lock(&self.shared.strangers).begin(ticket);
         }
     }
 
-    /// Others took the place at the door.
+    /// Others took its place among the strangers.
     pub fn had_to_go(&self) -> bool {
         match self.place {
-            Place::Door(ticket) => !lock(&self.shared.strangers).has(ticket),
+            Place::Stranger(ticket) => !lock(&self.shared.strangers).has(ticket),
             Place::Inside(_) => false,
         }
     }
@@ -203,7 +203,7 @@ impl Seat {
     /// # Errors
     /// Which limit stands against it.
     pub fn get_in(&mut self, client: &str) -> Result<(), String> {
-        let Place::Door(ticket) = self.place else { return Ok(()) };
+        let Place::Stranger(ticket) = self.place else { return Ok(()) };
         let most = self.shared.max_sessions();
         let most_of_one = self.shared.policy().max_sessions_per_client;
         let mut clients = lock(&self.shared.clients);
@@ -242,13 +242,13 @@ impl Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Admission {
     fn drop(&mut self) {
         if let Some(session) = self.session {
             lock(&self.shared.active).remove(&session);
         }
         match &self.place {
-            Place::Door(ticket) => lock(&self.shared.strangers).leave(*ticket),
+            Place::Stranger(ticket) => lock(&self.shared.strangers).leave(*ticket),
             Place::Inside(client) => {
                 let mut clients = lock(&self.shared.clients);
                 if let Some(held) = clients.get_mut(client) {
@@ -265,9 +265,9 @@ impl Drop for Seat {
 
 /// Least memory of a session: what an idle one holds at most.
 pub const SESSION_MEMORY: u64 = 64 << 10;
-/// Connections at the door. Each costs a descriptor and the kernel's first buffer.
+/// Most strangers. Each costs a descriptor and the kernel's first buffer.
 const STRANGERS: usize = 1024;
 /// Two sockets, and two pipes while bytes wait in them.
 const SESSION_DESCRIPTORS: usize = 6;
-/// Doors, threads, standard streams, spare pipes.
+/// Listeners, threads, standard streams, spare pipes.
 const OWN_DESCRIPTORS: usize = 64;

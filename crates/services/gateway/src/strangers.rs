@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use longhaul_session::Origin;
 
-/// A connection at the door. Later ones have higher numbers.
+/// The connection of a stranger. Later ones have higher numbers.
 pub(crate) type Ticket = u64;
 
 #[derive(Debug)]
@@ -100,7 +100,7 @@ impl Strangers {
         self.leave(ticket);
     }
 
-    /// Connections at the door.
+    /// Connections of strangers.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }

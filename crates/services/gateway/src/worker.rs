@@ -17,7 +17,7 @@ use longhaul_units::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::Event;
-use crate::gateway::{Door, Report};
+use crate::gateway::{EntryListener, Report};
 use crate::pump::Pool;
 use crate::resolver::{Lookup, Resolver};
 use crate::session::{Context, Session, Turn, is_exhausted};
@@ -29,8 +29,8 @@ use crate::status::SessionStatus;
 pub(crate) struct Mailbox {
     pub waker: Waker,
     resolved: Mutex<VecDeque<(Token, io::Result<Vec<SocketAddr>>)>>,
-    /// Doors in place of those that are open.
-    doors: Mutex<Option<Arc<Vec<Door>>>>,
+    /// Listeners in place of those that are open.
+    listeners: Mutex<Option<Arc<Vec<EntryListener>>>>,
     /// Those who want to know of all sessions.
     asking: Mutex<Vec<Sender<Vec<SessionStatus>>>>,
     /// End when the last session has; who comes meanwhile is answered.
@@ -44,16 +44,16 @@ impl Mailbox {
         Ok(Self {
             waker: Waker::new()?,
             resolved: Mutex::default(),
-            doors: Mutex::default(),
+            listeners: Mutex::default(),
             asking: Mutex::default(),
             draining: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
         })
     }
 
-    /// Opens these doors, in place of those that are open.
-    pub fn open(&self, doors: Arc<Vec<Door>>) {
-        *self.doors.lock().unwrap_or_else(|held| held.into_inner()) = Some(doors);
+    /// Opens these listeners, in place of those that are open.
+    pub fn open(&self, listeners: Arc<Vec<EntryListener>>) {
+        *self.listeners.lock().unwrap_or_else(|held| held.into_inner()) = Some(listeners);
         self.waker.wake();
     }
 
@@ -63,8 +63,8 @@ impl Mailbox {
         self.waker.wake();
     }
 
-    fn new_doors(&self) -> Option<Arc<Vec<Door>>> {
-        self.doors.lock().unwrap_or_else(|held| held.into_inner()).take()
+    fn new_listeners(&self) -> Option<Arc<Vec<EntryListener>>> {
+        self.listeners.lock().unwrap_or_else(|held| held.into_inner()).take()
     }
 }
 
@@ -78,7 +78,7 @@ struct Token {
 pub(crate) struct Worker {
     poll: OwnedFd,
     shared: Arc<Shared>,
-    doors: Arc<Vec<Door>>,
+    listeners: Arc<Vec<EntryListener>>,
     mailbox: Arc<Mailbox>,
     resolver: Resolver,
     report: Report,
@@ -90,7 +90,7 @@ pub(crate) struct Worker {
     ready: VecDeque<Token>,
     pool: Pool,
     next_look: Instant,
-    /// Doors are closed for a moment, since descriptors are used up.
+    /// Listeners are closed for a moment, since descriptors are used up.
     closed_until: Option<Instant>,
     draining: bool,
 }
@@ -105,7 +105,7 @@ struct Slot {
 impl Worker {
     pub fn new(
         shared: Arc<Shared>,
-        doors: Arc<Vec<Door>>,
+        listeners: Arc<Vec<EntryListener>>,
         mailbox: Arc<Mailbox>,
         resolver: Resolver,
         report: Report,
@@ -116,7 +116,7 @@ impl Worker {
         let worker = Self {
             poll,
             shared,
-            doors,
+            listeners,
             mailbox,
             resolver,
             report,
@@ -129,24 +129,24 @@ impl Worker {
             closed_until: None,
             draining: false,
         };
-        worker.open_doors()?;
+        worker.open_listeners()?;
         Ok(worker)
     }
 
-    fn open_doors(&self) -> io::Result<()> {
-        for (i, door) in self.doors.iter().enumerate() {
-            let data = EventData::new_u64(DOOR | i as u64);
+    fn open_listeners(&self) -> io::Result<()> {
+        for (i, listener) in self.listeners.iter().enumerate() {
+            let data = EventData::new_u64(LISTENER | i as u64);
             let flags = EventFlags::IN | EventFlags::EXCLUSIVE;
-            if let Some(fd) = door.listener.readiness() {
+            if let Some(fd) = listener.socket.readiness() {
                 epoll::add(&self.poll, fd, data, flags)?;
             }
         }
         Ok(())
     }
 
-    fn close_doors(&self) {
-        for door in self.doors.iter() {
-            if let Some(fd) = door.listener.readiness() {
+    fn close_listeners(&self) {
+        for listener in self.listeners.iter() {
+            if let Some(fd) = listener.socket.readiness() {
                 // One that is closed already is no fault.
                 let _ = epoll::delete(&self.poll, fd);
             }
@@ -167,11 +167,11 @@ impl Worker {
             if self.mailbox.draining.load(Ordering::Acquire) && !self.draining {
                 self.draining = true;
             }
-            if let Some(doors) = self.mailbox.new_doors() {
-                self.close_doors();
-                self.doors = doors;
+            if let Some(listeners) = self.mailbox.new_listeners() {
+                self.close_listeners();
+                self.listeners = listeners;
                 if self.closed_until.is_none() {
-                    self.open_doors()?;
+                    self.open_listeners()?;
                 }
             }
             let in_session = |slot: &Slot| slot.session.as_ref().is_some_and(Session::has_entered);
@@ -180,7 +180,7 @@ impl Worker {
             }
             if self.closed_until.is_some_and(|until| now >= until) {
                 self.closed_until = None;
-                self.open_doors()?;
+                self.open_listeners()?;
             }
             if now >= self.next_look {
                 self.look();
@@ -223,7 +223,7 @@ impl Worker {
     fn handle(&mut self, data: u64, flags: EventFlags) {
         if data == WAKER {
             self.mailbox.waker.clear();
-            self.tell();
+            self.answer_status();
             loop {
                 let resolved = &self.mailbox.resolved;
                 let next = resolved.lock().unwrap_or_else(|held| held.into_inner()).pop_front();
@@ -231,8 +231,8 @@ impl Worker {
                 self.turn(token, move |session, cx| session.resolved(addresses, cx));
             }
         }
-        if data & DOOR != 0 {
-            return self.accept((data & !DOOR) as usize);
+        if data & LISTENER != 0 {
+            return self.accept((data & !LISTENER) as usize);
         }
         let (token, side) = unpack(data);
         let Some(session) = self.session(token) else { return };
@@ -244,8 +244,8 @@ impl Worker {
         self.queue(token);
     }
 
-    /// Tells those who ask of all sessions.
-    fn tell(&self) {
+    /// Answers those who ask for the state of all sessions.
+    fn answer_status(&self) {
         let asking = &self.mailbox.asking;
         let asking = std::mem::take(&mut *asking.lock().unwrap_or_else(|held| held.into_inner()));
         for answer in asking {
@@ -271,31 +271,32 @@ impl Worker {
         slot.session.as_mut().filter(|_| slot.generation == token.generation)
     }
 
-    fn accept(&mut self, door: usize) {
+    fn accept(&mut self, listener: usize) {
         for _ in 0..ACCEPTED_AT_ONCE {
-            let Some(door) = self.doors.get(door) else { return };
-            let (segment, peer) = match door.listener.accept() {
+            let Some(listener) = self.listeners.get(listener) else { return };
+            let (segment, peer) = match listener.socket.accept() {
                 Ok(None) => return,
                 Ok(Some(accepted)) => accepted,
                 Err(error) => {
                     if is_exhausted(&error) {
                         self.shared.make_room();
-                        self.close_doors();
+                        self.close_listeners();
                         self.closed_until = Some(clock::now() + CLOSED);
                     }
                     (self.report)(Event::AcceptFailed { error });
                     return;
                 }
             };
-            if !door.admits(peer.ip()) {
+            if !listener.admits(peer.ip()) {
                 (self.report)(Event::Stranger { from: peer });
                 continue;
             }
-            let seat = self.shared.arrive(peer.ip());
-            let session = match Session::new(seat, door.entry(), segment, peer, clock::now()) {
-                Ok(session) => session,
-                Err(_) => continue,
-            };
+            let admission = self.shared.arrive(peer.ip());
+            let session =
+                match Session::new(admission, listener.entry(), segment, peer, clock::now()) {
+                    Ok(session) => session,
+                    Err(_) => continue,
+                };
             let token = self.place(session);
             self.watch(token, Side::Near);
             self.queue(token);
@@ -390,18 +391,18 @@ const fn pack(token: Token, side: Side) -> u64 {
 
 const fn unpack(data: u64) -> (Token, Side) {
     let side = if data & 1 == 0 { Side::Near } else { Side::Far };
-    // Slots stay far below the bit of doors.
-    let slot = (data as u32 & !(DOOR as u32)) >> 1;
+    // Slots stay far below the bit of listeners.
+    let slot = (data as u32 & !(LISTENER as u32)) >> 1;
     (Token { slot, generation: (data >> 32) as u32 }, side)
 }
 
 /// Marks of what is no session: slots have 30 bits.
-const DOOR: u64 = 1 << 31;
+const LISTENER: u64 = 1 << 31;
 const WAKER: u64 = u64::MAX;
 
-/// How often deadlines and silent peers are looked at.
+/// Interval between looks at deadlines and silent peers.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long doors stay closed when descriptors are used up.
+/// Time that listeners stay closed when descriptors are used up.
 const CLOSED: Duration = Duration::from_millis(200);
 const EVENTS: usize = 256;
 const ACCEPTED_AT_ONCE: usize = 64;

@@ -88,9 +88,9 @@ impl Gateway {
 
     fn run(&mut self, now: Instant, looks: bool, pool: &mut Pool, draw: &mut Draw) {
         while let Some((segment, peer)) = self.listener.accept().unwrap() {
-            let seat = self.shared.arrive(peer.ip());
+            let admission = self.shared.arrive(peer.ip());
             let entry = Box::new(HeaderEntry::default());
-            self.sessions.push(Session::new(seat, entry, segment, peer, now).unwrap());
+            self.sessions.push(Session::new(admission, entry, segment, peer, now).unwrap());
         }
         let mut index = 0;
         while index < self.sessions.len() {
@@ -127,7 +127,7 @@ impl Gateway {
     }
 }
 
-/// How a stream of bytes ended for one who reads.
+/// Ending of a stream of bytes, as its reader sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Clean,

@@ -400,10 +400,14 @@ fn other_settings_hold_from_a_reload_on_and_sessions_go_on() {
         ..settings()
     };
     gateway.gateway.reload(new).unwrap();
-    let doors = gateway.gateway.addresses().unwrap();
-    assert_eq!((doors[0], doors.len()), (gateway.addresses[0], 2), "the old door stays open");
+    let addresses = gateway.gateway.addresses().unwrap();
+    assert_eq!(
+        (addresses[0], addresses.len()),
+        (gateway.addresses[0], 2),
+        "the old listener stays open"
+    );
     let to = || route(&[], &address.to_string());
-    let answer = try_connect(doors[0], &to(), now()).unwrap_err();
+    let answer = try_connect(addresses[0], &to(), now()).unwrap_err();
     assert_eq!(answer.status, Status::FORBIDDEN);
 
     // Settings that cannot be had change nothing.
@@ -413,13 +417,13 @@ fn other_settings_hold_from_a_reload_on_and_sessions_go_on() {
     assert!(matches!(error, StartError::Listen { .. }), "{error}");
     let nobody = GatewaySettings { keys: Default::default(), ..settings() };
     assert!(matches!(gateway.gateway.reload(nobody).unwrap_err(), StartError::NoToken));
-    let answer = try_connect(doors[0], &to(), now()).unwrap_err();
+    let answer = try_connect(addresses[0], &to(), now()).unwrap_err();
     assert_eq!(answer.status, Status::FORBIDDEN);
 
     gateway.gateway.reload(settings()).unwrap();
-    try_connect(doors[0], &to(), now()).unwrap();
-    // Its threads close the other door when they come to it.
-    while TcpStream::connect(doors[1]).is_ok() {
+    try_connect(addresses[0], &to(), now()).unwrap();
+    // Its threads close the other listener when they come to it.
+    while TcpStream::connect(addresses[1]).is_ok() {
         thread::sleep(Duration::from_millis(1));
     }
 

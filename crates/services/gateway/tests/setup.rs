@@ -1,4 +1,5 @@
-//! How a session is set up towards the next gateway: what follows its header, and spare connections.
+//! Set-up of a session towards the next gateway: the bytes behind its header, and spare
+//! connections.
 
 #![allow(clippy::unwrap_used, reason = "all of it is a test")]
 

@@ -92,17 +92,17 @@ fn is_own(hop: &Hop, settings: &GatewaySettings) -> bool {
 
 /// Where the cause of an error stands, or what it misses.
 fn place(config: &Config, error: &StartError) -> Option<At> {
-    let door = || [&config.listen, &config.socks, &config.forward].into_iter().flatten().next();
+    let entry = || [&config.listen, &config.socks, &config.forward].into_iter().flatten().next();
     let found = match error {
         StartError::NoToken => config.listen.first(),
-        StartError::NoDestination => door(),
+        StartError::NoDestination => entry(),
         StartError::Open { passwords: true, address } => {
-            config.socks.iter().find(|door| door.value == address.to_string())
+            config.socks.iter().find(|entry| entry.value == address.to_string())
         }
         StartError::Open { passwords: false, address } => {
             // On loopback it would not be open: the address stands there.
             let begin = format!("{address}=");
-            config.forward.iter().find(|door| door.value.starts_with(&begin))
+            config.forward.iter().find(|entry| entry.value.starts_with(&begin))
         }
         _ => None,
     };

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_is_had_or_named() {
+    fn options_that_matter_are_met_or_named() {
         for (options, words) in [
             ("!colour=blue", "\"colour=blue\": this gateway does not know it"),
             (
@@ -125,8 +125,8 @@ mod tests {
             ("!congestion=none", "\"congestion=none\": "),
             ("!rate=fast", "\"rate=fast\": "),
         ] {
-            let told = Asked::read(options, &settings(Some("cubic"), None), &Tcp).unwrap_err();
-            assert!(told.starts_with(words), "{told}");
+            let error = Asked::read(options, &settings(Some("cubic"), None), &Tcp).unwrap_err();
+            assert!(error.starts_with(words), "{error}");
         }
         let read = Asked::read("!congestion=cubic", &settings(Some("cubic"), None), &Tcp);
         assert!(!read.unwrap().is_nothing());

@@ -95,7 +95,7 @@ impl Dialling {
 
 impl Session {
     pub(super) fn begin_dialling(&mut self, dialling: Dialling, cx: &mut Context<'_>) -> Turn {
-        self.deadline = cx.now + self.seat.shared().dial_timeout;
+        self.deadline = cx.now + self.admission.shared().dial_timeout;
         let place = dialling.next().clone();
         self.stage = Stage::Dialling(Box::new(dialling));
         match place.address() {
@@ -113,7 +113,7 @@ impl Session {
         let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
         match addresses {
             Ok(addresses) => {
-                let policy = self.seat.shared().policy();
+                let policy = self.admission.shared().policy();
                 let led = policy.routes.to_addresses(&addresses).filter(|led| !led.via.is_empty());
                 if let Some((led, route)) = led.zip(dialling.undecided()) {
                     let route = Route { hops: led.via.clone(), ..route.clone() };
@@ -130,7 +130,7 @@ impl Session {
     /// Dials the next address that is allowed, or gives up.
     fn dial_next(&mut self, cx: &mut Context<'_>) -> Turn {
         self.far = None;
-        let shared = self.seat.shared().clone();
+        let shared = self.admission.shared().clone();
         let policy = shared.policy();
         let Stage::Dialling(dialling) = &mut self.stage else { return Turn::Waiting };
         while let Some(address) = dialling.addresses.pop_front() {
@@ -213,7 +213,7 @@ impl Session {
         };
         self.pumps[NEAR].restart();
         self.pumps[NEAR].put(&header);
-        self.deadline = cx.now + self.seat.shared().dial_timeout;
+        self.deadline = cx.now + self.admission.shared().dial_timeout;
         if let Stage::Dialling(mut dialling) = std::mem::replace(&mut self.stage, Stage::Relaying) {
             // A spare connection may turn out to be closed: who dials again must not send twice.
             dialling.is_sent = dialling.spare != Spare::Used;
@@ -231,7 +231,7 @@ impl Session {
         let (Next::Plain(route), Some(target)) = (&dialling.next, self.summary.next) else {
             return None;
         };
-        let policy = self.seat.shared().policy();
+        let policy = self.admission.shared().policy();
         let of_name = policy.routes.to(&route.target.place);
         let decided = of_name.or_else(|| policy.routes.to_addresses(&[target]))?;
         let origin = route.origin.filter(|_| decided.proxy_protocol)?;
@@ -246,7 +246,7 @@ impl Session {
         clock_offset: Option<i64>,
         cx: &Context<'_>,
     ) -> Result<(Dialler, Vec<u8>), String> {
-        let policy = self.seat.shared().policy();
+        let policy = self.admission.shared().policy();
         let key = policy.via_key.as_ref();
         let key = key.ok_or("this gateway has no token for the next one (--via-token-file)")?;
         let dialled = self.summary.next.ok_or("no address was dialled")?.into();

@@ -11,7 +11,7 @@ use super::asked::Asked;
 use super::{FAR, NEAR, Session, index};
 use crate::pump::{PIPE, Pump};
 use crate::segments::Member;
-use crate::shared::{Policy, Seat};
+use crate::shared::{Admission, Policy};
 use crate::transport::SegmentSettings;
 
 /// A session's parts of memory and rates.
@@ -24,13 +24,13 @@ pub(super) struct Shares {
     memory: Option<u64>,
     /// Settings that the client asked for, of the far segment.
     asked: Asked,
-    /// How often of late bytes waited for a side, in parts of [`ALWAYS`].
+    /// Part of late bytes that waited for a side, in parts of [`ALWAYS`].
     waits: [u32; 2],
 }
 
 impl Shares {
-    pub fn new(seat: &Seat) -> Self {
-        let policy = seat.shared().policy();
+    pub fn new(admission: &Admission) -> Self {
+        let policy = admission.shared().policy();
         Self { policy, members: [None, None], memory: None, asked: Asked::default(), waits: [0; 2] }
     }
 
@@ -68,7 +68,7 @@ impl Shares {
 impl Session {
     /// Takes what is this session's part by now.
     pub(super) fn look_at_shares(&mut self, now: Instant) -> Result<(), (Side, io::Error)> {
-        let policy = self.seat.shared().policy();
+        let policy = self.admission.shared().policy();
         let is_new = !Arc::ptr_eq(&policy, &self.shares.policy);
         if is_new {
             self.shares.policy = policy;
@@ -124,7 +124,7 @@ impl Session {
 
     /// Holds no more memory than is this session's part.
     pub(super) fn limit_memory(&mut self) -> Result<(), (Side, io::Error)> {
-        let share = self.seat.shared().share();
+        let share = self.admission.shared().share();
         let is_near = |old: u64, new: u64| new >= old - old / 8 && new <= old + old / 8;
         match (self.shares.memory, share) {
             (None, None) => return Ok(()),

@@ -8,7 +8,7 @@ use crate::status::{SegmentStatus, SessionStatus};
 impl Session {
     /// The state of the session; `None` before its client has asked for a target.
     pub fn status(&self, now: Instant) -> Option<SessionStatus> {
-        let id = self.seat.session()?;
+        let id = self.admission.session()?;
         let stage = match self.stage {
             Stage::Entering { .. } | Stage::Dialling(_) | Stage::Answering { .. } => "setting up",
             Stage::Relaying => "relaying",

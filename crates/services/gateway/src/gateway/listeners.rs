@@ -1,4 +1,4 @@
-//! Where clients arrive.
+//! Listeners: the addresses where clients arrive.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use super::{GatewaySettings, StartError};
 use crate::entry::{Entry, Forward, HeaderEntry, Passwords, Socks};
 use crate::transport::{Listener, Transport};
 
-/// A place where clients arrive, and how.
+/// A listener, and the protocol of its clients.
 #[derive(Debug)]
-pub(crate) struct Door {
+pub(crate) struct EntryListener {
     /// As the settings have it: the port may be 0.
     address: SocketAddr,
-    pub listener: Arc<dyn Listener>,
+    pub socket: Arc<dyn Listener>,
     kind: Kind,
     /// Addresses from which clients may come; without any, from everywhere.
     from: Vec<Prefix>,
@@ -27,7 +27,7 @@ enum Kind {
     Forward(Target),
 }
 
-impl Door {
+impl EntryListener {
     /// A client with this address may come in.
     pub fn admits(&self, from: IpAddr) -> bool {
         self.from.is_empty()
@@ -45,27 +45,27 @@ impl Door {
     }
 }
 
-/// Opens the doors of `settings`. Those that are `open` already at the same addresses stay open,
-/// and lose no client.
+/// Opens the listeners of `settings`. Those that are `open` already at the same addresses stay
+/// open, and lose no client.
 pub(super) fn open(
     settings: &GatewaySettings,
     transport: &dyn Transport,
-    open: &[Door],
-) -> Result<Vec<Door>, StartError> {
+    open: &[EntryListener],
+) -> Result<Vec<EntryListener>, StartError> {
     settings.judge()?;
-    let mut open: Vec<&Door> = open.iter().collect();
-    let mut doors = Vec::new();
+    let mut open: Vec<&EntryListener> = open.iter().collect();
+    let mut listeners = Vec::new();
     let mut place = |address: SocketAddr, kind, from: &[Prefix]| -> Result<(), StartError> {
         let failed = |source| StartError::Listen { address, source };
-        let listener = match open.iter().position(|door| door.address == address) {
+        let socket = match open.iter().position(|listener| listener.address == address) {
             Some(same) => {
-                let listener = open.remove(same).listener.clone();
-                listener.change(&settings.segment).map_err(failed)?;
-                listener
+                let socket = open.remove(same).socket.clone();
+                socket.change(&settings.segment).map_err(failed)?;
+                socket
             }
             None => transport.listen(address, &settings.segment).map_err(failed)?.into(),
         };
-        doors.push(Door { address, listener, kind, from: from.to_vec() });
+        listeners.push(EntryListener { address, socket, kind, from: from.to_vec() });
         Ok(())
     };
     for address in &settings.listen {
@@ -77,5 +77,5 @@ pub(super) fn open(
     for (address, target) in &settings.forwards {
         place(*address, Kind::Forward(target.clone()), &settings.from)?;
     }
-    Ok(doors)
+    Ok(listeners)
 }
