@@ -130,9 +130,9 @@ fn fuse() -> Found {
 fn direct_io() -> Found {
     let folder = Scratch::new()?;
     let at = folder.0.display().to_string();
-    let said = said("stat", &["-f", "-c", "%T", &at])?;
-    if matches!(said.trim(), "tmpfs" | "ramfs") {
-        return Err(format!("files for a while are in memory, in a {}", said.trim()));
+    let output = output_of("stat", &["-f", "-c", "%T", &at])?;
+    if matches!(output.trim(), "tmpfs" | "ramfs") {
+        return Err(format!("files for a while are in memory, in a {}", output.trim()));
     }
     let to = format!("of={at}/file");
     run("dd", &["if=/dev/zero", &to, "bs=65536", "count=1", "oflag=direct"])
@@ -200,18 +200,18 @@ fn programs(names: &[&str]) -> Found {
 }
 
 fn run(program: &str, words: &[&str]) -> Found {
-    said(program, words).map(drop)
+    output_of(program, words).map(drop)
 }
 
-/// What a command says, or the first line of its complaint.
-fn said(program: &str, words: &[&str]) -> Result<String, String> {
+/// Output of a command, or the first line of its complaint.
+fn output_of(program: &str, words: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(words).stdin(Stdio::null()).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
-    let line = complaint.lines().next().unwrap_or("it failed and said nothing");
+    let line = complaint.lines().next().unwrap_or("it failed without a word");
     Err(format!("{program} {}: {line}", words.join(" ")))
 }
 

@@ -1,4 +1,4 @@
-//! How fast the calendar decides: in process, on the paper's workload at 80 % load.
+//! Speed of the calendar's decisions: in process, on the paper's workload at 80 % load.
 //!
 //! A link is filled with the paper's requests until it carries the wanted number of breakpoints.
 //! Then requests are planned and booked one at a time at random instants of that future, with old
@@ -26,7 +26,7 @@ use serde::Serialize;
 use crate::simulate::booked::Scheme;
 use crate::simulate::workload::{self, CHANNELS, Draw};
 
-/// What to measure.
+/// The measurement to make.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Breakpoints on the link, about, and on the busiest link of the long path.
@@ -95,7 +95,7 @@ pub struct BenchReport {
     pub links: usize,
     /// VBLS decisions on the long path, booking on each of its links included.
     pub path: Latency,
-    /// Previews on a snapshot, which is taken anew for each, nobody booking.
+    /// Previews on a snapshot, which is taken for each, nobody booking.
     pub preview_idle: Latency,
     /// The same while another thread books as fast as it can in a book of its own, which is as large.
     pub preview_elsewhere: Latency,
@@ -104,11 +104,11 @@ pub struct BenchReport {
     /// The same while it books there as the service does at its full load: in groups of
     /// [`SERVICE_GROUP`], [`SERVICE_GROUPS`] a second.
     pub preview_served: Latency,
-    /// What that thread reached meanwhile, decisions and releases, with snapshots handed out.
+    /// Decisions and releases that that thread reached meanwhile, with snapshots handed out.
     pub bookings_beside_previews: Latency,
 }
 
-/// Runs the benchmark. `progress` is told what is measured next.
+/// Runs the benchmark. `progress` gets the name of the next measurement.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> BenchReport {
     progress("filling the link");
     let mut bed = Bed::new(options, 1);
@@ -186,7 +186,7 @@ struct Bed {
     ids: Vec<LinkId>,
     /// Bookings in no order.
     live: Vec<Live>,
-    /// What they take together of the first link's filled future, in channel ticks.
+    /// Their sum on the first link's filled future, in channel ticks.
     booked: u64,
     target: f64,
     span: u64,
@@ -403,7 +403,7 @@ fn previews_while(
     });
 }
 
-/// Plans on fresh snapshots until told to stop.
+/// Plans on fresh snapshots until `stop` is set.
 fn preview_until(
     shown: &Mutex<LinkSet>,
     span: u64,
@@ -482,7 +482,7 @@ impl Times {
 pub const SERVICE_GROUP: usize = 8;
 /// See [`SERVICE_GROUP`].
 pub const SERVICE_GROUPS: u32 = 1300;
-/// How often previews without bookings and beside them take turns.
+/// Turns of previews without bookings and beside them.
 const TURNS: u32 = 50;
 /// Decisions between two readings of the processor time.
 const BATCH: usize = 64;
@@ -506,9 +506,9 @@ mod tests {
             preview_time: Duration::from_millis(20),
             ..BenchOptions::default()
         };
-        let mut said = 0;
-        let report = run(&options, &mut |_| said += 1);
-        assert_eq!(said, 7);
+        let mut calls = 0;
+        let report = run(&options, &mut |_| calls += 1);
+        assert_eq!(calls, 7);
         assert!((0.7..0.85).contains(&report.load), "{}", report.load);
         assert!(report.breakpoints > 1_000);
         assert_eq!((report.vbls.count, report.path.count), (2_000, 104));

@@ -25,7 +25,7 @@ use self::stats::{Estimate, Measures};
 use self::tcp::{Control, TcpPath};
 use self::workload::Arrival;
 
-/// What to run.
+/// The experiment to run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Offered loads, each above 0 and below 1.
@@ -58,7 +58,7 @@ impl Default for Options {
     }
 }
 
-/// Who carries the files.
+/// The carrier of the files.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Contender {
     /// Varying bandwidth, booked at arrival.
@@ -141,7 +141,7 @@ pub struct Report {
     pub rows: Vec<Row>,
 }
 
-/// Runs the experiment. `progress` is told the runs done and the runs in all.
+/// Runs the experiment. `progress` gets the runs done and the runs in all.
 pub fn run(options: &Options, progress: &mut dyn FnMut(usize, usize)) -> Report {
     let contenders = contenders(options);
     let jobs: Vec<(usize, u64)> = (0..options.loads.len())

@@ -74,7 +74,7 @@ fn lacking(names: &[String], means: &[(&str, Option<&str>)]) -> Result<Option<St
     Ok(reason)
 }
 
-/// Whether `#[test]` is among the attributes that are still to be expanded.
+/// True if `#[test]` is among the attributes that are still to be expanded.
 fn is_test(item: &TokenStream) -> bool {
     item.clone().into_iter().any(|token| match token {
         TokenTree::Group(group) if group.delimiter() == Delimiter::Bracket => {

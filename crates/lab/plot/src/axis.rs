@@ -1,17 +1,17 @@
 use crate::number;
 
-/// What a direction means.
+/// The meaning of a direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// Beside it, with the unit.
     pub label: String,
-    /// How values become places.
+    /// The scale, by which values become places.
     pub scale: Scale,
-    /// First and last value; from the data unless told.
+    /// First and last value; from the data if there is none.
     pub range: Option<(f64, f64)>,
 }
 
-/// How values become places.
+/// A scale: it turns values into places.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
     /// Evenly.

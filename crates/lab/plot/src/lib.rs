@@ -2,8 +2,8 @@
 //!
 //! A [`Panel`] is one pair of axes with its [`Series`]; a [`Figure`] is several panels side by side
 //! over one legend, as papers have them. Series differ in colour, dashes and marks together, so
-//! that they can be told apart without colour. The crate draws what it is given: statistics,
-//! files and pages are others' business. All text is escaped.
+//! that they remain distinct without colour. The crate draws what it is given: statistics, files
+//! and pages are others' business. All text is escaped.
 //!
 //! ```
 //! use longhaul_plot::{Axis, Panel, Point, Series};
@@ -45,13 +45,13 @@ pub struct Series {
     pub name: String,
     /// Number of its colour, dashes and mark; they recur after eight.
     pub style: usize,
-    /// How it is drawn.
+    /// Its shape.
     pub shape: Shape,
-    /// What is drawn; points that are not finite are left out.
+    /// The points; those that are not finite are left out.
     pub points: Vec<Point>,
 }
 
-/// How a series is drawn.
+/// The shape of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A line with a mark at each point.

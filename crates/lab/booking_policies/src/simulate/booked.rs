@@ -7,7 +7,7 @@ use longhaul_units::{Bytes, Duration, Rate};
 
 use super::workload::{Arrival, CHANNEL_BPS, CHANNELS};
 
-/// How requests are booked.
+/// The booking of requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scheme {
     /// [`Policy::Earliest`] (VBLS) or [`Policy::Fixed`] (FBLS).
@@ -53,7 +53,7 @@ impl Scheme {
     }
 }
 
-/// What became of the requests.
+/// Outcome of the requests.
 #[derive(Clone, Debug, Default)]
 pub struct Booked {
     /// Seconds from arrival to the planned finish, by request.

@@ -12,7 +12,7 @@ use super::parallel;
 use super::stats::Estimate;
 use super::workload::{self, CHANNELS, Draw};
 
-/// What to run.
+/// The scenarios to run.
 #[derive(Clone, Debug)]
 pub struct ScenarioOptions {
     /// Offered load (on the busiest link).
@@ -263,7 +263,7 @@ const HOLD_SHARE: f64 = 0.2;
 const HOLD_SECONDS: f64 = 10.0;
 /// Their Rmin and Rmax.
 const HOLD_RATES: (u32, u32) = (1, 5);
-/// How long they wait for their start, seconds.
+/// Longest wait of a hold for its start, in seconds.
 const HOLD_PATIENCE: f64 = 5.0;
 /// Share of the files that cross one of the inner links of the chain: of one to four links, each
 /// as likely, (1/4 + 2/3 + 1 + 1) / 4.

@@ -1,4 +1,4 @@
-//! What is measured in a run, and how runs are summarised.
+//! Measures of a run, and their summary over runs.
 
 use serde::Serialize;
 
@@ -25,7 +25,7 @@ impl Estimate {
         Self { mean, half_width: student(values.len() - 1) * (variance / n).sqrt() }
     }
 
-    /// Whether the interval holds `value`.
+    /// True if the interval holds `value`.
     pub fn covers(&self, value: f64) -> bool {
         (self.mean - value).abs() <= self.half_width
     }
@@ -36,7 +36,7 @@ fn student(degrees: usize) -> f64 {
     T_QUANTILES.get(degrees.saturating_sub(1)).copied().unwrap_or(1.96 + 2.4 / degrees as f64)
 }
 
-/// What one run of one contender yields; requests of the warm-up are left out.
+/// Measures of one run of one contender; requests of the warm-up are left out.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Measures {
     /// Equation 1 per Rmax class and over all: delay weighted with size, in seconds.

@@ -10,7 +10,7 @@ use super::parallel;
 use super::stats::{Estimate, Measures};
 use super::workload::{self, Arrival};
 
-/// What to sweep.
+/// The sweep to run.
 #[derive(Clone, Debug)]
 pub struct SwitchingOptions {
     /// Offered load.

@@ -79,7 +79,7 @@ pub fn tcp(files: &[Arrival], control: Control, path: TcpPath, seed: u64) -> Vec
     delays
 }
 
-/// What a step of the link was like.
+/// State of the link in a step.
 struct Moment {
     now: f64,
     rtt: f64,
@@ -162,7 +162,7 @@ impl Flow {
 
 /// Bytes of a packet, the paper's.
 const PACKET: f64 = 1_500.0;
-/// What CUBIC keeps of its window on loss.
+/// Part of its window that CUBIC keeps on loss.
 const CUBIC_BETA: f64 = 0.7;
 /// CUBIC's aggressiveness, packets per second cubed.
 const CUBIC_C: f64 = 0.4;
