@@ -1,5 +1,5 @@
-//! Whether emulated paths do what they promise, measured from outside: with real sockets at both
-//! ends, against what was asked for.
+//! Checks that emulated paths do what they promise, measured from outside: with real sockets at
+//! both ends, against what was asked for.
 
 mod blast;
 mod flows;
@@ -21,13 +21,13 @@ use crate::topology::{Topology, TopologyError};
 pub struct Row {
     /// The check that it belongs to.
     pub check: &'static str,
-    /// What was measured, and where.
+    /// The measurement, and its place.
     pub what: String,
-    /// What should have come out, with the tolerance.
+    /// The expected value, with the tolerance.
     pub expected: String,
-    /// What came out.
+    /// The measured value.
     pub measured: String,
-    /// Whether it is as expected.
+    /// True if it is as expected.
     pub ok: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum CheckError {
     System {
         /// The check.
         check: &'static str,
-        /// What failed.
+        /// The failure.
         error: io::Error,
     },
 }
@@ -99,7 +99,8 @@ impl Report<'_> {
         CheckError::System { check: self.check, error }
     }
 
-    /// Sends datagrams. What the receiver loses would be taken for the path's, so it is told.
+    /// Sends datagrams. It reports what the receiver loses, which would otherwise pass for the
+    /// path's.
     fn stream(&mut self, testbed: &Testbed, spec: &Stream) -> Result<Outcome, CheckError> {
         let outcome = flows::stream(testbed, spec).map_err(|error| self.system(error))?;
         if outcome.overflow > 0 {

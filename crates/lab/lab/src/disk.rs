@@ -1,8 +1,8 @@
 //! A slow disk: a file system in memory whose reading and writing take their time.
 //!
 //! Control groups do not throttle files in memory, nor what is written through the page cache; a
-//! file system of our own (FUSE) does exactly what it is told, on any machine. Data reach it, and
-//! the page cache keeps them, as those of any other.
+//! file system of our own (FUSE) keeps exactly the pace that it is given, on any machine. Data
+//! reach it, and the page cache keeps them, as those of any other.
 
 mod head;
 mod service;
@@ -30,14 +30,14 @@ use crate::topology::parse_time;
 pub struct DiskSpec {
     /// An empty folder, in which its files are while it is there.
     pub folder: PathBuf,
-    /// How fast it reads and writes, both together.
+    /// Its speed of reading and writing, both together.
     pub rate: Rate,
-    /// What it holds; 16 GiB unless told. What it holds takes memory.
+    /// Its size; 16 GiB by default. What it holds takes memory.
     pub size: Option<Bytes>,
-    /// When it becomes slow, from [`SlowDisk::begin`] on; at once unless told. Before, it is as
-    /// fast as memory, so that files can be put there.
+    /// When it becomes slow, from [`SlowDisk::begin`] on; at once by default. Before, it is as fast
+    /// as memory, so that files can be put there.
     pub from: Option<Duration>,
-    /// How long it is slow; to the end unless told.
+    /// Time for which it is slow; to the end by default.
     pub length: Option<Duration>,
 }
 
@@ -54,7 +54,7 @@ pub struct SlowDisk {
     session: Option<BackgroundSession>,
 }
 
-/// What a disk did.
+/// Work that a disk did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiskReport {
     /// Bytes read and written.
@@ -70,11 +70,11 @@ impl SlowDisk {
     /// # Errors
     /// No such folder, or one that is not empty; a kernel without FUSE, or no right to mount.
     pub fn mount(spec: &DiskSpec) -> io::Result<Self> {
-        let told = |error: io::Error| {
+        let at_folder = |error: io::Error| {
             io::Error::new(error.kind(), format!("{}: {error}", spec.folder.display()))
         };
-        if fs::read_dir(&spec.folder).map_err(told)?.next().is_some() {
-            return Err(told(io::Error::other("the folder of a disk has to be empty")));
+        if fs::read_dir(&spec.folder).map_err(at_folder)?.next().is_some() {
+            return Err(at_folder(io::Error::other("the folder of a disk has to be empty")));
         }
         let head = Arc::new(Head::new(spec.rate));
         let size = spec.size.map_or(SIZE, Bytes::get);
@@ -98,7 +98,7 @@ impl SlowDisk {
         File::options().read(true).write(true).open(DEVICE).map_err(|error| {
             io::Error::new(error.kind(), format!("{DEVICE}: {error}; slow disks need this device"))
         })?;
-        let session = fuser::spawn_mount(service, &spec.folder, &config).map_err(told)?;
+        let session = fuser::spawn_mount(service, &spec.folder, &config).map_err(at_folder)?;
         Ok(Self { spec: spec.clone(), head, session: Some(session) })
     }
 
@@ -113,7 +113,7 @@ impl SlowDisk {
         self.head.slow_down(from, self.spec.length.map(|length| from + length));
     }
 
-    /// Takes the disk away and tells what it did.
+    /// Takes the disk away and reports what it did.
     ///
     /// # Errors
     /// Those of unmounting.
@@ -131,7 +131,8 @@ impl SlowDisk {
 
 impl Drop for SlowDisk {
     fn drop(&mut self) {
-        // Whoever wants to know calls `end`; a mount that stays is removed by the next start.
+        // A caller that wants the result calls `end`; a mount that stays is removed by the next
+        // start.
         let _ = self.take_away();
     }
 }
@@ -183,7 +184,7 @@ impl DiskSpec {
 /// Where file systems of programs are asked for.
 const DEVICE: &str = "/dev/fuse";
 const SIZE: u64 = 16 << 30;
-/// Some may wait for the head while others tell of names.
+/// Some may wait for the head while others look up names.
 const THREADS: usize = 4;
 
 #[cfg(test)]

@@ -31,11 +31,11 @@ pub use self::record::{DirectionRecord, LinkRecord};
 pub use self::stats::{DirectionStats, LineStats, LinkStats};
 use self::worker::{Stop, Worker};
 
-/// What an [`Emulator`] is to do with one link.
+/// The task of an [`Emulator`] on one link.
 #[derive(Debug)]
 pub(crate) struct LinkSetup {
     pub(crate) path: DuplexConfig,
-    /// Whether what exceeds the path's MTU is answered with ICMP.
+    /// True if ICMP answers packets that exceed the path's MTU.
     pub(crate) answers: bool,
     pub(crate) seed: u64,
     /// Bytes that may be under way and in the queue, forward and backward.
@@ -51,7 +51,8 @@ pub(crate) struct End {
     /// Of the namespace of the device, and the name that it has there.
     pub(crate) counters: DeviceCounters,
     pub(crate) device: String,
-    /// What is sent from here has passed this; the path of the direction then has no rate.
+    /// The line that packets sent from here have passed; the path of the direction then has no
+    /// rate.
     pub(crate) line: Option<KernelLine>,
 }
 
@@ -157,13 +158,13 @@ impl Emulator {
         })
     }
 
-    /// Whether packets are still carried at the rates they should be; that ends early only when a
+    /// True while packets are carried at the rates they should be; that ends early only when a
     /// device fails.
     pub(crate) fn is_running(&self) -> bool {
         !self.threads.is_empty() && !self.threads.iter().any(JoinHandle::is_finished)
     }
 
-    /// Stops the threads and tells what ended one, if it was not this call.
+    /// Stops the threads and returns what ended one, if it was not this call.
     pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.stop.request();
         let mut ended = Ok(());
@@ -178,7 +179,7 @@ impl Emulator {
 impl Drop for Emulator {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // Whoever wants to know calls `stop`.
+            // A caller that wants the result calls `stop`.
             let _ = self.stop();
         }
     }

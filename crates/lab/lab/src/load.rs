@@ -1,4 +1,4 @@
-//! What else a host may be busy with while it sends or receives.
+//! Work that keeps a host busy while it sends or receives.
 //!
 //! RAPID and PAPTC run endless loops and an isosurface extraction beside the receiver; here are
 //! both, and what fights for memory and disks. Loads are threads of this process, so that they end
@@ -27,39 +27,39 @@ use crate::topology::quantity::{optional, optional_time};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Load {
-    /// What they do.
+    /// Their work.
     pub work: Work,
-    /// How many; 1 unless told.
+    /// Their number; 1 by default.
     #[serde(default = "one")]
     pub count: u16,
-    /// Cores to which all of them keep; any unless told.
+    /// Cores to which all of them keep; any by default.
     #[serde(default)]
     pub cores: Vec<usize>,
-    /// When they begin, from the start of the load on; at once unless told.
+    /// When they begin, from the start of the load on; at once by default.
     #[serde(default, deserialize_with = "optional_time")]
     pub from: Option<Duration>,
-    /// How long they work; to the end unless told.
+    /// Time for which they work; to the end by default.
     #[serde(default, deserialize_with = "optional_time")]
     pub length: Option<Duration>,
-    /// Again and again, from start to start, which is longer than `length`; once unless told.
+    /// Again and again, from start to start, which is longer than `length`; once by default.
     #[serde(default, deserialize_with = "optional_time")]
     pub every: Option<Duration>,
-    /// Whom they make way for.
+    /// Their priority.
     #[serde(default)]
     pub priority: Priority,
-    /// Bytes of the memory or file worked on by each; 64 MiB unless told. The volume of an
+    /// Bytes of the memory or file worked on by each; 64 MiB by default. The volume of an
     /// isosurface has as many bytes, four a voxel.
     #[serde(default, deserialize_with = "optional")]
     pub size: Option<Bytes>,
-    /// Folder for files of `disk` and `isosurface`; that for temporary files unless told.
+    /// Folder for files of `disk` and `isosurface`; that for temporary files by default.
     #[serde(default)]
     pub folder: Option<PathBuf>,
-    /// The most that `disk` writes; as fast as it can unless told.
+    /// The most that `disk` writes; as fast as it can by default.
     #[serde(default, deserialize_with = "optional")]
     pub rate: Option<Rate>,
 }
 
-/// What a load does.
+/// Work of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -114,7 +114,7 @@ pub struct Running {
     threads: Vec<JoinHandle<io::Result<LoadReport>>>,
 }
 
-/// What threads of a load got done.
+/// Work that threads of a load got done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LoadReport {
     /// Loops of a million steps, surfaces, passes over memory or file.
@@ -144,7 +144,7 @@ impl Load {
     ///
     /// # Errors
     /// Those of starting threads, and cores that do not exist. Full disks and the like end the load
-    /// early; [`Running::stop`] tells.
+    /// early; [`Running::stop`] reports it.
     pub fn start(&self) -> io::Result<Running> {
         self.check_every().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         self.check_cores()?;
@@ -167,7 +167,7 @@ impl Load {
         comes.map(|came| [came, came + length]).collect()
     }
 
-    /// Whether it is over before it comes again.
+    /// Checks that it is over before it comes again.
     fn check_every(&self) -> Result<(), &'static str> {
         match self.every.is_some_and(|every| self.length.is_none_or(|length| length >= every)) {
             true => Err("every: expected a length that is shorter than that"),
@@ -175,7 +175,7 @@ impl Load {
         }
     }
 
-    /// Whether its threads will find their cores, before anything depends on them.
+    /// Checks that its threads will find their cores, before anything depends on them.
     fn check_cores(&self) -> io::Result<()> {
         if self.cores.is_empty() {
             return Ok(());
@@ -223,7 +223,7 @@ impl Running {
         self.began
     }
 
-    /// Ends the load and tells what it got done.
+    /// Ends the load and returns what it got done.
     ///
     /// # Errors
     /// What ended a thread before its time.
@@ -243,13 +243,13 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // Whoever wants to know calls `stop`.
+            // A caller that wants the result calls `stop`.
             let _ = thread.join();
         }
     }
 }
 
-/// Whether a thread is to go on.
+/// The condition for a thread to go on.
 struct Going<'a> {
     stop: &'a AtomicBool,
     until: Option<Instant>,

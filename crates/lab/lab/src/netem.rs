@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_are_said_in_the_words_of_tc() {
+    fn conditions_are_put_in_the_words_of_tc() {
         for (conditions, expected) in [
             ("", "limit 10000000 delay 0us"),
             (r#"delay = "25ms""#, "limit 10000000 delay 25000us"),

@@ -35,7 +35,7 @@ pub(crate) enum Ip {
     V6,
 }
 
-/// Whose packet it is.
+/// The flow of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, serde::Serialize)]
 pub struct Flow {
     /// IP protocol: 6 is TCP, 17 UDP.
@@ -123,7 +123,7 @@ impl Shape {
     }
 }
 
-/// Whether routers would keep a packet to its own link: multicast, broadcast and link-local
+/// True if routers would keep a packet to its own link: multicast, broadcast and link-local
 /// addresses. `packet` is a packet with its virtio header.
 pub(crate) fn stays_on_link(packet: &[u8]) -> bool {
     match packet.get(VNET_LEN..) {

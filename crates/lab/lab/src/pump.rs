@@ -26,13 +26,13 @@ pub struct TcpPump {
     pub congestion_control: String,
     /// Connections side by side, at least one.
     pub streams: u16,
-    /// Bytes that each connection may buffer at each end; what the kernel thinks right unless told.
+    /// Bytes that each connection may buffer at each end; the kernel's choice by default.
     pub buffer: Option<u32>,
     /// Bytes of a write, more than zero.
     pub block: usize,
 }
 
-/// How much [`TcpPump::transfer`] moves, and when it ends.
+/// The amount that [`TcpPump::transfer`] moves, and its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Volume {
     /// Bytes in all.
@@ -43,7 +43,7 @@ pub struct Volume {
     pub patience: Duration,
 }
 
-/// What [`TcpPump::transfer`] moved.
+/// The amount that [`TcpPump::transfer`] moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transferred {
     /// Bytes that arrived.
@@ -204,7 +204,7 @@ impl Drop for Pumping {
     }
 }
 
-/// What the threads of one run share.
+/// State that the threads of one run share.
 #[derive(Debug)]
 struct Flow {
     deadline: Instant,

@@ -26,7 +26,7 @@ pub use self::judge::{Signal, Signals};
 use self::reader::Reader;
 use crate::Host;
 
-/// What is watched.
+/// The run to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// UDP payload that is sent.
@@ -43,10 +43,10 @@ pub struct Watch {
     pub length: Duration,
 }
 
-/// What came of it.
+/// Outcome of a watch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watched {
-    /// What each signal did.
+    /// Account of each signal.
     pub signals: Signals,
     /// All that was seen: docs/host-awareness.md, "Traces".
     pub trace: String,

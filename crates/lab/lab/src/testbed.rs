@@ -49,7 +49,7 @@ pub struct Testbed {
     interrupted: Arc<AtomicBool>,
 }
 
-/// What a testbed needs beyond its topology.
+/// Needs of a testbed beyond its topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TestbedOptions {
     /// Of everything random.
@@ -220,7 +220,7 @@ impl Testbed {
         Ok(Self { registration, hosts, emulator, topology: topology.clone(), interrupted })
     }
 
-    /// What it was made from.
+    /// The topology it was made from.
     pub fn topology(&self) -> &Topology {
         &self.topology
     }
@@ -307,7 +307,7 @@ impl Testbed {
         (&self.hosts[0], &self.hosts[self.hosts.len() - 1])
     }
 
-    /// Whether packets are still carried; when not, [`Testbed::close`] says why.
+    /// True while packets are carried; when not, [`Testbed::close`] says why.
     pub fn is_running(&self) -> bool {
         self.emulator.is_running()
     }
@@ -319,7 +319,7 @@ impl Testbed {
         self.registration.kill_inside();
     }
 
-    /// Ends the testbed and tells whether packets were carried until now.
+    /// Ends the testbed and reports whether packets were carried until now.
     ///
     /// # Errors
     /// What ended the emulator early.
@@ -330,7 +330,7 @@ impl Testbed {
 }
 
 impl Host {
-    /// Whether what goes on here is to end early: see [`Testbed::interrupt`].
+    /// True if what goes on here is to end early: see [`Testbed::interrupt`].
     pub(crate) fn is_interrupted(&self) -> bool {
         self.interrupted.load(Ordering::Relaxed)
     }
@@ -365,8 +365,8 @@ impl Host {
         self.shaped.iter().map(|queue| Ok(queue.read()?.dropped)).sum()
     }
 
-    /// Whether something listens here, for connections or for datagrams of anybody, at `port`, or at
-    /// any port.
+    /// Looks for a socket that listens here, for connections or for datagrams of anybody, at
+    /// `port`, or at any port.
     ///
     /// # Errors
     /// Those of starting a thread inside.
@@ -374,7 +374,8 @@ impl Host {
         self.namespace.run(|| listeners::any(port))
     }
 
-    /// Calls `work` on a thread inside. Sockets made there stay there, whoever uses them.
+    /// Calls `work` on a thread inside. Sockets made there stay there, in whatever thread they are
+    /// used.
     ///
     /// # Errors
     /// Those of starting the thread.
@@ -418,7 +419,7 @@ fn configure(namespace: &Namespace, ipv6: bool, tcp_buffer: Option<u64>) -> io::
 
 /// 256 MiB; see [`crate::topology::Node::tcp_buffer`].
 const TCP_BUFFER: u64 = 256 << 20;
-/// What a connection begins with.
+/// Buffer with which a connection begins.
 const TCP_BUFFER_START: u64 = 128 << 10;
 
 #[cfg(test)]

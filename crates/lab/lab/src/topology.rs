@@ -48,14 +48,14 @@ pub use self::quantity::{parse_time, parse_time_up_to};
 pub struct Topology {
     /// Its name in reports.
     pub name: String,
-    /// What it is for, in a sentence.
+    /// Its purpose, in a sentence.
     #[serde(default)]
     pub about: String,
     /// Hosts, gateways, routers: each a network stack of its own. Those with more than one link
-    /// forward. Commands run on the first unless told otherwise.
+    /// forward. Commands run on the first by default.
     #[serde(rename = "node")]
     pub nodes: Vec<Node>,
-    /// What joins them.
+    /// The links that join them.
     #[serde(rename = "link")]
     pub links: Vec<LinkSpec>,
 }
@@ -66,33 +66,34 @@ pub struct Topology {
 pub struct Node {
     /// Its name, also as a host name within the testbed: letters, digits and hyphens.
     pub name: String,
-    /// The most that TCP may buffer for a connection and direction; 256 MiB unless told, so that
+    /// The most that TCP may buffer for a connection and direction; 256 MiB by default, so that
     /// buffers do not limit what controllers can show.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub tcp_buffer: Option<Bytes>,
-    /// Cores that its commands, and threads of [`crate::Host::run`], keep to; any unless told.
+    /// Cores that its commands, and threads of [`crate::Host::run`], keep to; any by default.
     #[serde(default)]
     pub cores: Vec<usize>,
-    /// Core that does the work of receiving, as a network card's interrupts would; unless told the
+    /// Core that does the work of receiving, as a network card's interrupts would; by default the
     /// emulator does it.
     #[serde(default)]
     pub receive_core: Option<usize>,
     /// Part of one core that its commands may use together, in periods of 100 ms as containers have
-    /// them; no limit unless told.
+    /// them; no limit by default.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub cpu_quota: Option<Probability>,
-    /// What each of its devices sends at most; as fast as it can unless told.
+    /// Limit of what each of its devices sends; none by default.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub egress: Option<Egress>,
 }
 
-/// The kernel's HTB on a node's own devices, and what may wait there, of IP's bytes. Unlike the line of a link
-/// it pushes back on the node's sockets: what finds no room is refused, and who sends it is told.
+/// The kernel's HTB on a node's own devices, and what may wait there, of IP's bytes. Unlike the
+/// line of a link it pushes back on the node's sockets: it refuses what finds no room, and the
+/// sender learns of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Egress {
-    /// What leaves.
+    /// Rate at which packets leave.
     pub rate: Rate,
-    /// What may wait.
+    /// Bytes that may wait.
     pub queue: Bytes,
 }
 
@@ -130,22 +131,22 @@ pub struct LinkSpec {
     pub name: String,
     /// The nodes; forward is from the first to the second.
     pub between: [String; 2],
-    /// Largest packet of the devices at its ends, in bytes; 1500 unless told.
+    /// Largest packet of the devices at its ends, in bytes; 1500 by default.
     #[serde(default = "mtu")]
     pub mtu: u32,
     /// Packets above `path_mtu` vanish without an answer, as behind a firewall that drops ICMP.
     #[serde(default)]
     pub black_hole: bool,
-    /// What has the rates and queues of its directions.
+    /// The place of the rates and queues of its directions.
     #[serde(default)]
     pub line: LineKind,
     /// Both directions alike.
     #[serde(default)]
     pub both: Conditions,
-    /// What is different forward.
+    /// Differences forward.
     #[serde(default)]
     pub forward: Conditions,
-    /// What is different backward.
+    /// Differences backward.
     #[serde(default)]
     pub backward: Conditions,
 }
@@ -204,7 +205,7 @@ pub enum TopologyError {
     Mtu {
         /// The link.
         link: String,
-        /// What was asked for.
+        /// The value asked for.
         mtu: u32,
     },
     /// A rate at which not one packet leaves in a round trip.
@@ -226,7 +227,7 @@ pub enum TopologyError {
     NeedsRate {
         /// The link.
         link: String,
-        /// What does.
+        /// The thing that needs it.
         what: &'static str,
     },
     /// A line of the kernel's cannot have this.
@@ -234,10 +235,10 @@ pub enum TopologyError {
     NotForHtb {
         /// The link.
         link: String,
-        /// What.
+        /// The condition.
         what: &'static str,
     },
-    /// What the emulation itself refuses.
+    /// Something that the emulation itself refuses.
     #[error("link {link:?}: {error}")]
     Path {
         /// The link.
@@ -372,7 +373,7 @@ impl Topology {
 }
 
 impl LinkSpec {
-    /// What each direction does, in the terms of the emulation.
+    /// Effects of each direction, in the terms of the emulation.
     ///
     /// # Errors
     /// Those of impossible links.
@@ -442,7 +443,7 @@ const NODES_MAX: usize = 250;
 /// Two descriptors each in one wait, and one to end it.
 const LINKS_MAX: usize = 7;
 const NAME_MAX: usize = 30;
-/// What IPv6 needs (RFC 8200 section 5).
+/// Least MTU of IPv6 (RFC 8200 section 5).
 const MTU_MIN: u32 = 1280;
 const MTU_MAX: u32 = 65_535;
 

@@ -1,7 +1,7 @@
-//! What the monitor makes of recorded signals, beside the kernel's record of context switches in the same traces
-//! (docs/host-awareness.md, "Checked against the kernel's record"):
-//! `longhaul lab run signal-lead-time --quick --results DIR` and then
-//! `cargo run --release -p longhaul-lab --example traces DIR/signal-lead-time.traces/*`.
+//! Compares the monitor's account of recorded signals with the kernel's record of context switches
+//! in the same traces (docs/host-awareness.md, "Checked against the kernel's record"): `longhaul
+//! lab run signal-lead-time --quick --results DIR` and then `cargo run --release -p longhaul-lab
+//! --example traces DIR/signal-lead-time.traces/*`.
 
 mod paptc;
 mod trace;
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         traces.push(trace);
     }
     println!(
-        "| buffer asked for | windows | share off by, median, p90 | stalls of 2 ms | seen | of the right length | too long by, ms: p10, median, p90 | known within 2 ms | told `preempted` |"
+        "| buffer asked for | windows | share off by, median, p90 | stalls of 2 ms | seen | of the right length | too long by, ms: p10, median, p90 | known within 2 ms | named `preempted` |"
     );
     println!("|---|---|---|---|---|---|---|---|---|");
     for (buffer, score) in &mut by_buffer {
@@ -94,7 +94,7 @@ impl Score {
     fn judge_shares(&mut self, trace: &Trace) {
         for (from, to) in trace.windows() {
             let length = (to.at - from.at).as_secs_f64();
-            let told = to.run.saturating_sub(from.run).as_secs_f64() / length;
+            let counted = to.run.saturating_sub(from.run).as_secs_f64() / length;
             let truth = trace.ran(from.at, to.at).as_secs_f64() / length;
             let turns = trace
                 .switches
@@ -102,7 +102,7 @@ impl Score {
                 .filter(|(at, what)| *what == What::On && (from.at..to.at).contains(at));
             // Going to sleep and waking up takes some 10 us, which the account counts and the record does not.
             if turns.count() < FEW_TURNS {
-                self.share_errors.push((told - truth).abs());
+                self.share_errors.push((counted - truth).abs());
             }
         }
     }
@@ -125,16 +125,16 @@ impl Score {
         for (from, to) in stalls {
             advance(from, &mut fed);
             let before = fed.stalled(from);
-            // The batch that is read behind the stall tells how long it was, two looks later.
+            // The batch that is read behind the stall shows how long it was, two looks later.
             advance(to + TICK * 3, &mut fed);
-            let told = fed.stalled(to).saturating_sub(before);
+            let counted = fed.stalled(to).saturating_sub(before);
             let length = to - from;
             // What it had read before is worked on in the same gap.
-            let least = length.min(told);
-            let off = told.saturating_sub(length + BURST_WORK).max(length - least);
-            self.excess.push(told.as_secs_f64() * 1e3 - length.as_secs_f64() * 1e3);
+            let least = length.min(counted);
+            let off = counted.saturating_sub(length + BURST_WORK).max(length - least);
+            self.excess.push(counted.as_secs_f64() * 1e3 - length.as_secs_f64() * 1e3);
             self.stalls += 1;
-            self.seen += usize::from(told >= length / 2);
+            self.seen += usize::from(counted >= length / 2);
             self.right += usize::from(off <= Duration::from_micros(500).max(length / 10));
             let looked = trace.looks.iter().map(|look| look.at);
             let next = looked.clone().find(|at| *at >= from + TICK);
@@ -175,7 +175,7 @@ impl Score {
     }
 }
 
-/// A monitor that is told what a trace tells.
+/// A monitor that takes its input from a trace.
 struct Fed {
     monitor: Monitor,
     now: Instant,

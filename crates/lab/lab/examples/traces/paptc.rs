@@ -8,7 +8,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 
 use crate::trace::{Trace, WINDOW};
 
-/// How far the rate is from what the reader processes, of the mean of that.
+/// Distance of the rate from what the reader processes, as a part of the mean of that.
 #[derive(Default)]
 struct Off {
     rate: f64,
@@ -18,19 +18,25 @@ struct Off {
 }
 
 pub fn print(traces: &[Trace]) {
-    println!("\n| from | rate, of what is processed | off by, on average | capacity told off by |");
+    println!(
+        "\n| from | rate, of what is processed | off by, on average | computed capacity off by |"
+    );
     println!("|---|---|---|---|");
     for from in [0.3, 1.2, 2.0] {
-        let (mut rates, mut told) = (Off::default(), Off::default());
-        traces.iter().for_each(|trace| follow(trace, from, &mut rates, &mut told));
+        let (mut rates, mut capacities) = (Off::default(), Off::default());
+        traces.iter().for_each(|trace| follow(trace, from, &mut rates, &mut capacities));
         let Off { rate, capacity, apart, .. } = rates;
-        let [apart, told] = [apart / capacity, told.apart / told.capacity].map(|part| part * 100.0);
-        println!("| {from} | {:.1} % | {apart:.0} % | {told:.0} % |", 100.0 * rate / capacity);
+        let [apart, by_capacity] =
+            [apart / capacity, capacities.apart / capacities.capacity].map(|part| part * 100.0);
+        println!(
+            "| {from} | {:.1} % | {apart:.0} % | {by_capacity:.0} % |",
+            100.0 * rate / capacity
+        );
     }
 }
 
 /// A period is a window; what is lost is known a period later.
-fn follow(trace: &Trace, from: f64, rates: &mut Off, told: &mut Off) {
+fn follow(trace: &Trace, from: f64, rates: &mut Off, capacities: &mut Off) {
     let shares: Vec<(Duration, Duration)> = trace
         .windows()
         .map(|(a, b)| (b.run.saturating_sub(a.run), b.wait.saturating_sub(a.wait)))
@@ -56,11 +62,11 @@ fn follow(trace: &Trace, from: f64, rates: &mut Off, told: &mut Off) {
         let bytes = (ALONE.as_bps() as f64 / 8.0 * run.as_secs_f64()) as u64;
         let batch = Batch { bytes, packets: bytes / 1_400, age: None, cpu: Some(run), full: true };
         let truth = processed(*share);
-        let said = Paptc::capacity(&service);
+        let computed = Paptc::capacity(&service);
         let rate = controller.pacing().rate.as_bps() as f64;
         if index >= shares.len() / 2 {
             for (off, value) in
-                [(&mut *rates, Some(rate)), (told, said.map(|rate| rate.as_bps() as f64))]
+                [(&mut *rates, Some(rate)), (capacities, computed.map(|rate| rate.as_bps() as f64))]
             {
                 if let Some(value) = value {
                     off.rate += value;
@@ -78,7 +84,7 @@ fn follow(trace: &Trace, from: f64, rates: &mut Off, told: &mut Off) {
             acked_packets: packets(1.0 - lost),
             lost: Losses { socket: packets(lost), ..Losses::default() },
             rtt: Some(ROUND_TRIP),
-            capacity: said,
+            capacity: computed,
             ..Feedback::default()
         };
         let (rtt, estimates, rng) = (&rtt, &mut estimates, &mut rng);
@@ -88,7 +94,7 @@ fn follow(trace: &Trace, from: f64, rates: &mut Off, told: &mut Off) {
     }
 }
 
-/// What the lab's reader processes with a processor of its own: 1 ns a byte.
+/// Rate at which the lab's reader processes with a processor of its own: 1 ns a byte.
 const ALONE: Rate = Rate::from_gbps(8);
 const LINK: Rate = Rate::from_gbps(16);
 const PACKET: u64 = 1_500;

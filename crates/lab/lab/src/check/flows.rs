@@ -25,11 +25,11 @@ pub(super) struct Stream {
     pub(super) train: u32,
     /// IP-layer bits per second.
     pub(super) rate: Rate,
-    /// How long the path may keep the last ones.
+    /// Time that the path may keep the last ones.
     pub(super) linger: Duration,
 }
 
-/// What became of them.
+/// Their outcome.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// From the first call to the last.

@@ -104,7 +104,7 @@ pub(super) fn marks(report: &mut Report<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// A path's MTU is told to the sender.
+/// The sender learns a path's MTU.
 pub(super) fn path_mtu(report: &mut Report<'_>) -> Result<(), CheckError> {
     let testbed = report.testbed("both = { delay = \"1ms\", path_mtu = 1300 }")?;
     for ipv6 in [false, true] {

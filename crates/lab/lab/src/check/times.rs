@@ -71,7 +71,7 @@ pub(super) fn jitter(report: &mut Report<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// What comes through a path that is offered more is its rate, within 1 %.
+/// A path that is offered more carries its rate, within 1 %.
 pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
     for (mbps, ipv6) in [(20, false), (100, true), (1_000, false), (2_500, false)] {
         overload(report, EMULATED, mbps, ipv6)?;
@@ -79,7 +79,7 @@ pub(super) fn rate(report: &mut Report<'_>) -> Result<(), CheckError> {
     Ok(())
 }
 
-/// A line of the kernel's has its rate, changes it, and tells what its queue drops.
+/// A line of the kernel's has its rate, changes it, and reports what its queue drops.
 pub(super) fn htb(report: &mut Report<'_>) -> Result<(), CheckError> {
     // Each packet passes the sender's kernel by itself: a sender that is to offer much more than the
     // line carries needs a slower line than an emulated one.

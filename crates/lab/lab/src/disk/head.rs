@@ -8,11 +8,11 @@ use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Instant, Rate};
 
-/// What everything that is read or written passes, one after the other.
+/// The head: everything that is read or written passes it, one after the other.
 #[derive(Debug)]
 pub(super) struct Head {
     rate: Rate,
-    /// When it is slow: not before it is told to begin.
+    /// When it is slow: not before [`Head::slow_down`].
     slow: Mutex<Option<(Instant, Option<Instant>)>>,
     /// When it will have done all that was asked for.
     free: Mutex<Instant>,
@@ -34,7 +34,7 @@ impl Head {
         }
     }
 
-    /// It is slow from then on, until then if that is told.
+    /// It is slow from then on, until `until` if there is one.
     pub fn slow_down(&self, from: Instant, until: Option<Instant>) {
         *lock(&self.slow) = Some((from, until));
     }
@@ -76,7 +76,7 @@ impl Head {
     }
 }
 
-/// How soon a stop is noticed.
+/// Longest time until a stop is noticed.
 const GLANCE: Duration = Duration::from_millis(10);
 
 #[cfg(test)]

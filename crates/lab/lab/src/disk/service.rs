@@ -1,4 +1,4 @@
-//! What the kernel asks of the disk.
+//! The disk's answers to the kernel.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

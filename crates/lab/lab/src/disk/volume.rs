@@ -20,11 +20,11 @@ pub(super) struct Volume {
 struct Node {
     attr: FileAttr,
     contents: Contents,
-    /// How often the kernel was told of it: it may come back to it, even when no name is left.
+    /// Answers from which the kernel knows it: it may come back to it, even when no name is left.
     known: u64,
 }
 
-/// What a node holds.
+/// Contents of a node.
 #[derive(Debug)]
 pub(super) enum Contents {
     File(Vec<u8>),
@@ -68,7 +68,7 @@ impl Volume {
     /// The node of that name, which the kernel then knows.
     pub fn look_up(&mut self, folder: INodeNo, name: &OsStr) -> Result<FileAttr> {
         let node = self.named(folder, name)?;
-        self.tell(node)
+        self.answer(node)
     }
 
     /// The kernel knows `node` from `times` fewer answers.
@@ -91,7 +91,7 @@ impl Volume {
         self.put(folder, name, next)?;
         self.last = next.0;
         self.nodes.insert(next, node(next, contents, owner));
-        self.tell(next)
+        self.answer(next)
     }
 
     /// Gives a file another name.
@@ -99,7 +99,7 @@ impl Volume {
         self.node(file)?;
         self.put(folder, name, file)?;
         self.attr_mut(file)?.nlink += 1;
-        self.tell(file)
+        self.answer(file)
     }
 
     /// Takes a name away, of a folder or of anything else.
@@ -227,7 +227,7 @@ impl Volume {
         Ok(())
     }
 
-    fn tell(&mut self, node: INodeNo) -> Result<FileAttr> {
+    fn answer(&mut self, node: INodeNo) -> Result<FileAttr> {
         let node = self.nodes.get_mut(&node).ok_or(Errno::ENOENT)?;
         node.known += 1;
         Ok(node.attr)
@@ -276,7 +276,7 @@ fn node(number: INodeNo, contents: Contents, owner: Owner) -> Node {
     Node { attr, contents, known: 0 }
 }
 
-/// What programs are advised to read and write at once.
+/// Bytes that programs are advised to read and write at once.
 const BLOCK: u32 = 128 << 10;
-/// For how long the kernel may keep what it was told: it alone changes the volume.
+/// Time for which the kernel may keep an answer: it alone changes the volume.
 pub(super) const VALID: Duration = Duration::from_secs(60);

@@ -26,7 +26,7 @@ impl Arrivals {
         self.unseen = None;
     }
 
-    /// Whether what is being read came while nobody looked.
+    /// True if what is being read came while nobody looked.
     pub(super) fn are_late(&self) -> bool {
         self.unseen.is_some()
     }
@@ -51,7 +51,7 @@ impl Arrivals {
         self.last
     }
 
-    /// What was a pause before nobody looked may have been one since.
+    /// A pause from before nobody looked may have been one since.
     fn count_until(&mut self, since: Instant) {
         let (from, bytes) = self.counted;
         let elapsed = since.since(from);
@@ -76,7 +76,8 @@ impl Arrivals {
     }
 }
 
-/// What comes while nobody looks for longer seems one burst, which a shallow queue does not take.
+/// Packets that come while nobody looks for longer seem one burst, which a shallow queue does not
+/// take.
 const LATE: Duration = Duration::from_millis(1);
 /// Long enough for the batches of a sender not to matter.
 const WINDOW: Duration = Duration::from_millis(4);

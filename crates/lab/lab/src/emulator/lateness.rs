@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// How late packets were delivered: what the emulator adds to the path.
+/// Lateness of deliveries: the delay that the emulator adds to the path.
 #[derive(Clone, Debug)]
 pub(super) struct Lateness {
     /// Nanoseconds, to two digits.

@@ -50,10 +50,10 @@ struct Planned {
     part: Part,
     flip: Option<Flip>,
     /// Out of order with its neighbours, or soon to be.
-    stray: bool,
+    out_of_order: bool,
 }
 
-/// What a direction is made from.
+/// Configuration of a direction.
 #[derive(Clone, Debug)]
 pub(super) struct LineConfig {
     pub(super) path: PathConfig,
@@ -220,9 +220,9 @@ impl Line {
                 }
             };
             let alone = arrival.reordered || arrival.corrupted.is_some();
-            let stray = alone || arrival.duplicate.is_some();
+            let out_of_order = alone || arrival.duplicate.is_some();
             if let Some((flight, first_at)) = &mut run {
-                let together = !stray
+                let together = !out_of_order
                     && flight.part.marked == arrival.marked
                     && arrival.at.since(*first_at) <= COALESCE;
                 if together {
@@ -233,9 +233,9 @@ impl Line {
                 planned.push(*flight);
             }
             let part = Part { first: index as u16, count: 1, marked: arrival.marked };
-            let flight = Planned { at: arrival.at, part, flip: arrival.corrupted, stray };
+            let flight = Planned { at: arrival.at, part, flip: arrival.corrupted, out_of_order };
             run = None;
-            if stray {
+            if out_of_order {
                 planned.push(flight);
                 planned.extend(arrival.duplicate.map(|at| Planned { at, ..flight }));
             } else {
@@ -247,8 +247,8 @@ impl Line {
             return;
         }
         let slot = self.store.keep(len, shape, planned.len() as u32);
-        for Planned { at, part, flip, stray } in planned.drain(..) {
-            self.flights.push(at.max(earliest), Flight { slot, part, flip }, stray);
+        for Planned { at, part, flip, out_of_order } in planned.drain(..) {
+            self.flights.push(at.max(earliest), Flight { slot, part, flip }, out_of_order);
         }
     }
 

@@ -14,7 +14,7 @@ pub struct Loss {
     pub reason: DropReason,
     /// IP-layer bytes.
     pub bytes: u32,
-    /// Whose it was.
+    /// Its flow.
     pub flow: Flow,
     /// The first bytes of a datagram, for those who know what a protocol writes there; zeroes for
     /// what is none.
@@ -45,7 +45,7 @@ impl LossLog {
         }
     }
 
-    /// What was logged since the last call, and how many more there were.
+    /// Losses that were logged since the last call, and the number of those that were not.
     pub(super) fn take(&mut self) -> (Vec<Loss>, u64) {
         (std::mem::take(&mut self.losses), std::mem::take(&mut self.left_out))
     }

@@ -24,7 +24,7 @@ impl Rates {
 
     /// Until it is stopped, or a change fails.
     pub(super) fn run(self) -> io::Result<()> {
-        // Without these the changes are later, which is told.
+        // Without these the changes are later; the statistics show it.
         let _ = clock::use_precise_timers();
         let _ = host::run_first();
         let ends = self.links.iter().flat_map(|link| &link.ends);

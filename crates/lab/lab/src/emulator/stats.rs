@@ -5,7 +5,7 @@ use longhaul_units::Bytes;
 
 use super::lateness::LatenessSummary;
 
-/// What one direction of a link has done since its start.
+/// Counts of one direction of a link since its start.
 ///
 /// Every packet sent is delivered, or counted in `path` with the reason, or, if something was wrong
 /// with the emulation itself, in one of the counters of [`DirectionStats::unasked`].
@@ -27,7 +27,7 @@ pub struct DirectionStats {
     pub too_big_sent: u64,
     /// Multicast and link-local packets, which routers do not forward: in no other counter.
     pub kept_on_link: u64,
-    /// How late deliveries were.
+    /// Lateness of deliveries.
     pub lateness: LatenessSummary,
     /// Of the packets that the queue dropped, those that were fetched when the emulator was more than
     /// a millisecond late: when these came is an estimate. None of a line of the kernel's.
@@ -39,7 +39,7 @@ pub struct DirectionStats {
     pub overrun: u64,
     /// Packets that the receiver's stack or device refused.
     pub refused: u64,
-    /// What was no IP packet, or a super-packet of an unknown kind.
+    /// Frames that were no IP packet, or a super-packet of an unknown kind.
     pub malformed: u64,
 }
 
@@ -82,12 +82,13 @@ impl DirectionStats {
     }
 }
 
-/// What is known of a line only if it is of that kind.
+/// Counts of a line that only a line of that kind has.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LineStats {
     /// Emulated, or there is no bottleneck: its queue.
     Emulated(QueueStats),
-    /// The kernel's, which tells neither how long packets wait nor how long those were that it drops.
+    /// The kernel's, which counts neither the waits of packets nor the lengths of those that it
+    /// drops.
     Kernel {
         /// By how much the latest change of rate was late.
         changes_late: Duration,

@@ -77,13 +77,13 @@ impl Worker {
     }
 }
 
-/// What one turn of one direction was.
+/// Outcome of one turn of one direction.
 struct Turn {
     /// Something was read or written.
     moved: bool,
     /// When the next is due.
     next: Option<Instant>,
-    /// What comes before that is to be read at once.
+    /// Packets that come before that are to be read at once.
     listens: bool,
 }
 
@@ -105,7 +105,7 @@ fn carry(link: &Link, direction: usize) -> io::Result<Turn> {
     Ok(Turn { moved, next, listens: look.is_none() })
 }
 
-/// What waking up takes on a virtual machine. The rest of it is spent looking for packets.
+/// Time that waking up takes on a virtual machine. The rest of it is spent looking for packets.
 const LEAD: Duration = Duration::from_micros(40);
 /// Packets of one direction before the others have their turn.
 const TURN: usize = 16;

@@ -11,7 +11,7 @@ use self::cubes::{Cubes, Slice};
 use super::{Going, Load};
 
 /// Extracts surfaces at changing levels from a volume in a file, slice by slice, and writes the
-/// triangles to another, until told to stop. Both files have no name and end with the thread.
+/// triangles to another, until it is stopped. Both files have no name and end with the thread.
 pub(super) fn run(load: &Load, going: &mut Going<'_>) -> io::Result<u64> {
     let edge = ((load.bytes() / 4) as f64).cbrt() as usize;
     let edge = edge.clamp(EDGE_MIN, EDGE_MAX);

@@ -43,7 +43,7 @@ fn a_load_that_comes_again_works_in_each_spell() {
 }
 
 #[test]
-fn what_goes_wrong_is_told() {
+fn failures_are_reported() {
     let mut load = Load::new(Work::Loops);
     load.cores = vec![100_000];
     let error = load.start().err().unwrap().to_string();

@@ -10,7 +10,7 @@ pub(crate) struct Joined {
     /// Bytes of what there is, with the virtio header.
     len: usize,
     count: usize,
-    /// What another one has to be like; `None` where nothing can follow.
+    /// The shape that the next one must have; `None` where nothing can follow.
     like: Option<Like>,
 }
 
@@ -82,8 +82,8 @@ impl Joined {
     }
 }
 
-/// What may follow a packet: nothing unless it is a whole UDP datagram without IP options whose
-/// checksum is open, so that it need not be verified.
+/// The shape that may follow a packet: nothing unless it is a whole UDP datagram without IP options
+/// whose checksum is open, so that it need not be verified.
 fn like(packet: &[u8]) -> Option<Like> {
     let vnet = VnetHeader::parse(packet)?;
     let ip = packet.get(VNET_LEN..)?;

@@ -1,4 +1,4 @@
-//! What a router answers when a packet does not fit its next link.
+//! A router's answer to a packet that does not fit its next link.
 
 use longhaul_sys::tun::VNET_LEN;
 

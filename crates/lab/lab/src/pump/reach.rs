@@ -8,7 +8,7 @@ use longhaul_units::Instant;
 use super::TURN;
 use crate::testbed::Host;
 
-/// How connections of a pump reach the receiving host.
+/// The addresses and sockets by which connections of a pump reach the receiving host.
 pub struct Reach<'a> {
     port: u16,
     dial: &'a Dial<'a>,

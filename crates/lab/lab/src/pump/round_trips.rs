@@ -10,7 +10,7 @@ use super::TURN;
 use super::reach::{Reach, accept};
 use crate::testbed::Host;
 
-/// How long connecting takes, and a byte there and back (Phoebus sections 5.6 and 5.7): single times, in
+/// Times to connect, and of a byte there and back (Phoebus sections 5.6 and 5.7): single times, in
 /// the order in which they were measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RoundTrips {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sentinel::Sample;
 
-/// What the signals of a host did while loads came and left.
+/// Account of the signals of a host while loads came and left.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Signals {
@@ -15,7 +15,7 @@ pub struct Signals {
     pub with_drops: u32,
     /// Loads under which none was.
     pub without: u32,
-    /// How long there was no load, in seconds.
+    /// Time without load, in seconds.
     pub quiet_seconds: f64,
     /// Milliseconds from each load to the first drop.
     pub first_drops_ms: Vec<f64>,
@@ -23,11 +23,11 @@ pub struct Signals {
     pub of: Vec<Signal>,
 }
 
-/// What one of them did.
+/// Account of one of them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Signal {
-    /// What it is, and beyond what it has moved.
+    /// Its name, and the bound beyond which it has moved.
     pub name: String,
     /// Milliseconds from its move to the first drop, under loads with drops where it moved before.
     pub leads_ms: Vec<f64>,
@@ -37,11 +37,11 @@ pub struct Signal {
     pub false_alarms: u32,
 }
 
-/// Whether a signal says something at a sample, given those up to it.
+/// True if a signal has moved at a sample, given those up to it.
 type Moves = (&'static str, fn(&[Sample]) -> bool);
 
-/// What is looked at, and beyond what it has moved: twice what is usual on an idle host, or what it
-/// takes for half of the buffer of 208 KiB at 2 Gb/s to fill.
+/// The signals, and the bounds beyond which they have moved: twice what is usual on an idle host,
+/// or what it takes for half of the buffer of 208 KiB at 2 Gb/s to fill.
 const SIGNALS: [Moves; 11] = [
     ("age of a read batch, 2 ms", |s| now(s).age >= Duration::from_millis(2)),
     ("service gap seen by the sentinel, 2 ms", |s| now(s).gap >= Duration::from_millis(2)),
@@ -145,7 +145,7 @@ fn millis(time: Instant, start: Instant) -> f64 {
     ((time - start).as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// What a load leaves behind is not of the quiet.
+/// Time after a load that is not of the quiet, since the load leaves its traces there.
 const SETTLE: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

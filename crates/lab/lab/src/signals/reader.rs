@@ -15,7 +15,7 @@ pub(super) struct Reader {
     pub thread: JoinHandle<io::Result<()>>,
 }
 
-/// What the reader says of itself; nobody waits for anybody.
+/// The reader's account of itself; nobody waits for anybody.
 pub(super) struct Seen {
     pub sampler: SchedulingSampler,
     pub switches: std::sync::Mutex<Option<SwitchRecorder>>,

@@ -15,7 +15,7 @@ use longhaul_units::Instant;
 use super::Watch;
 use super::reader::Seen;
 
-/// What was seen at one look. Totals are since the beginning.
+/// Values seen at one look. Totals are since the beginning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     pub at: Instant,
@@ -24,11 +24,12 @@ pub(super) struct Sample {
     /// Longest time since the last look that something waited and nothing was read, and when it ended.
     pub left: Duration,
     pub left_until: Instant,
-    /// How long the reader, which has not gone to sleep, has been silent.
+    /// Time for which the reader, which has not gone to sleep, has been silent.
     pub gap: Duration,
-    /// How long it has been without a processor although it had more to do; of its own switches.
+    /// Time for which it has been without a processor although it had more to do; of its own
+    /// switches.
     pub preempted: Duration,
-    /// How often it has lost its processor so.
+    /// Times that it has lost its processor so.
     pub involuntary: u64,
     /// Run and wait by schedstat, as read from here, and as the reader saw it itself.
     pub outside: [Duration; 2],
@@ -40,9 +41,10 @@ pub(super) struct Sample {
     /// PSI `some` of the host's processors, as it was at most 50 ms ago.
     pub pressure: Duration,
     pub bytes: u64,
-    /// What Linux 2.6.12 would add to its priority, -5 to 5, by a shadow of that kernel's account.
+    /// Value that Linux 2.6.12 would add to its priority, -5 to 5, by a shadow of that kernel's
+    /// account.
     pub level: i32,
-    /// How busy all processors were in the last 50 ms.
+    /// Load of all processors in the last 50 ms.
     pub busy_percent: f64,
     pub switches: Vec<Switch>,
 }

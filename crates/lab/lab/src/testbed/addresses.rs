@@ -28,7 +28,7 @@ pub(super) fn link_v6(link: usize, end: usize) -> IpAddr {
     Ipv6Addr::new(0x2001, 0xdb8, 1, link as u16, 0, 0, 0, end as u16).into()
 }
 
-/// What stands for /etc/hosts inside.
+/// A file that takes the place of /etc/hosts inside.
 pub(super) fn hosts_file(names: &[&str], ipv6: bool) -> io::Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
     writeln!(file, "127.0.0.1 localhost")?;

@@ -21,7 +21,7 @@ pub enum TestbedError {
     /// The operating system did not let us.
     #[error("cannot {step}: {error}")]
     System {
-        /// What was being done.
+        /// The step that failed.
         step: &'static str,
         /// Why it failed.
         error: io::Error,

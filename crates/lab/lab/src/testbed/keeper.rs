@@ -55,7 +55,7 @@ impl Drop for Keeper {
     fn drop(&mut self) {
         self.orders = None;
         if let Some(thread) = self.thread.take() {
-            // A panic there was told to whoever gave the order.
+            // The caller that gave the order has learnt of a panic there.
             let _ = thread.join();
         }
     }
@@ -69,7 +69,7 @@ pub(super) fn pin(cores: &[usize]) -> io::Result<()> {
 fn serve(orders: Receiver<Order>) {
     for (mut command, answer) in orders {
         die_with_starter(&mut command);
-        // Whoever gives up while waiting has no use for the answer.
+        // A caller that gives up while waiting has no use for the answer.
         let _ = answer.send(command.spawn());
     }
 }

@@ -11,13 +11,13 @@ use super::{routes, step};
 use crate::netem;
 use crate::topology::{LineKind, LinkSpec, Node, Topology};
 
-/// What the kernel has counted in one direction of such a path.
+/// The kernel's counts of one direction of such a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCount {
     /// Packets that arrived, or are under way.
     pub passed: u64,
-    /// Packets that were lost, at random or because the queue was full: netem does not tell them
-    /// apart.
+    /// Packets that were lost, at random or because the queue was full: netem counts both
+    /// together.
     pub lost: u64,
 }
 
@@ -47,7 +47,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// What has crossed a path of [`Testbed::kernel`], forward and backward.
+    /// The kernel's counts of a path of [`Testbed::kernel`], forward and backward.
     ///
     /// # Errors
     /// `NotFound` for other testbeds, and those of `tc`.
@@ -131,19 +131,19 @@ fn tc(namespace: &Namespace, device: String, words: &[String]) -> Result<(), Tes
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(TestbedError::NoNetem(why_not(words, said.trim())))
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(TestbedError::NoNetem(why_not(words, complaint.trim())))
 }
 
-/// What helps against a complaint of `tc`.
-fn why_not(words: &[String], said: &str) -> String {
+/// Help against a complaint of `tc`.
+fn why_not(words: &[String], complaint: &str) -> String {
     // The words of tc since 6.0, before that, and of kernels that cannot say why.
     let unknown = ["qdisc kind is unknown", "qdisc not found", "No such file or directory"];
-    match unknown.iter().any(|words| said.contains(words)) {
+    match unknown.iter().any(|words| complaint.contains(words)) {
         true => "this kernel has no netem (CONFIG_NET_SCH_NETEM); `modprobe sch_netem` loads it \
                  where it is a module"
             .into(),
-        false => format!("tc {}: {said}", words.join(" ")),
+        false => format!("tc {}: {complaint}", words.join(" ")),
     }
 }
 
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_netem_is_told_from_other_complaints() {
+    fn a_kernel_without_netem_differs_from_other_complaints() {
         let words = ["netem".to_owned(), "loss".to_owned()];
-        let told = why_not(&words, "Error: Specified qdisc kind is unknown.");
-        assert!(told.contains("CONFIG_NET_SCH_NETEM"), "{told}");
+        let hint = why_not(&words, "Error: Specified qdisc kind is unknown.");
+        assert!(hint.contains("CONFIG_NET_SCH_NETEM"), "{hint}");
         assert_eq!(why_not(&words, "Illegal \"loss\""), "tc netem loss: Illegal \"loss\"");
     }
 

@@ -1,6 +1,6 @@
-//! What keeps testbeds from leaving anything behind: their commands bear a mark in the environment
-//! that names the process that owns the testbed, and so do the names of their namespaces. Whatever
-//! bears the mark of a process that is gone is removed.
+//! Marks that keep testbeds from leaving anything behind: their commands bear one in the
+//! environment that names the process that owns the testbed, and so do the names of their
+//! namespaces. Whatever bears the mark of a process that is gone is removed.
 
 use std::fs;
 use std::io;
@@ -24,7 +24,7 @@ pub(super) struct Registration {
     number: u64,
 }
 
-/// A process; the start time tells it from later ones of the same number.
+/// A process; the start time distinguishes it from later ones of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Owner {
     pid: u32,
@@ -32,7 +32,7 @@ struct Owner {
     started: u64,
 }
 
-/// What [`clean_up`] removed.
+/// Leftovers that [`clean_up`] removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Processes killed.
@@ -68,7 +68,7 @@ pub fn shared_folder(place: Place) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).permissions(mode).tempdir_in(place.path())
 }
 
-/// What a slow disk of this process is called among the mounts.
+/// Name of a slow disk of this process among the mounts.
 pub(crate) fn disk_mark() -> io::Result<String> {
     let Owner { pid, started } = Owner::this()?;
     Ok(format!("{PREFIX}{pid}-{started}-disk"))
@@ -98,7 +98,7 @@ impl Registration {
         Ok(Self { owner: Owner::this()?, number: TESTBEDS.fetch_add(1, Ordering::Relaxed) })
     }
 
-    /// What the environment of commands bears under [`super::processes::TAG`].
+    /// Value of [`super::processes::TAG`] in the environment of commands.
     pub(super) fn tag(&self) -> String {
         format!("{}-{}-{}", self.owner.pid, self.owner.started, self.number)
     }
@@ -199,7 +199,7 @@ fn file_places() -> [PathBuf; 3] {
     [Place::Memory.path().into(), std::env::temp_dir(), Place::Disk.path().into()]
 }
 
-/// Removes what bears a mark that is wanted in a folder, and tells how many there were.
+/// Removes what bears a mark that is wanted in a folder, and returns how many there were.
 fn remove_named(
     folder: &Path,
     wanted: impl Fn(&str) -> bool,

@@ -1,8 +1,8 @@
-//! Who listens in a network namespace, from the kernel's tables of sockets.
+//! Listening sockets of a network namespace, from the kernel's tables of sockets.
 
 use std::fs;
 
-/// Whether a socket of the calling thread's namespace listens at `port`, or at any.
+/// True if a socket of the calling thread's namespace listens at `port`, or at any.
 pub(super) fn any(port: Option<u16>) -> bool {
     ["tcp", "tcp6", "udp", "udp6"].iter().any(|protocol| {
         let table = fs::read_to_string(format!("/proc/thread-self/net/{protocol}"));

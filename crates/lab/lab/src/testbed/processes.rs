@@ -10,11 +10,11 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The variable that marks commands.
 pub(super) const TAG: &str = "LONGHAUL_LAB";
 
-/// How often processes are looked for, at most: one that is killed may take some time to end.
+/// Looks for processes, at most: one that is killed may take some time to end.
 const LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// Kills the processes that bear a mark that is wanted, and tells how many there were. It looks until
+/// Kills the processes that bear a mark that is wanted, and returns their number. It looks until
 /// there is none twice in a row: between a look and a kill a process may have begun another.
 ///
 /// # Errors

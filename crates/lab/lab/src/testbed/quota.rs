@@ -64,7 +64,7 @@ impl Drop for Quota {
     }
 }
 
-/// Removes the groups whose names are wanted, and tells how many there were.
+/// Removes the groups whose names are wanted, and returns how many there were.
 pub(super) fn remove(wanted: impl Fn(&str) -> bool) -> usize {
     let Some((root, _)) = root() else { return 0 };
     let Ok(entries) = fs::read_dir(root) else { return 0 };

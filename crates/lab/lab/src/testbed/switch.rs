@@ -98,8 +98,8 @@ fn join(
 }
 
 /// Waits until packets pass the switch each way: the kernel takes devices into use some time after
-/// it was told to, and drops in silence what is sent before. There is no emulation yet, so what
-/// the node sends to the far end comes out of the switch, and is turned around.
+/// the call that asks for it, and drops in silence what is sent before. There is no emulation yet,
+/// so what the node sends to the far end comes out of the switch, and is turned around.
 fn wait_for(node: &Namespace, tun: &Tun, [here, there]: [IpAddr; 2]) -> io::Result<()> {
     let socket = node.run(|| UdpSocket::bind((here, 0)))??;
     socket.connect((there, ECHO))?;

@@ -27,7 +27,7 @@ impl Builtin {
         self.text
     }
 
-    /// What it describes.
+    /// The topology it describes.
     pub fn topology(&self) -> Topology {
         Topology::parse(self.text).expect("tests read every built-in topology")
     }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::quantity::{optional, optional_time, required, time};
 
-/// What one direction of a link does to packets; nothing of what is not set.
+/// Effects of one direction of a link on packets; nothing of what is not set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Conditions {
@@ -73,10 +73,10 @@ pub struct Marking {
     /// Bytes in the queue.
     #[serde(deserialize_with = "required")]
     pub from: Bytes,
-    /// Bytes in the queue; like `from` unless told.
+    /// Bytes in the queue; like `from` by default.
     #[serde(default, deserialize_with = "optional")]
     pub to: Option<Bytes>,
-    /// Just below `to`; certainty unless told.
+    /// Just below `to`; certainty by default.
     #[serde(default, deserialize_with = "optional")]
     pub probability: Option<Probability>,
 }
@@ -124,7 +124,7 @@ pub struct JitterSpec {
     /// The most that is added; less is as likely.
     #[serde(deserialize_with = "time")]
     pub max: Duration,
-    /// How long a value lasts; 1 ms unless told.
+    /// Time for which a value lasts; 1 ms by default.
     #[serde(default, deserialize_with = "optional_time")]
     pub hold: Option<Duration>,
 }
@@ -136,7 +136,7 @@ pub struct Reorder {
     /// Of each packet.
     #[serde(deserialize_with = "required")]
     pub probability: Probability,
-    /// How much later such a packet comes.
+    /// Further delay of such a packet.
     #[serde(deserialize_with = "time")]
     pub by: Duration,
 }
@@ -148,7 +148,7 @@ pub struct Duplicate {
     /// Of each packet.
     #[serde(deserialize_with = "required")]
     pub probability: Probability,
-    /// How much later the copy comes.
+    /// Further delay of the copy.
     #[serde(deserialize_with = "time")]
     pub by: Duration,
 }
@@ -160,7 +160,7 @@ pub struct Outage {
     /// Since the start of the testbed.
     #[serde(deserialize_with = "time")]
     pub at: Duration,
-    /// How long.
+    /// Its length.
     #[serde(deserialize_with = "time")]
     pub length: Duration,
     /// Again and again, from start to start. Only one outage of a link may have this.

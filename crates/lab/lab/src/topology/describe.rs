@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Conditions, LineKind, LinkSpec};
 
 impl LinkSpec {
-    /// What the link does, in a line: `100 ms round trip; 1.00 Gb/s, queue 12.5 MB, 0.1% lost`.
+    /// Describes the link in a line: `100 ms round trip; 1.00 Gb/s, queue 12.5 MB, 0.1% lost`.
     pub fn describe(&self) -> String {
         let [forward, backward] =
             [&self.forward, &self.backward].map(|own| self.words(&self.both.clone().overlaid(own)));

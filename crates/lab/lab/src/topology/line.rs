@@ -2,7 +2,7 @@ use longhaul_pathsim::{DuplexConfig, PathConfig};
 use longhaul_units::{Bytes, Rate};
 use serde::Deserialize;
 
-/// What has the rates of a link's directions, and the queues in front of them.
+/// The place of the rates of a link's directions, and of the queues in front of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LineKind {

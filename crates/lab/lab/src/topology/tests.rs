@@ -111,7 +111,7 @@ fn what_is_not_for_a_line_of_the_kernel_is_refused() {
 }
 
 #[test]
-fn a_queue_holds_a_round_trip_unless_told() {
+fn a_queue_holds_a_round_trip_by_default() {
     let queue = |conditions: &str| {
         let topology = Topology::parse(&with_link(&format!("both = {{ {conditions} }}"))).unwrap();
         topology.links[0].paths().unwrap().forward.bottleneck.unwrap().queue.get()

@@ -19,7 +19,7 @@ fn what_a_line_of_the_kernel_drops_is_counted() {
         for first in (0..count).step_by(44) {
             send_train(&sender, receiver.local_addr(), first..first + 44, 1000);
         }
-        // Where others have the processor the switch's own device may drop some, which is told.
+        // Where others have the processor the switch's own device may drop some, which it counts.
         let lost = || {
             let now = testbed.stats(0).unwrap().forward;
             let queue = |stats: &DirectionStats| stats.path.dropped(DropReason::Queue);
