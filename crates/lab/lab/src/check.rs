@@ -135,8 +135,9 @@ impl Report<'_> {
         let links = 0..testbed.topology().links.len();
         let stats = links.map(|link| testbed.stats(link)).collect::<io::Result<Vec<_>>>();
         let stats = stats.map_err(|error| self.system(error))?;
-        let ways = stats.iter().flat_map(|link| [&link.forward, &link.backward]);
-        let unasked: u64 = ways.flat_map(|way| way.unasked()).map(|(_, count)| count).sum();
+        let directions = stats.iter().flat_map(|link| [&link.forward, &link.backward]);
+        let unasked: u64 =
+            directions.flat_map(|direction| direction.unasked()).map(|(_, count)| count).sum();
         if unasked > 0 {
             self.equal("packets lost by the emulation itself", 0, unasked);
         }

@@ -154,7 +154,9 @@ impl Emulator {
     pub(crate) fn switches(&self) -> impl Iterator<Item = (usize, &'static str, &Namespace)> {
         self.links.iter().enumerate().flat_map(|(number, link)| {
             let ends = link.ends.iter().zip(["forward", "backward"]);
-            ends.filter_map(move |(end, way)| Some((number, way, &end.line.as_ref()?.switch)))
+            ends.filter_map(move |(end, direction)| {
+                Some((number, direction, &end.line.as_ref()?.switch))
+            })
         })
     }
 

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netem_would_do_otherwise_is_refused() {
+    fn conditions_that_netem_would_do_otherwise_are_refused() {
         for (conditions, expected) in [
             ("jitter = { max = \"1ms\" }", "jitter without a rate"),
             ("rate = \"1Gbps\"\nrates = [{ at = \"1s\", rate = \"2Gbps\" }]", "rates that change"),

@@ -212,9 +212,9 @@ impl Testbed {
                 interrupted,
             });
         }
-        for (link, way, switch) in emulator.switches() {
+        for (link, direction, switch) in emulator.switches() {
             // No node has a dot in its name.
-            let name = format!("{}.{way}", topology.links[link].name);
+            let name = format!("{}.{direction}", topology.links[link].name);
             registration.name(&name, switch).map_err(step("name a network namespace"))?;
         }
         Ok(Self { registration, hosts, emulator, topology: topology.clone(), interrupted })

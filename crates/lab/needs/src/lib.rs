@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_the_reason() {
+    fn a_missing_need_is_the_reason() {
         assert_eq!(asked(&["root"]), Ok(None));
         assert_eq!(asked(&["root", "fuse"]), Ok(Some("needs fuse: no /dev/fuse".into())));
     }

@@ -238,8 +238,8 @@ impl Circuit {
         let both =
             links[circuit].paths().map_err(|error| Failure::unsuitable(error.to_string()))?;
         let rtt = both.forward.delay + both.backward.delay;
-        let way = if end(circuit) == 1 { both.forward } else { both.backward };
-        let schedule = way.bottleneck.map(|bottleneck| bottleneck.rate);
+        let direction = if end(circuit) == 1 { both.forward } else { both.backward };
+        let schedule = direction.bottleneck.map(|bottleneck| bottleneck.rate);
         let schedule = schedule.ok_or_else(|| Failure::unsuitable("the circuit has no rate"))?;
         let rates = [(Duration::ZERO, schedule.initial)].into_iter().chain(schedule.changes);
         Ok(Self {

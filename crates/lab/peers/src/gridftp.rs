@@ -19,11 +19,11 @@ use crate::tcp::{control, kernel_has};
 /// With so many connections, or over UDT.
 pub(crate) struct GridFtp {
     name: String,
-    way: Way,
+    channel: DataChannel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Way {
+enum DataChannel {
     /// Where it is `relayed`: between two servers, the sending one with Longhaul's Globus XIO driver.
     Tcp {
         congestion_control: String,
@@ -42,7 +42,7 @@ impl GridFtp {
     pub(crate) fn named(name: &str) -> Option<Box<dyn Contender>> {
         let words: Vec<&str> = name.split(' ').collect();
         let (program, name_of_control, count) = match words[..] {
-            ["gridftp", "-udt"] => return Some(Self::going(name, Way::Udt)),
+            ["gridftp", "-udt"] => return Some(Self::over(name, DataChannel::Udt)),
             [program, "-p", count] => (program, "cubic", count),
             [program, name, "-p", count] => (program, name, count),
             _ => return None,
@@ -54,19 +54,19 @@ impl GridFtp {
             "gridftp-gateways" => true,
             _ => return None,
         };
-        Some(Self::going(name, Way::Tcp { congestion_control, streams, relayed }))
+        Some(Self::over(name, DataChannel::Tcp { congestion_control, streams, relayed }))
     }
 
-    fn going(name: &str, way: Way) -> Box<dyn Contender> {
-        Box::new(Self { name: name.to_owned(), way })
+    fn over(name: &str, channel: DataChannel) -> Box<dyn Contender> {
+        Box::new(Self { name: name.to_owned(), channel })
     }
 
-    /// A server whose data channels go the way asked for.
+    /// A server whose data channels are of the kind asked for.
     fn server(&self, program: &Path, address: &str) -> Command {
         let mut server = Command::new(program);
         server.args(["-aa", "-allow-root", "-anonymous-user", "root", "-threads", "1"]);
         server.args(["-p", PORT_TEXT, "-control-interface", address, "-data-interface", address]);
-        if self.way == Way::Udt {
+        if self.channel == DataChannel::Udt {
             // The client's `-udt` has no effect on ftp:// addresses (globus_url_copy.c heeds it only
             // where there is a GSI driver too), so the servers make it their default.
             server.args(["-allow-udt", "-dc-whitelist", "udt", "-dc-default", "udt"]);
@@ -81,15 +81,15 @@ impl Contender for GridFtp {
     }
 
     fn about(&self) -> String {
-        match &self.way {
-            Way::Tcp { congestion_control, streams, relayed: false } => {
+        match &self.channel {
+            DataChannel::Tcp { congestion_control, streams, relayed: false } => {
                 format!("GridFTP, MODE E, {congestion_control} x{streams}, from file to file")
             }
-            Way::Tcp { congestion_control, streams, relayed: true } => format!(
+            DataChannel::Tcp { congestion_control, streams, relayed: true } => format!(
                 "GridFTP between two servers, MODE E, {congestion_control} x{streams}, through Longhaul's \
                  gateways by its Globus XIO driver, from file to file"
             ),
-            Way::Udt => "GridFTP over UDT, between two servers, from file to file".into(),
+            DataChannel::Udt => "GridFTP over UDT, between two servers, from file to file".into(),
         }
     }
 
@@ -98,13 +98,13 @@ impl Contender for GridFtp {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        if let Way::Tcp { congestion_control, .. } = &self.way {
+        if let DataChannel::Tcp { congestion_control, .. } = &self.channel {
             kernel_has(congestion_control)?;
         }
         let [copy, _] = programs::require([COPY, SERVER], PACKAGES)?;
-        match self.way {
-            Way::Tcp { relayed: true, .. } => _ = driver(&longhaul::presence()?)?,
-            Way::Udt if folder_of(UDT_DRIVER, None).is_none() => {
+        match self.channel {
+            DataChannel::Tcp { relayed: true, .. } => _ = driver(&longhaul::presence()?)?,
+            DataChannel::Udt if folder_of(UDT_DRIVER, None).is_none() => {
                 return Err(Absent::new(format!("no {UDT_DRIVER}"), PACKAGES));
             }
             _ => {}
@@ -113,9 +113,9 @@ impl Contender for GridFtp {
     }
 
     fn passage(&self) -> Passage {
-        match self.way {
-            Way::Tcp { relayed: true, .. } => Passage::Relayed,
-            Way::Tcp { relayed: false, .. } | Way::Udt => Passage::Direct,
+        match self.channel {
+            DataChannel::Tcp { relayed: true, .. } => Passage::Relayed,
+            DataChannel::Tcp { relayed: false, .. } | DataChannel::Udt => Passage::Direct,
         }
     }
 
@@ -131,13 +131,13 @@ impl Contender for GridFtp {
         session.listening(receiving, PORT)?;
         let mut command = Command::new(copy);
         command.arg("-fast");
-        if let Way::Tcp { congestion_control, streams, .. } = &self.way {
+        if let DataChannel::Tcp { congestion_control, streams, .. } = &self.channel {
             session.use_congestion_control(congestion_control)?;
             command.args(["-p", &streams.to_string()]);
         }
-        let sending = match self.way {
-            Way::Tcp { relayed: false, .. } => None,
-            Way::Tcp { relayed: true, .. } => {
+        let sending = match self.channel {
+            DataChannel::Tcp { relayed: false, .. } => None,
+            DataChannel::Tcp { relayed: true, .. } => {
                 let program = longhaul::presence()?;
                 let commands = Commands::new(&mut session, &program)?;
                 let gateways = gateways::start(&mut session, &commands, &there)?;
@@ -149,7 +149,7 @@ impl Contender for GridFtp {
                 server.env("LONGHAUL_VIA_TOKEN_FILE", commands.token());
                 Some(server)
             }
-            Way::Udt => Some(self.server(&server, &here)),
+            DataChannel::Udt => Some(self.server(&server, &here)),
         };
         let source = match sending {
             None => format!("file://{}", files.source.display()),
@@ -177,11 +177,11 @@ impl Contender for GridFtp {
         let account = session.close()?;
         files.check(&self.name)?;
         let outcome = account.outcome(presence, job);
-        let congestion_control = match (&self.way, outcome.transport) {
-            (Way::Tcp { congestion_control, .. }, _) => Some(congestion_control.clone()),
-            (Way::Udt, Transport::Udp) => Some("udt".into()),
+        let congestion_control = match (&self.channel, outcome.transport) {
+            (DataChannel::Tcp { congestion_control, .. }, _) => Some(congestion_control.clone()),
+            (DataChannel::Udt, Transport::Udp) => Some("udt".into()),
             // It fell back, to whatever the system's default is.
-            (Way::Udt, Transport::Tcp) => None,
+            (DataChannel::Udt, Transport::Tcp) => None,
         };
         Ok(Outcome { congestion_control, ..outcome })
     }

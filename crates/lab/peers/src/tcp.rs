@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_absent() {
+    fn a_control_that_the_kernel_lacks_is_absent() {
         let absent = Tcp::named("nosuch x1").unwrap().presence().unwrap_err();
         assert!(absent.to_string().ends_with("and no nosuch"), "{absent}");
         assert!(kernel_has("reno").is_ok(), "it is always built in");

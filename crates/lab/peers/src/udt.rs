@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_says_why() {
+    fn a_driver_that_does_not_compile_says_why() {
         // Takes the place of a compiler, and only complains.
         let error = compiled(Path::new("/bin/false"));
         assert!(error.is_ok() || error.unwrap_err().to_string() == "no reason given");

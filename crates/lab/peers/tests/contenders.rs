@@ -131,13 +131,13 @@ fn is_cut(name: &str) {
 
 #[needs(namespaces)]
 #[test]
-fn what_has_arrived_counts_where_a_transfer_is_cut() {
+fn bytes_that_arrived_count_where_a_transfer_is_cut() {
     ["bbr x2", "auto", "auto tcp"].into_iter().for_each(is_cut);
 }
 
 #[needs(namespaces, udt)]
 #[test]
-fn what_has_arrived_counts_where_udt_is_cut() {
+fn bytes_that_arrived_count_where_udt_is_cut() {
     is_cut("udt4");
 }
 
@@ -292,7 +292,7 @@ fn rsync_moves_files() {
 
 #[needs(namespaces)]
 #[test]
-fn who_moves_memory_moves_no_files() {
+fn a_mover_of_memory_moves_no_files() {
     let folder = tempfile::tempdir().unwrap();
     let medium = Medium::Files { folder: folder.path().to_owned(), count: 3, target: None };
     let failure = find("cubic x1").unwrap().run(&testbed(), &Job { medium, ..job() }).unwrap_err();

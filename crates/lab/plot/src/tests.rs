@@ -20,7 +20,7 @@ fn text_is_escaped_everywhere() {
 }
 
 #[test]
-fn what_is_not_finite_or_not_positive_is_drawn_nowhere_or_on_the_edge() {
+fn points_that_are_not_finite_or_not_positive_are_drawn_nowhere_or_on_the_edge() {
     let points =
         vec![Point::new(1.0, f64::NAN), Point::new(f64::INFINITY, 1.0), Point::new(2.0, 0.0)];
     let svg = panel(Axis::log("y"), points).svg();

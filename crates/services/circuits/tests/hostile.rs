@@ -323,7 +323,7 @@ fn a_token_that_asks_too_often_learns_when_to_ask_again() {
 }
 
 #[test]
-fn what_is_refused_takes_no_room_in_the_store_and_its_key_gives_the_same_answer() {
+fn a_refused_order_takes_no_room_in_the_store_and_its_key_gives_the_same_answer() {
     let (folder, config) = config();
     let site = Site::start(config);
     let client = site.client(ASTRO);

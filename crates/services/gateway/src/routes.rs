@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_destination_is_named() {
+    fn a_wrong_destination_is_named() {
         for text in ["", "10.0.0.0/33", "a b", "*x", "*.", "host:80", "a*"] {
             let error = text.parse::<Destination>().unwrap_err().to_string();
             assert!(error.contains("is not a destination"), "{text}: {error}");

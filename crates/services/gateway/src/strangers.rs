@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn who_opens_many_takes_places_from_himself() {
+    fn an_origin_with_many_connections_takes_places_from_itself() {
         let mut strangers = Strangers::new(ALL);
         let other = strangers.arrive(at(1));
         let first = strangers.arrive(at(2));

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_on_an_idle_link() {
+    fn a_file_does_not_wait_on_an_idle_link() {
         let files = [file(0.0, 1.0, 10), file(0.5, 1.0, 5), file(0.7, 2.0, 1)];
         for delays in [fifo(&files), fair(&files)] {
             for (delay, file) in delays.iter().zip(&files) {

@@ -32,7 +32,7 @@ fn code(error: Errno) -> i32 {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn bytes_that_are_written_are_read() {
     let mut volume = volume();
     let file = file(&mut volume, ROOT, "a");
     volume.write(file, 3, b"here").unwrap();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_saw_came_as_evenly_as_before() {
+    fn packets_that_nobody_saw_came_as_evenly_as_before() {
         let mut arrivals = steady();
         // A delivery was due at 10.05 ms, the next turn came at 13 ms: thirty packets wait.
         let found: Vec<Instant> =
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_hardly_late_sees_what_is() {
+    fn a_reader_that_is_hardly_late_sees_what_is() {
         let mut arrivals = steady();
         assert_eq!(arrivals.found(at(11_000), Some(at(10_100)), 1500), at(11_000));
         assert!(!arrivals.are_late());

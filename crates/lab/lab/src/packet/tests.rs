@@ -265,7 +265,7 @@ fn packets_too_big_are_answered_once_and_errors_never() {
 }
 
 #[test]
-fn what_routers_keep_is_kept() {
+fn packets_that_routers_keep_are_kept() {
     let mut v4 = super_packet(GsoKind::Udp, Ip::V4, 100, 50);
     assert!(!stays_on_link(&v4));
     for destination in [[224, 0, 0, 251], [255, 255, 255, 255], [169, 254, 1, 1]] {

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netem_does_otherwise_is_refused_before_anything_is_made() {
+    fn conditions_that_netem_does_otherwise_are_refused_before_anything_is_made() {
         let conditions = Conditions { path_mtu: Some(1300), ..Conditions::default() };
         let refused = Testbed::kernel(&LinkSpec::between_hosts(conditions)).unwrap_err();
         assert!(matches!(refused, TestbedError::Unlike("a smaller path MTU")), "{refused}");

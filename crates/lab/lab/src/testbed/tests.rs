@@ -323,7 +323,7 @@ fn commands_keep_to_their_cores_and_quota() {
 }
 
 #[test]
-fn what_a_killed_testbed_left_is_removed() {
+fn leftovers_of_a_killed_testbed_are_removed() {
     // The owner is a process that has ended.
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();

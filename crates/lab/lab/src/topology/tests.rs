@@ -82,7 +82,7 @@ fn lines_of_the_kernel_are_read_and_described() {
 }
 
 #[test]
-fn what_is_not_for_a_line_of_the_kernel_is_refused() {
+fn conditions_that_are_not_for_a_line_of_the_kernel_are_refused() {
     for (conditions, expected) in [
         (r#"delay = "5ms""#, "link \"l\": a line by HTB needs a rate"),
         (

@@ -229,43 +229,47 @@ fn in_words(view: &View, change: Alternative) -> String {
     }
 }
 
-/// Other ways to carry a request, by finish.
+/// Other plans for a request, by finish.
 fn alternatives(
     view: &View,
     request: &Request,
     paths: &[Path],
     best: Option<&longhaul_calendar::Plan>,
 ) -> Vec<api::Alternative> {
-    let mut ways: Vec<(String, Request, &[Path])> = Vec::new();
+    let mut candidates: Vec<(String, Request, &[Path])> = Vec::new();
     for path in paths.iter().filter(|path| best.is_none_or(|best| best.path != **path)) {
         let names = translate::names(view, &Route::of(path)).join(", ");
-        ways.push((format!("over {names}"), *request, std::slice::from_ref(path)));
+        candidates.push((format!("over {names}"), *request, std::slice::from_ref(path)));
     }
     if let Request::File(file) = *request {
         let with = |policy| Request::File(FileRequest { policy, ..file });
         if file.policy != Policy::Fixed {
-            ways.push(("at the maximum rate throughout".into(), with(Policy::Fixed), paths));
+            candidates.push(("at the maximum rate throughout".into(), with(Policy::Fixed), paths));
         }
         if file.policy != Policy::Earliest {
-            ways.push(("as early as possible".into(), with(Policy::Earliest), paths));
+            candidates.push(("as early as possible".into(), with(Policy::Earliest), paths));
         }
         if file.deadline.is_some() {
-            ways.push(("as late as possible".into(), with(Policy::Latest), paths));
-            ways.push(("with the lowest peak".into(), with(Policy::LeastPeak), paths));
+            candidates.push(("as late as possible".into(), with(Policy::Latest), paths));
+            candidates.push(("with the lowest peak".into(), with(Policy::LeastPeak), paths));
         }
         if file.max_rate > 1 {
             let half = FileRequest { max_rate: file.max_rate.div_ceil(2), ..file };
             let rate = view.grid.rate(half.max_rate);
-            ways.push((format!("at no more than {rate}"), Request::File(half), paths));
+            candidates.push((format!("at no more than {rate}"), Request::File(half), paths));
         }
     }
     if let (None, Ok(found)) = (best, view.capacity.explain(request, paths)) {
         for change in found.alternatives {
-            ways.push((format!("with {}", in_words(view, change)), change.apply(request), paths));
+            candidates.push((
+                format!("with {}", in_words(view, change)),
+                change.apply(request),
+                paths,
+            ));
         }
     }
     let mut found: Vec<(u64, api::Alternative)> = Vec::new();
-    for (what, request, paths) in ways {
+    for (what, request, paths) in candidates {
         let Ok(plan) = view.capacity.plan(&request, paths) else { continue };
         if best.is_none_or(|best| *best != plan) {
             let shown = shown_plan(view, &plan);

@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_in_a_lengthened_log_survives_a_crash() {
+    fn records_in_a_lengthened_log_survive_a_crash() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("book.db");
         let mut store = Sqlite::open(&path, None).unwrap();

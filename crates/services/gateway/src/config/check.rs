@@ -434,7 +434,7 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
     }
 
     #[test]
-    fn what_cannot_work_is_named_with_its_line_and_key() {
+    fn a_setting_that_cannot_work_is_named_with_its_line_and_key() {
         const LOOP: &str = "a session would come back here, and be refused as a loop";
         for (from, to, mistake) in [
             // Its own address, and its own name at whatever address.

@@ -9,7 +9,7 @@ use crate::topology::LineKind;
 
 #[needs(namespaces, htb, ipv6)]
 #[test]
-fn what_a_line_of_the_kernel_drops_is_counted() {
+fn drops_of_a_line_of_the_kernel_are_counted() {
     let conditions = r#"delay = "1ms", rate = "8Mbps", queue = "30kB""#;
     let testbed = htb_hosts(&format!("both = {{ {conditions} }}"));
     for address in addresses_of(&testbed.hosts()[1]) {
