@@ -37,7 +37,7 @@ pub struct BenchOptions {
     pub decisions: usize,
     /// Links of the long path.
     pub links: usize,
-    /// For how long previews are timed, without and with bookings beside them.
+    /// Time in which previews are timed, without and with bookings beside them.
     pub preview_time: Duration,
     /// Bookings between two snapshots that previews see.
     pub snapshot_every: usize,

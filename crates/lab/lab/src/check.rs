@@ -60,7 +60,7 @@ pub fn names() -> Vec<&'static str> {
 /// row to `seen` as soon as it is known. About a minute.
 ///
 /// # Errors
-/// Those of names that do not exist, and of testbeds. What is off is no error but a row.
+/// Errors of names that do not exist, and of testbeds. What is off is no error but a row.
 pub fn run(only: &[String], seen: &mut dyn FnMut(&Row)) -> Result<Vec<Row>, CheckError> {
     if let Some(name) = only.iter().find(|name| !names().contains(&name.as_str())) {
         return Err(CheckError::Unknown(name.clone()));

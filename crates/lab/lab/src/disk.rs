@@ -116,7 +116,7 @@ impl SlowDisk {
     /// Takes the disk away and reports what it did.
     ///
     /// # Errors
-    /// Those of unmounting.
+    /// Errors of unmounting.
     pub fn end(mut self) -> io::Result<DiskReport> {
         self.take_away()?;
         let (passed, cpu) = self.head.account();

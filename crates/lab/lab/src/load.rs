@@ -78,7 +78,7 @@ pub enum Work {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Priority {
-    /// That of any process: the scheduler shares the core out.
+    /// The priority of any process: the scheduler shares the core out.
     #[default]
     Usual,
     /// Before all others, as long as they have work ([`host::run_first`]): what shares the core has
@@ -143,8 +143,8 @@ impl Load {
     /// Starts the threads.
     ///
     /// # Errors
-    /// Those of starting threads, and cores that do not exist. Full disks and the like end the load
-    /// early; [`Running::stop`] reports it.
+    /// Errors of starting threads, and cores that do not exist. Full disks and the like end the
+    /// load early; [`Running::stop`] reports it.
     pub fn start(&self) -> io::Result<Running> {
         self.check_every().map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         self.check_cores()?;

@@ -143,7 +143,7 @@ impl TcpPump {
     /// Sends from one host to another until what this returns is dropped.
     ///
     /// # Errors
-    /// Those of [`TcpPump::goodput`], and of starting threads.
+    /// Errors of [`TcpPump::goodput`], and of starting threads.
     pub fn start(&self, from: &Host, to: &Host) -> io::Result<Pumping> {
         let flow = Arc::new(Flow::new(u64::MAX, clock::now() + PATIENCE));
         let pairs = self.connect(from, to, &Reach::direct(), &flow)?;

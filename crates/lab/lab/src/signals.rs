@@ -1,5 +1,5 @@
-//! Which signal of a host moves before a receiver that shares its processor drops datagrams, how long
-//! before, and how often for nothing (docs/host-awareness.md, "Which signal leads").
+//! Signals of a host that move before a receiver that shares its processor drops datagrams: their
+//! lead, and their false alarms (docs/host-awareness.md, "Which signal leads").
 //!
 //! A reader takes datagrams from its socket and works on them; a sentinel on another core looks at all
 //! signals each millisecond, while loads come to the reader's core and leave it. Over loopback, so that
@@ -39,7 +39,7 @@ pub struct Watch {
     pub shared: usize,
     /// When the load comes and leaves.
     pub spells: Vec<[Instant; 2]>,
-    /// For how long.
+    /// Length of the run.
     pub length: Duration,
 }
 

@@ -132,7 +132,7 @@ impl Testbed {
     /// [`Testbed::stats`].
     ///
     /// # Errors
-    /// Those of [`Testbed::new`].
+    /// Errors of [`Testbed::new`].
     pub fn direct(mtu: u32) -> Result<Self, TestbedError> {
         let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
         let pair = NetnsPair::new(mtu).map_err(step("join two network namespaces"))?;
@@ -150,7 +150,7 @@ impl Testbed {
     /// [`Testbed::direct`].
     ///
     /// # Errors
-    /// Those of [`Testbed::new`].
+    /// Errors of [`Testbed::new`].
     pub fn row(names: &[&str], mtu: u32) -> Result<Self, TestbedError> {
         let topology = Topology::row(names, mtu);
         topology.validate()?;
@@ -249,7 +249,7 @@ impl Testbed {
     /// killed when the testbed ends.
     ///
     /// # Errors
-    /// Those of starting a process.
+    /// Errors of starting a process.
     pub fn spawn(&self, host: &Host, mut command: Command) -> io::Result<Child> {
         command.env(TAG, self.registration.tag());
         if let Some(quota) = &host.quota {
@@ -262,7 +262,7 @@ impl Testbed {
     /// it is dropped, and by [`clean_up`] when this process was killed.
     ///
     /// # Errors
-    /// Those of making a folder.
+    /// Errors of making a folder.
     pub fn scratch(&self) -> io::Result<TempDir> {
         self.registration.scratch()
     }
@@ -271,7 +271,7 @@ impl Testbed {
     /// control of the kernel, whatever programs ask for; `None` leaves it to them again.
     ///
     /// # Errors
-    /// Those of changing routes.
+    /// Errors of changing routes.
     pub fn set_congestion_control(&self, a: &Host, b: &Host, name: Option<&str>) -> io::Result<()> {
         for (from, to) in [(a, b), (b, a)] {
             let (device, mut way) = routes::between(&self.topology, from.number, to.number);
@@ -284,7 +284,7 @@ impl Testbed {
     /// Counters of a link since the start, by its place in the topology.
     ///
     /// # Errors
-    /// Those of reading the devices' counters.
+    /// Errors of reading the devices' counters.
     ///
     /// # Panics
     /// When there is no such link.
@@ -360,7 +360,7 @@ impl Host {
     /// ([`crate::Node::egress`]).
     ///
     /// # Errors
-    /// Those of reading the counters.
+    /// Errors of reading the counters.
     pub fn refused(&self) -> io::Result<u64> {
         self.shaped.iter().map(|queue| Ok(queue.read()?.dropped)).sum()
     }
@@ -369,7 +369,7 @@ impl Host {
     /// `port`, or at any port.
     ///
     /// # Errors
-    /// Those of starting a thread inside.
+    /// Errors of starting a thread inside.
     pub fn listens(&self, port: Option<u16>) -> io::Result<bool> {
         self.namespace.run(|| listeners::any(port))
     }
@@ -378,7 +378,7 @@ impl Host {
     /// used.
     ///
     /// # Errors
-    /// Those of starting the thread.
+    /// Errors of starting the thread.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         self.namespace.run(|| pin(&self.cores).map(|()| work()))?
     }

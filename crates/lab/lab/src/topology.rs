@@ -376,7 +376,7 @@ impl LinkSpec {
     /// Effects of each direction, in the terms of the emulation.
     ///
     /// # Errors
-    /// Those of impossible links.
+    /// Errors of impossible links.
     pub fn paths(&self) -> Result<DuplexConfig, TopologyError> {
         let link = || self.name.clone();
         if !(MTU_MIN..=MTU_MAX).contains(&self.mtu) {

@@ -305,8 +305,8 @@ impl Circuit {
     }
 }
 
-/// From what `cp --json` says of its circuit; `asked`, `started` and all that comes of it in seconds
-/// from the start of the run.
+/// Reads the booking from `cp --json`'s report of its circuit; `asked`, `started` and all times of
+/// the booking are in seconds from the start of the run.
 fn booking(report: &Value, asked: f64, started: f64) -> Option<Booking> {
     let circuit = &report["circuit"];
     let time = |field: &str| Some(started + circuit[field].as_f64()?);

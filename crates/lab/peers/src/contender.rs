@@ -262,7 +262,7 @@ pub struct Outcome {
     pub reported_losses: Vec<ReportedLoss>,
     /// Bytes that reached the receiving node, with headers and copies, over time.
     pub series: Vec<Sample>,
-    /// Of what was sent over booked circuits.
+    /// The booked circuits that carried data.
     pub bookings: Vec<Booking>,
     /// Which signals of the receiving host moved, and what all of them were, where they are watched.
     #[serde(skip)]

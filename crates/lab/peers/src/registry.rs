@@ -22,7 +22,7 @@ use crate::udt_gateways::UdtGateways;
 use crate::uftp::Uftp;
 use crate::xrootd::Xrootd;
 
-/// Nobody has that name.
+/// A name that no contender has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no contender is called {name:?}; known are {}", .known.join(", "))]
 pub struct Unknown {

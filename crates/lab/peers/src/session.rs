@@ -46,7 +46,7 @@ struct Process {
     child: Option<Child>,
 }
 
-/// Since when the transfer runs.
+/// The start of a transfer.
 struct Started {
     at: Instant,
     before: [Count; 2],

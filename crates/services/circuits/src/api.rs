@@ -88,7 +88,7 @@ pub struct FileWant {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HoldWant {
-    /// For how long, in milliseconds.
+    /// Its duration, in milliseconds.
     pub duration_ms: u64,
     /// Least that is of use.
     pub min_rate_bps: u64,

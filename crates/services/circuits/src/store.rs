@@ -1,4 +1,4 @@
-//! Where the log is kept.
+//! The store of the log.
 //!
 //! A store keeps records in order and makes them durable in groups: [`Store::append`] returns when
 //! the whole group is, or fails and keeps none of it (when the connection broke in the middle it

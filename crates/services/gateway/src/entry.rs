@@ -1,5 +1,5 @@
-//! Ways into a gateway: each turns what a client says into a route, and an answer into what that
-//! client understands. A new one is one file.
+//! Entries of a gateway: each turns a client's bytes into a route, and an answer into bytes that
+//! this client understands. A new one is one file.
 
 mod forward;
 mod header;
@@ -17,7 +17,7 @@ pub use forward::Forward;
 pub use header::HeaderEntry;
 pub use socks::{ParsePasswordsError, Passwords, Socks};
 
-/// One client's way in.
+/// The entry of one client.
 pub trait Entry: Debug + Send {
     /// Judges all that came so far and was not used.
     fn receive(&mut self, bytes: &[u8], client: &mut Arrival<'_>) -> Entered;

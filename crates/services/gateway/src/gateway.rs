@@ -46,7 +46,7 @@ pub struct GatewaySettings {
     pub name: Option<String>,
     /// Tokens of those who may use it.
     pub keys: Keyring,
-    /// Those of them that gateways have, which are believed about their clients.
+    /// The tokens of gateways among them, which are believed about their clients.
     pub neighbours: BTreeSet<KeyId>,
     /// Proves it to the next gateway.
     pub via_key: Option<TokenKey>,
@@ -112,7 +112,7 @@ impl Default for GatewaySettings {
 pub enum StartError {
     /// There is nowhere to arrive.
     #[error("nothing to do: say where to listen (--listen, --socks or --forward)")]
-    NoDoor,
+    NoListener,
     /// Nobody may use it.
     #[error("no token may use this gateway: name a file with --token-file")]
     NoToken,
@@ -150,7 +150,7 @@ impl GatewaySettings {
     /// Something is missing, or open.
     pub fn judge(&self) -> Result<(), StartError> {
         if self.listen.is_empty() && self.socks.is_empty() && self.forwards.is_empty() {
-            return Err(StartError::NoDoor);
+            return Err(StartError::NoListener);
         }
         if !self.listen.is_empty() && self.keys.is_empty() {
             return Err(StartError::NoToken);

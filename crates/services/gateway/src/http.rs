@@ -1,4 +1,4 @@
-//! Where status and metrics are to be had: HTTP, on a thread of its own.
+//! Status and metrics over HTTP, on a thread of its own.
 
 use std::convert::Infallible;
 use std::io;

@@ -3,8 +3,8 @@
 //!
 //! - [`Gateway`]: listeners, threads and their end; [`GatewaySettings`] says what it does, and
 //!   [`config`] reads that from what an operator writes.
-//! - [`entry`]: ways in, [`transport`]: what carries a segment, [`policy`]: where sessions may go,
-//!   [`routes`] and [`segments`]: by which gateways, and how.
+//! - [`entry`]: protocols of clients, [`transport`]: carriers of segments, [`policy`]: allowed
+//!   targets, [`routes`] and [`segments`]: the next gateways, and the settings towards them.
 //! - [`session`] and [`pump`]: one session and its bytes, without sockets, clock or randomness of
 //!   their own, so that a simulation runs the code that ships.
 //!

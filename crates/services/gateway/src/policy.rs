@@ -1,4 +1,4 @@
-//! Which addresses may be dialled.
+//! Rules for the addresses that may be dialled.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 

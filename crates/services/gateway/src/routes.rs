@@ -1,4 +1,4 @@
-//! By which further gateways a session goes whose client leaves that to this gateway.
+//! Routes: the further gateways of a session whose client leaves them to this gateway.
 
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;

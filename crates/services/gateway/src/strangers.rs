@@ -19,7 +19,7 @@ pub(crate) struct Strangers {
     next: Ticket,
     waiting: BTreeMap<Ticket, Stranger>,
     held: BTreeMap<Origin, usize>,
-    /// Those that got in, by when they did last.
+    /// Origins that got in, with the next ticket when they last did.
     known: BTreeMap<Origin, Ticket>,
 }
 

@@ -1,5 +1,5 @@
-//! One face for all that can carry a segment (Phoebus section 4.3): the forwarding code names no
-//! member, and a new transport is one file.
+//! One interface for all that can carry a segment (Phoebus section 4.3): the forwarding code names
+//! no member, and a new transport is one file.
 
 pub mod memory;
 pub mod tcp;

@@ -464,7 +464,7 @@ fn settings_that_would_open_a_gateway_to_everybody_are_refused() {
     let nowhere = GatewaySettings { destinations: Default::default(), ..settings() };
     assert!(matches!(start(nowhere), StartError::NoDestination));
     let nothing = GatewaySettings { listen: Vec::new(), ..settings() };
-    assert!(matches!(start(nothing), StartError::NoDoor));
+    assert!(matches!(start(nothing), StartError::NoListener));
 
     let passwords = Some(Passwords::parse("a:b").unwrap());
     let closed = GatewaySettings { socks: vec![anywhere], passwords, ..settings() };

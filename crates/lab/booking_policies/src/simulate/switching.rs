@@ -1,5 +1,4 @@
-//! The practical side of VBLS (the paper's section 3.4): how coarse time may be, and how slow the
-//! switches.
+//! The practical side of VBLS (the paper's section 3.4): coarser time, and slower switches.
 
 use longhaul_calendar::Policy;
 use longhaul_units::Duration;

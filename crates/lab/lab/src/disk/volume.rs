@@ -32,7 +32,7 @@ pub(super) enum Contents {
     Link(Vec<u8>),
 }
 
-/// To whom a node belongs, and who may do what with it.
+/// Owner of a node, and its permissions.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Owner {
     pub user: u32,

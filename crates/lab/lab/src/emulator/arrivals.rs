@@ -8,7 +8,7 @@ use longhaul_units::{Instant, Rate};
 /// to have come since nobody looked, at the rate at which packets came before.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// Since when nobody looked, until everything that came meanwhile is read.
+    /// The time since which nobody looked, until everything that came meanwhile is read.
     unseen: Option<Instant>,
     last: Instant,
     /// Bytes since a time.

@@ -49,7 +49,7 @@ pub struct DirectionRecord {
     /// Longest such time, likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_max_ms: Option<f64>,
-    /// By how much the latest change of rate was late; of lines of the kernel's only.
+    /// Lateness of the latest change of rate; of lines of the kernel's only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes_late_ms: Option<f64>,
     /// Half of all deliveries were later than planned by this.

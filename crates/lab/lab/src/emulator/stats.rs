@@ -57,7 +57,7 @@ impl DirectionStats {
         }
     }
 
-    /// By how much the latest change of rate was late, where the line is the kernel's.
+    /// Lateness of the latest change of rate, where the line is the kernel's.
     pub fn changes_late(&self) -> Option<Duration> {
         match self.line {
             LineStats::Emulated(_) => None,
@@ -90,7 +90,7 @@ pub enum LineStats {
     /// The kernel's, which counts neither the waits of packets nor the lengths of those that it
     /// drops.
     Kernel {
-        /// By how much the latest change of rate was late.
+        /// Lateness of the latest change of rate.
         changes_late: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! When each signal moved, beside when the first datagram was dropped.
+//! The time at which each signal moved, beside that of the first dropped datagram.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ fn share([run, wait]: [Duration; 2], [run_then, wait_then]: [Duration; 2]) -> bo
 }
 
 impl Signals {
-    /// Of what was seen while loads came and left so.
+    /// Judges samples that were taken while loads came and left in these spells.
     pub(super) fn of(samples: &[Sample], spells: &[[Instant; 2]]) -> Self {
         let named = SIGNALS.map(|(name, _)| Signal { name: name.into(), ..Signal::default() });
         let mut signals = Self { of: named.into(), ..Self::default() };

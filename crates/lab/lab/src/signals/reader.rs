@@ -1,4 +1,5 @@
-//! The reader: takes super-packets from its socket and works on them, and leaves word for the sentinel.
+//! The reader: takes super-packets from its socket and works on them, and leaves its counts for the
+//! sentinel.
 
 use std::io::{self, IoSliceMut};
 use std::sync::Arc;

@@ -28,8 +28,8 @@ impl Testbed {
     /// [`Testbed::kernel_counts`], and random numbers are the kernel's own.
     ///
     /// # Errors
-    /// Those of [`Testbed::new`]; [`TestbedError::Unlike`] for what netem does not do, or otherwise;
-    /// [`TestbedError::NoNetem`] for kernels and systems without it.
+    /// Errors of [`Testbed::new`]; [`TestbedError::Unlike`] for what netem does not do, or does
+    /// otherwise; [`TestbedError::NoNetem`] for kernels and systems without it.
     pub fn kernel(link: &LinkSpec) -> Result<Self, TestbedError> {
         let paths = link.paths()?;
         if link.line != LineKind::Emulated {

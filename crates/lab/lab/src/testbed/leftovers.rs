@@ -60,7 +60,7 @@ pub enum Place {
 /// It is removed when it is dropped, and by [`clean_up`] when this process was killed.
 ///
 /// # Errors
-/// Those of making a folder.
+/// Errors of making a folder.
 pub fn shared_folder(place: Place) -> io::Result<TempDir> {
     let Owner { pid, started } = Owner::this()?;
     let prefix = format!("{PREFIX}{pid}-{started}-files-");
@@ -78,7 +78,7 @@ pub(crate) fn disk_mark() -> io::Result<String> {
 /// Their namespaces, devices and addresses end with that.
 ///
 /// # Errors
-/// Those of listing processes. What belongs to other users is left alone.
+/// Errors of listing processes. What belongs to other users is left alone.
 pub fn clean_up() -> io::Result<Cleaned> {
     let mut cleaned = Cleaned::default();
     let orphaned = |mark: &str| parse(mark).is_some_and(|(owner, _)| !owner.is_alive());

@@ -18,7 +18,7 @@ const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 /// there is none twice in a row: between a look and a kill a process may have begun another.
 ///
 /// # Errors
-/// Those of listing processes. Other users' processes are not seen.
+/// Errors of listing processes. Other users' processes are not seen.
 pub(super) fn kill_marked(wanted: impl Fn(&str) -> bool) -> io::Result<usize> {
     let mut killed = HashSet::new();
     let mut quiet = 0;

@@ -1,4 +1,4 @@
-//! The ways between nodes: each by the shortest chain of links.
+//! Routes between nodes: each by the shortest chain of links.
 
 use std::io;
 

@@ -97,7 +97,7 @@ pub struct PolicerSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BurstLoss {
-    /// That a burst begins, at each packet.
+    /// Probability that a burst begins, at each packet.
     #[serde(deserialize_with = "required")]
     pub begin: Probability,
     /// Packets of a burst, on average.

@@ -23,7 +23,7 @@ where
 /// A quantity that may be absent.
 ///
 /// # Errors
-/// Those of [`required`].
+/// Errors of [`required`].
 pub fn optional<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -35,7 +35,7 @@ where
 /// A time, as [`parse_time`] reads it.
 ///
 /// # Errors
-/// Those of [`parse_time`].
+/// Errors of [`parse_time`].
 pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     parse_time(&String::deserialize(deserializer)?).map_err(D::Error::custom)
 }
@@ -43,7 +43,7 @@ pub fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
 /// A time that may be absent.
 ///
 /// # Errors
-/// Those of [`parse_time`].
+/// Errors of [`parse_time`].
 pub fn optional_time<'de, D>(deserializer: D) -> Result<Option<Duration>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,4 @@
-//! Where a service is, and how it may be reached: the token goes to nobody else.
+//! The address of a service, and the conditions to reach it: the token goes to nobody else.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -90,7 +90,7 @@ fn read(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
     if found.is_empty() { Err("it holds no certificate in PEM".into()) } else { Ok(found) }
 }
 
-/// Those that this host knows.
+/// Certificates of the authorities that this host knows.
 fn known() -> Result<Vec<Certificate<'static>>, ClientError> {
     let known = rustls_native_certs::load_native_certs();
     if known.certs.is_empty() {

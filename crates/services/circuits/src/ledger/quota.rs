@@ -20,7 +20,7 @@ pub struct Allowance<'a> {
 pub type Areas = BTreeMap<(String, u32), u64>;
 
 impl<'a> Allowance<'a> {
-    /// That of `project` at the tick `now`.
+    /// The allowance of `project` at the tick `now`.
     ///
     /// # Errors
     /// There is no such project.
@@ -82,8 +82,8 @@ impl<'a> Allowance<'a> {
         }
     }
 
-    /// Those of the paths on whose links the project's share has room for `asks` in place of what
-    /// is `held` already.
+    /// The paths on whose links the project's share has room for `asks` in place of what is `held`
+    /// already.
     pub fn affordable(
         &self,
         paths: &[Route],

@@ -110,7 +110,7 @@ pub(super) struct ListFilter {
     from: Option<Timestamp>,
     /// Only those that hold anything before this.
     to: Option<Timestamp>,
-    /// Those that ended too.
+    /// Include those that ended.
     #[serde(default)]
     all: bool,
     /// Only of higher identifiers.

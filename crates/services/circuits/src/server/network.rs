@@ -1,4 +1,4 @@
-//! Links and how the service is.
+//! Links, and the state of the service.
 
 use axum::Json;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! Why a request, or a change of a booking, found no room.
+//! Reasons why a request, or a change of a booking, found no room.
 
 use longhaul_calendar::{Alternative, Booking, LinkSet, Path, Request};
 
@@ -55,7 +55,7 @@ struct Part {
     ask: Ask,
     /// Channel ticks of a file or ticks of a hold that have passed.
     passed: u64,
-    /// Those that the change does not count: it says how many are added.
+    /// The part of them that the change does not count: it says how many are added.
     before: u64,
 }
 

@@ -1,5 +1,5 @@
-//! Between what travels (names, times, bits per second) and what the ledger knows (ticks,
-//! channels, numbers).
+//! Translation between what travels (names, times, bits per second) and what the ledger knows
+//! (ticks, channels, numbers).
 
 mod amounts;
 mod answers;

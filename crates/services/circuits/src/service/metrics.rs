@@ -27,7 +27,7 @@ pub struct Metrics {
     ideal: AtomicU64,
     /// Bytes by which the bookings of files that are done exceeded them.
     margin: AtomicU64,
-    /// Those of them that were not given back.
+    /// The part of these that was not given back.
     margin_held: AtomicU64,
 }
 

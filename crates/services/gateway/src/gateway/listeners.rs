@@ -35,7 +35,7 @@ impl EntryListener {
             || self.from.iter().any(|prefix| prefix.contains(from))
     }
 
-    /// The way in of one client.
+    /// The entry of one client.
     pub fn entry(&self) -> Box<dyn Entry> {
         match &self.kind {
             Kind::Header => Box::new(HeaderEntry::default()),

@@ -1,4 +1,4 @@
-//! From a route to a segment towards the next gateway or the target.
+//! Dialling: from a route to a segment towards the next gateway or the target.
 
 use std::collections::VecDeque;
 use std::io;
