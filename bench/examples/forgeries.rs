@@ -1,4 +1,5 @@
-//! What forged packets cost a lane: its goodput with and without 100,000 of them a second, in turns.
+//! Cost of forged packets for a lane: its goodput with and without 100,000 of them a second, in
+//! turns.
 //!
 //! `cargo run --release -p longhaul-bench --example forgeries [MiB [Mb/s]]`
 //!

@@ -22,14 +22,14 @@ use tempfile::TempDir;
 use crate::link::Link;
 use crate::rows::Sample;
 
-/// What moves the small files.
+/// Program that moves the small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mover {
     Longhaul,
     Tar,
 }
 
-/// What is copied. Removed when dropped.
+/// Files to copy. Removed when dropped.
 pub(crate) struct Files {
     folder: TempDir,
     large: u64,
@@ -148,7 +148,7 @@ pub(crate) fn small(
     }
 }
 
-/// What is copied, and how.
+/// A copy: its files, and the options.
 struct What {
     source: PathBuf,
     bytes: u64,
@@ -206,13 +206,13 @@ fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<S
 
 /// The address in the server's first words.
 fn listening(lines: &mut impl BufRead) -> io::Result<String> {
-    let mut said = String::new();
+    let mut output = String::new();
     loop {
-        let start = said.len();
-        if lines.read_line(&mut said)? == 0 {
-            return Err(io::Error::other(format!("longhaul serve: {}", said.trim())));
+        let start = output.len();
+        if lines.read_line(&mut output)? == 0 {
+            return Err(io::Error::other(format!("longhaul serve: {}", output.trim())));
         }
-        if let Some(rest) = said[start..].strip_prefix("listening on ") {
+        if let Some(rest) = output[start..].strip_prefix("listening on ") {
             return Ok(rest.split([',', '\n']).next().unwrap_or_default().to_owned());
         }
     }

@@ -76,13 +76,13 @@ impl Gateway {
         let mut gateway = Self { child, program: program.into(), at: nowhere, metrics: nowhere };
         let words = gateway.child.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let mut lines = BufReader::new(words);
-        let mut said = String::new();
+        let mut output = String::new();
         while gateway.at.port() == 0 || gateway.metrics.port() == 0 {
-            let start = said.len();
-            if lines.read_line(&mut said)? == 0 {
-                return Err(io::Error::other(format!("longhaul gateway serve: {}", said.trim())));
+            let start = output.len();
+            if lines.read_line(&mut output)? == 0 {
+                return Err(io::Error::other(format!("longhaul gateway serve: {}", output.trim())));
             }
-            let line = said[start..].trim();
+            let line = output[start..].trim();
             let address = |rest: &str| rest.parse().map_err(io::Error::other);
             if let Some(rest) = line.strip_prefix("listening on ") {
                 gateway.at = address(rest)?;

@@ -1,5 +1,5 @@
-//! What this machine can carry, and what Longhaul makes of it: each figure beside the limit that
-//! was measured in the same run.
+//! Measures Longhaul on this machine: each figure stands beside the limit that was measured in the
+//! same run.
 //!
 //! Absolute figures drift with the machine and its neighbours, so the runs of all rows are
 //! interleaved and a row's result is the median, also as a ratio to a raw UDP flow without any
@@ -39,7 +39,7 @@ pub use self::rows::{Row, Sample, Speed, Unmeasured};
 
 use self::link::Link;
 
-/// What to measure.
+/// Measurements to make.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The program whose `serve` and `cp` are measured.
@@ -67,7 +67,7 @@ impl BenchOptions {
     }
 }
 
-/// What was measured.
+/// Results of a benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchReport {
     /// Options of the run.
@@ -82,7 +82,7 @@ pub struct BenchReport {
     pub load: [f64; 2],
     /// Transfers; the first is the limit that the others are compared with.
     pub rows: Vec<Row>,
-    /// What was measured only once per run and without a network.
+    /// Speeds measured only once per run and without a network.
     pub speeds: Vec<Speed>,
     /// Rows that could not be measured, and why.
     pub unmeasured: Vec<Unmeasured>,
@@ -155,5 +155,5 @@ pub fn run(
     })
 }
 
-/// What is measured without a network.
+/// Name of the part that is measured without a network.
 const COMPUTE: &str = "cryptography, hashing and files";

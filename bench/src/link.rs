@@ -105,17 +105,17 @@ impl Link {
         send: impl FnOnce(std::net::SocketAddr) -> io::Result<S> + Send,
         receive: impl FnOnce(&dyn Fn(std::net::SocketAddr)) -> io::Result<R> + Send,
     ) -> io::Result<(S, R)> {
-        let (tell, told) = std::sync::mpsc::channel();
+        let (announce, announced) = std::sync::mpsc::channel();
         std::thread::scope(|scope| {
             let receiver = scope.spawn(move || {
                 self.run(Side::B, move || {
                     receive(&|address| {
-                        // The sender ends only after it has heard.
-                        let _ = tell.send(address);
+                        // The sender ends only after it has received the address.
+                        let _ = announce.send(address);
                     })
                 })
             });
-            let sent = match told.recv() {
+            let sent = match announced.recv() {
                 Ok(address) => self.run(Side::A, || send(address)),
                 // The receiver says why.
                 Err(_) => Err(io::ErrorKind::NotConnected.into()),

@@ -24,24 +24,24 @@ use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Bytes, Duration, Extent, Instant, LaneId, ObjectId};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, Protect};
 
-/// What both ends agree on.
+/// Options on which both ends agree.
 #[derive(Clone, Debug)]
 pub struct MemoryOptions {
     /// Bytes to move.
     pub bytes: u64,
     /// Protection of payload.
     pub protect: Protect,
-    /// What seals.
+    /// Cipher that seals packets.
     pub cipher: Cipher,
     /// Keys come from here.
     pub secret: [u8; 32],
-    /// What sets the rate, and how losses are repaired.
+    /// Profile: sets the rate, and repairs losses.
     pub profile: ChosenProfile,
     /// Bytes offered to the lane at a time.
     pub window: u64,
 }
 
-/// What one end did.
+/// Results of one end.
 #[derive(Clone, Debug)]
 pub struct MemoryReport {
     /// From the start to the last byte received, or acknowledged.
@@ -55,9 +55,9 @@ pub struct MemoryReport {
 struct MemoryTransfer {
     options: MemoryOptions,
     mailbox: Arc<Mailbox>,
-    /// What the sender sends, over and over.
+    /// Groups that the sender sends, over and over.
     groups: Vec<Arc<Buffer>>,
-    /// What the receiver receives into.
+    /// Memory into which the receiver receives.
     pool: Pool,
     table: ObjectTable,
     next: AtomicU64,

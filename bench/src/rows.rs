@@ -1,4 +1,4 @@
-//! What is measured, and medians of it.
+//! Rows: what is measured, and medians of it.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::{copies, crowd, engine, peers, pump, raw, relay};
 pub struct Sample {
     /// Payload or file data.
     pub bytes: u64,
-    /// What it took.
+    /// Duration.
     pub seconds: f64,
     /// CPU-seconds of the sending end, where known. On one machine the sender's calls also do much
     /// of the network stack's work of the receiving end.
@@ -23,7 +23,7 @@ pub struct Sample {
     pub cpu_receive: Option<f64>,
     /// CPU-seconds of a program between the ends.
     pub cpu_relay: Option<f64>,
-    /// What else there is to say.
+    /// A remark for the reader.
     pub note: Option<String>,
 }
 
@@ -43,7 +43,7 @@ impl Sample {
 pub struct Row {
     /// Short and stable.
     pub name: &'static str,
-    /// What is encrypted, authenticated and hashed.
+    /// The work: what is encrypted, authenticated and hashed.
     pub work: &'static str,
     /// One a run.
     pub samples: Vec<Sample>,
@@ -79,7 +79,7 @@ impl Row {
 /// The speed of one core at one thing.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Speed {
-    /// What.
+    /// Name of the row.
     pub name: &'static str,
     /// Per second: bytes, or tags.
     pub unit: &'static str,
@@ -103,7 +103,7 @@ pub struct Unmeasured {
     pub reason: String,
 }
 
-/// How a row is measured.
+/// Method by which a row is measured.
 pub(crate) enum Method {
     Blast {
         batched: bool,

@@ -134,7 +134,7 @@ fn number(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |value| format!("{value:.2}"))
 }
 
-/// How the data are treated, the last run's notices, and the CPU time of a program between the ends.
+/// Treatment of the data, the last run's notices, and the CPU time of a program between the ends.
 fn remark(row: &Row) -> String {
     let mut text = row.work.to_owned();
     if let Some(note) = row.samples.last().and_then(|sample| sample.note.as_ref()) {
