@@ -34,7 +34,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{line}`: output is not UTF-8"))
 }
 
-/// Whether a command can be started and exits with status 0; it is not heard.
+/// True if a command can be started and exits with status 0; its output is dropped.
 pub fn succeeds(command: &mut Command) -> bool {
     let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     quiet.status().is_ok_and(|status| status.success())

@@ -1,4 +1,4 @@
-//! What `cargo metadata` knows about the workspace, as far as the checks ask.
+//! Reads of `cargo metadata` what the checks need.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct Package {
     pub dependencies: Vec<Dependency>,
     /// Root files of its library and binaries, relative to the folder.
     pub roots: Vec<PathBuf>,
-    /// What each feature turns on.
+    /// Features, each with what it turns on.
     pub features: BTreeMap<String, Vec<String>>,
 }
 
@@ -40,14 +40,14 @@ pub struct Package {
 #[derive(Clone, Debug, Default)]
 pub struct Dependency {
     pub name: String,
-    /// Whether only tests and benchmarks use it.
+    /// True if only tests and benchmarks use it.
     pub dev: bool,
     pub default_features: bool,
     pub features: Vec<String>,
 }
 
 impl Package {
-    /// Whether the crate belongs to the pure core.
+    /// True if the crate belongs to the pure core.
     pub fn is_core(&self) -> bool {
         self.folder.starts_with("crates/core")
     }
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_and_strangers_are_told_apart() {
+    fn members_differ_from_other_crates() {
         let json = r#"{
             "workspace_members": ["ours"],
             "packages": [

@@ -83,7 +83,7 @@ fn search(tree: &Path, seeds: u64) -> Result<Option<(u64, String)>> {
     Ok(found)
 }
 
-/// What is wrong, as a cell of a table.
+/// Reason of a failure, as a cell of a table.
 fn reason(line: &str) -> String {
     let why = line.splitn(3, ": ").last().unwrap_or(line);
     why.chars().take(REASON_MAX).map(|c| if c == '|' { '/' } else { c }).collect()

@@ -281,7 +281,7 @@ pub(super) const ALL: &[Mutant] = &[
         with: "            let _ = (lane, beside);\n",
     },
     Mutant {
-        name: "a MOVE that was lost is not said again",
+        name: "a lost MOVE is not repeated",
         file: "crates/core/engine/src/lane/moves.rs",
         what: "    } else {\n        ask.due = true;\n    }",
         with: "    }",

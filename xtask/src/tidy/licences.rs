@@ -31,7 +31,7 @@ pub fn check(tree: &Tree, metadata: &Metadata) -> Vec<Finding> {
     findings
 }
 
-/// Whether an SPDX expression can be satisfied by `allowed` licences; `None` if it is malformed.
+/// True if an SPDX expression can be satisfied by `allowed` licences; `None` if it is malformed.
 fn permits(expression: &str, allowed: &[String]) -> Option<bool> {
     let spaced = expression.replace('(', " ( ").replace(')', " ) ").replace('/', " OR ");
     let tokens: Vec<&str> = spaced.split_whitespace().collect();

@@ -92,8 +92,8 @@ fn crate_root(path: &str, text: &str, core: bool) -> Vec<Finding> {
     findings
 }
 
-/// What a core crate depends on, tests apart, is known to work without the standard library and is
-/// not asked to use it.
+/// Checks that the dependencies of a core crate, tests apart, are known to work without the
+/// standard library and are not asked to use it.
 fn pure_dependencies(
     manifest: &str,
     text: &str,

@@ -76,7 +76,7 @@ fn raw_string_length(rest: &[u8]) -> usize {
     2 + hashes + find(body, &close).map_or(body.len(), |length| length + close.len())
 }
 
-/// Whether the byte before `at` makes it the middle of a name; the prefixes of `br""` and `cr""`
+/// True if the byte before `at` makes it the middle of a name; the prefixes of `br""` and `cr""`
 /// do not.
 fn continues_name(bytes: &[u8], at: usize) -> bool {
     let before = |distance: usize| at.checked_sub(distance).map(|place| bytes[place]);
@@ -125,7 +125,7 @@ fn item_end(masked: &str, start: usize) -> usize {
     masked.len()
 }
 
-/// Whether `token` stands in `line` as whole words.
+/// True if `token` stands in `line` as whole words.
 pub fn has_token(line: &str, token: &str) -> bool {
     let bytes = line.as_bytes();
     let name_at = |place: Option<usize>| {

@@ -64,12 +64,12 @@ fn check_file(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// Whether a file holds nothing but tests or benchmarks.
+/// True if a file holds nothing but tests or benchmarks.
 fn is_test_file(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches")
 }
 
-/// Whether a file is part of a core crate itself; its examples and benchmarks are programs.
+/// True if a file is part of a core crate itself; its examples and benchmarks are programs.
 fn is_core_source(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.next() == Some("crates") && parts.next() == Some("core") && parts.nth(1) == Some("src")

@@ -58,7 +58,7 @@ impl Tree {
 }
 
 impl File {
-    /// Whether the file is Rust.
+    /// True if the file is Rust.
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
