@@ -31,11 +31,11 @@ pub struct Experiment {
     pub name: String,
     /// Above its part of the report.
     pub title: String,
-    /// What it asks, in a sentence or two.
+    /// Question that it asks, in a sentence or two.
     pub question: String,
     /// Where the question comes from: paper, section, figure or table.
     pub source: String,
-    /// What a reader should know about how this differs from the source.
+    /// Differences from the source that a reader should know.
     #[serde(default)]
     pub note: String,
     /// Runs of each contender in each cell of the sweep.
@@ -44,24 +44,24 @@ pub struct Experiment {
     topology: Option<Spanned<String>>,
     /// A topology of its own.
     testbed: Option<Topology>,
-    /// Who competes.
+    /// Programs that compete.
     pub contenders: Vec<Competitor>,
-    /// What each of them has to do.
+    /// Work of each contender.
     pub job: JobSpec,
-    /// What is varied; cells of the sweep are all combinations.
+    /// Parameters that are varied; cells of the sweep are all combinations.
     #[serde(default, rename = "axis")]
     pub axes: Vec<Axis>,
     /// TCP connections that are there all the time.
     pub cross: Option<Cross>,
     /// Watches what the scheduler does there.
     pub watch: Option<Watch>,
-    /// What is different with `--quick`, beside the axes' own shorter lists.
+    /// Changes with `--quick`, beside the axes' own shorter lists.
     #[serde(default)]
     pub quick: Quick,
-    /// What is drawn.
+    /// Figures to draw.
     #[serde(default, rename = "plot")]
     pub plots: Vec<PlotSpec>,
-    /// What the source found, beside what is to be looked at here.
+    /// Findings of the source, each with the measurement that stands beside it.
     #[serde(default, rename = "finding")]
     pub findings: Vec<Finding>,
 }
@@ -72,21 +72,22 @@ pub struct Experiment {
 pub struct Competitor {
     /// As the registry of contenders knows it.
     pub name: Spanned<String>,
-    /// In reports; the name unless told.
+    /// Label in reports. Default: the name.
     label: Option<String>,
     /// Nodes between whose programs take the data and send it on, in order.
     #[serde(default)]
     pub via: Vec<Waypoint>,
-    /// Rate that it is told, where it takes one.
+    /// Rate that it is given, where it takes one.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub rate: Option<Rate>,
-    /// Socket buffers that it is told, in place of the job's.
+    /// Socket buffers that it is given, in place of the job's.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub socket_buffer: Option<Bytes>,
-    /// How much it moves, in place of the job's: what is slow by intention need not take long.
+    /// Bytes that it moves, in place of the job's: a contender that is slow by intention need not
+    /// take long.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub bytes: Option<Bytes>,
-    /// What Longhaul's sender remembers, in place of an axis `history`.
+    /// Path history of Longhaul's sender, in place of an axis `history`.
     pub history: Option<Memory>,
     /// Its receiver runs before all other programs (`--host-priority`).
     #[serde(default)]
@@ -120,7 +121,7 @@ pub struct Beside {
     /// When it starts, from the start of the first of them.
     #[serde(default, deserialize_with = "quantity::time")]
     pub after: Duration,
-    /// Rate that it is told.
+    /// Rate that it is given.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub rate: Option<Rate>,
     /// Parameters of its profile.
@@ -129,12 +130,12 @@ pub struct Beside {
 }
 
 impl Competitor {
-    /// What it is called in results and reports. Two may have the same label in different cells.
+    /// Name in results and reports. Two contenders may have the same label in different cells.
     pub fn label(&self) -> &str {
         self.label.as_deref().unwrap_or(self.name.get_ref())
     }
 
-    /// Whether no cell has both.
+    /// True if no cell has both.
     fn is_elsewhere(&self, other: &Self) -> bool {
         self.only.iter().any(|(axis, value)| other.only.get(axis).is_some_and(|one| one != value))
     }
@@ -144,14 +145,14 @@ impl Competitor {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct JobSpec {
-    /// Sending node; the first unless told.
+    /// Sending node. Default: the first.
     pub from: Option<String>,
-    /// Receiving node; the last unless told.
+    /// Receiving node. Default: the last.
     pub to: Option<String>,
-    /// Link whose queue is observed, and that axes change; the first unless told. Its forward
+    /// Link whose queue is observed, and that axes change. Default: the first. Its forward
     /// direction is the transfer's.
     pub link: Option<String>,
-    /// How much is moved; nothing where round trips are measured.
+    /// Bytes to move; nothing where round trips are measured.
     #[serde(default, deserialize_with = "quantity::required")]
     pub bytes: Bytes,
     /// After so long the transfer is cut, and what has arrived counts.
@@ -162,20 +163,20 @@ pub struct JobSpec {
     /// From where to where.
     #[serde(default)]
     pub medium: Source,
-    /// Bytes that a contender handles at a time, where it can be told.
+    /// Bytes that a contender handles at a time, where it has such an option.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub block: Option<Bytes>,
-    /// Socket buffers, where a contender can be told.
+    /// Socket buffers, where a contender has such an option.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub socket_buffer: Option<Bytes>,
     /// After this a run is ended and recorded as unfinished.
     #[serde(deserialize_with = "quantity::time")]
     pub patience: Duration,
     /// When the transfer begins, from the making of the testbed, so that all meet the same where
-    /// links change with time. As soon as everything is ready unless told.
+    /// links change with time. Default: as soon as everything is ready.
     #[serde(default, deserialize_with = "quantity::optional_time")]
     pub begin: Option<Duration>,
-    /// Distance of the samples of time series: a tenth of a second unless told, at least 10 ms.
+    /// Distance of the samples of time series, at least 10 ms. Default: a tenth of a second.
     #[serde(default, deserialize_with = "quantity::optional_time")]
     pub series: Option<Duration>,
     /// Join what the path lost with the causes that Longhaul's sender tells, packet by packet.
@@ -196,7 +197,7 @@ pub enum Source {
     Disk,
 }
 
-/// What Longhaul's sender remembers of paths.
+/// Path history of Longhaul's sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Memory {
@@ -205,7 +206,7 @@ pub enum Memory {
     Off,
     /// Nothing so far.
     Cold,
-    /// What a run just before has learnt.
+    /// The history of a run just before.
     Warm,
 }
 
@@ -213,14 +214,14 @@ pub enum Memory {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What the values are.
+    /// Parameter that the values set.
     pub sets: Parameter,
     /// Links that have them, all alike; by default the observed one.
     #[serde(default)]
     pub links: Vec<Spanned<String>>,
     /// As text, in the order in which they are drawn.
     pub values: Vec<Spanned<String>>,
-    /// Those of them that `--quick` takes; all unless told.
+    /// Those of them that `--quick` takes. Default: all.
     pub quick: Option<Vec<Spanned<String>>>,
 }
 
@@ -230,7 +231,7 @@ pub struct Axis {
 pub struct Cross {
     /// The kernel's name of their congestion control.
     pub congestion_control: String,
-    /// How many.
+    /// Number of flows.
     pub flows: u16,
     /// Sending node.
     pub from: String,
@@ -259,7 +260,7 @@ pub struct Watch {
     pub core: usize,
 }
 
-/// What `--quick` changes.
+/// Changes made by `--quick`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quick {
@@ -273,7 +274,7 @@ pub struct Quick {
     pub round_trips: Option<u32>,
     /// In place of the experiment's.
     pub repeats: Option<u32>,
-    /// Labels of those that compete; all unless told.
+    /// Labels of those that compete. Default: all.
     pub contenders: Option<Vec<String>>,
     /// In place of the job's.
     #[serde(default, deserialize_with = "quantity::optional_time")]
@@ -286,7 +287,7 @@ pub struct Quick {
 pub struct PlotSpec {
     /// Above it.
     pub title: String,
-    /// What it shows.
+    /// Kind of figure.
     #[serde(default)]
     pub shows: Shows,
     /// To the right.
@@ -298,10 +299,10 @@ pub struct PlotSpec {
     /// To the right of a frontier.
     #[serde(default)]
     pub against: Measure,
-    /// What tells lines apart.
+    /// Parameter whose values distinguish lines.
     #[serde(default)]
     pub lines: Parameter,
-    /// What tells panels apart.
+    /// Parameter whose values distinguish panels.
     pub panels: Option<Parameter>,
     /// Logarithmic upwards.
     #[serde(default)]
@@ -311,28 +312,28 @@ pub struct PlotSpec {
     pub only: BTreeMap<Parameter, String>,
 }
 
-/// What a figure shows.
+/// Kind of a figure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shows {
     /// Medians of a measure over a parameter.
     #[default]
     Medians,
-    /// What arrived in each tenth of a second of the first repeat.
+    /// Bytes that arrived in each tenth of a second of the first repeat.
     Series,
-    /// How busy the watched core was over time, in the first repeat.
+    /// Load of the watched core over time, in the first repeat.
     Busy,
     /// Packets lost at the receiver's sockets and on the observed link over time, likewise.
     Losses,
-    /// How far losses follow the load of the watched core, over the time by which they are later.
+    /// Correlation of losses with the load of the watched core, over the lag of the losses.
     Correlation,
     /// Time slices that the scheduler gave the load on the watched core.
     TimeSlices,
     /// Times between losses at the receiver.
     LossFree,
-    /// One measure against another: contenders of one name that are told rates make a line.
+    /// One measure against another: contenders of one name with given rates make a line.
     Frontier,
-    /// How long before the first drop each signal of a host moved.
+    /// Time by which each signal of a host moved before the first drop.
     Leads,
 }
 
@@ -342,7 +343,7 @@ pub enum Shows {
 pub struct Finding {
     /// In the source's terms.
     pub paper: String,
-    /// What of our data stands beside it, in words made from the data.
+    /// Measurement that stands beside it, in words made from the data.
     pub measured: Look,
     /// Only cells with these values.
     #[serde(default)]
@@ -353,7 +354,8 @@ pub struct Finding {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(tag = "look", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Look {
-    /// Who comes first in each cell, and where one of them stands beside the best of the others.
+    /// The first of the contenders in each cell, and the place of one of them beside the best of
+    /// the others.
     Rank {
         /// Judged by this.
         by: Measure,
@@ -385,7 +387,7 @@ pub enum Look {
         /// A sentence for each of its values.
         each: Parameter,
     },
-    /// What a change of one value to another does.
+    /// Effect of a change of one value to another.
     Change {
         /// In this.
         of: Measure,
@@ -398,7 +400,7 @@ pub enum Look {
     },
     /// Shares of a bottleneck: the transfer's, those of all beside it, and what is left.
     Shares {},
-    /// How each change of the observed link was followed.
+    /// Reaction to each change of the observed link.
     Recovery {},
     /// Precision and recall of the causes that the sender tells.
     Causes {},
@@ -431,11 +433,11 @@ pub enum Look {
         /// Their names.
         links: Vec<String>,
     },
-    /// How far losses follow the load of the watched core, at the receiver and on the path.
+    /// Correlation of losses, at the receiver and on the path, with the load of the watched core.
     Correlation {},
-    /// How bookings were followed, and what became of what was planned, for each contender.
+    /// Use of bookings, and planned beside actual times, for each contender.
     Bookings {},
-    /// How long the scheduler's turns and the intervals without loss are.
+    /// Lengths of the scheduler's turns and of the intervals without loss.
     Slices {
         /// A sentence for each of its values.
         each: Parameter,
@@ -445,12 +447,12 @@ pub enum Look {
         /// Of this.
         of: Measure,
     },
-    /// Which of the contenders of one name, each told a rate of its own, does best within a bound in each
-    /// case, and what others make beside it.
+    /// The contender of one name, each with a rate of its own, that does best within a bound in
+    /// each case, and what others make beside it.
     Frontier {
-        /// Name of those that are told rates.
+        /// Name of the contenders with given rates.
         sweep: String,
-        /// What may not exceed `most`.
+        /// Measure that may not exceed `most`.
         within: Measure,
         /// In its unit.
         most: f64,
@@ -459,7 +461,7 @@ pub enum Look {
     },
     /// A rate that is best in one case and kept in all others, beside the rate that is best in each.
     Tuned {
-        /// Name of those that are told rates.
+        /// Name of the contenders with given rates.
         sweep: String,
         /// Judged by this.
         by: Measure,
@@ -469,7 +471,7 @@ pub enum Look {
         #[serde(default)]
         swept: BTreeMap<Parameter, String>,
     },
-    /// What the programs name as the bottleneck.
+    /// Bottleneck that the programs name.
     Bottleneck {},
     /// Which signals of a host moved before it dropped, and how often for nothing.
     Signals {},
@@ -504,7 +506,7 @@ impl Experiment {
     /// Measures that the experiment draws or talks about, without repetition.
     pub fn measures(&self) -> Vec<Measure> {
         let drawn = self.plots.iter().filter(|plot| plot.shows == Shows::Medians).map(|p| p.y);
-        let said = self.findings.iter().filter_map(|finding| match &finding.measured {
+        let reported = self.findings.iter().filter_map(|finding| match &finding.measured {
             Look::Rank { by, .. } | Look::Best { by, .. } | Look::Frontier { by, .. } => Some(*by),
             Look::Values { of }
             | Look::Onset { of, .. }
@@ -528,7 +530,7 @@ impl Experiment {
             _ => None,
         });
         let mut measures: Vec<Measure> = Vec::new();
-        for measure in drawn.chain(said).chain(within) {
+        for measure in drawn.chain(reported).chain(within) {
             if !measures.contains(&measure) {
                 measures.push(measure);
             }
@@ -646,7 +648,7 @@ impl Experiment {
         Ok(())
     }
 
-    /// What figures, findings and the account of losses take to be observed.
+    /// Checks that what figures, findings and the account of losses use is observed.
     fn check_observed(&self) -> Result<(), Fault> {
         let of_core = |plot: &PlotSpec| matches!(plot.shows, Shows::Busy | Shows::Correlation);
         let follows = |finding: &Finding| finding.measured == Look::Correlation {};
@@ -657,8 +659,8 @@ impl Experiment {
             }
         }
         for sweep in self.sweeps() {
-            let told = |one: &Competitor| one.name.get_ref() == sweep && one.rate.is_some();
-            if !self.contenders.iter().any(told) {
+            let has_rate = |one: &Competitor| one.name.get_ref() == sweep && one.rate.is_some();
+            if !self.contenders.iter().any(has_rate) {
                 let message = format!("no contender {sweep:?} has a rate of its own");
                 return Err(Fault::at_key("finding", message));
             }
@@ -686,7 +688,7 @@ impl Experiment {
         })
     }
 
-    /// What figures and findings go along.
+    /// Parameters along which figures and findings go.
     fn dimensions(&self) -> Vec<Parameter> {
         let plots = self.plots.iter().flat_map(|plot| {
             let medians = (plot.shows == Shows::Medians).then_some([plot.x, plot.lines]);
@@ -774,7 +776,7 @@ impl Experiment {
     }
 }
 
-/// What the sampler can keep up with.
+/// Shortest interval of samples with which the sampler can keep up.
 const SERIES_LEAST: Duration = Duration::from_millis(10);
 
 /// A fault of an experiment, and where it is.

@@ -1,4 +1,4 @@
-//! What is read from a record, with unit and direction.
+//! Measures: what is read from a record, with unit and direction.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,9 +41,9 @@ pub enum Measure {
     ExchangeP99,
     /// Jain's index over the transfer and those beside it.
     Fairness,
-    /// What the transfer had while all went on, in parts of an equal share.
+    /// Rate of the transfer while all went on, in parts of an equal share.
     Share,
-    /// Of all packets that were lost, those whose cause the sender told right.
+    /// Of all packets that were lost, those whose cause the sender reported right.
     CausesRight,
     /// From the first data at the receiver to nine tenths of the observed link's rate.
     StartUp,
@@ -53,7 +53,7 @@ pub enum Measure {
     QueueMost,
     /// Standard deviation of what arrives in tenths of a second, of their mean.
     Jitter,
-    /// What was sent on circuits, of what their vectors allowed until they were left.
+    /// Bytes sent on circuits, as a part of what their vectors allowed until they were left.
     BookingUsed,
     /// From the planned end of a booking until all is there, of the latest of a run.
     Lateness,
@@ -93,7 +93,7 @@ impl Measure {
             Self::Fairness => "Jain's fairness index",
             Self::Share => "part of an equal share",
             Self::StartUp => "to nine tenths of the rate (ms)",
-            Self::CausesRight => "losses told with their cause (%)",
+            Self::CausesRight => "losses reported with their cause (%)",
             Self::QueueDelay => "queue delay (ms)",
             Self::QueueMost => "longest queue delay (ms)",
             Self::Jitter => "delivery jitter (%)",
@@ -123,7 +123,7 @@ impl Measure {
             Self::Fairness => "fairness",
             Self::Share => "part of an equal share",
             Self::StartUp => "time to nine tenths of the rate",
-            Self::CausesRight => "part of losses told with their cause",
+            Self::CausesRight => "part of losses reported with their cause",
             Self::QueueDelay => "queue delay",
             Self::QueueMost => "longest queue delay",
             Self::Jitter => "delivery jitter",
@@ -160,7 +160,7 @@ impl Measure {
         }
     }
 
-    /// Whether more of it is better.
+    /// True if more of it is better.
     pub const fn more_is_better(self) -> bool {
         matches!(self, Self::Goodput | Self::Fairness | Self::BookingUsed | Self::CausesRight)
     }
@@ -188,10 +188,10 @@ impl Measure {
             Self::HostLoss if record.lost_at_receiver() == 0 => 0.0,
             Self::HostLoss if record.program_lost.is_empty() => return None,
             Self::HostLoss => {
-                let told: u64 = record.program_lost.values().sum();
+                let reported: u64 = record.program_lost.values().sum();
                 let link: u64 = record.link_lost.as_ref()?.values().sum();
                 let refused = record.program_lost.get("sender").copied().unwrap_or(0);
-                let here = told.saturating_sub(link + refused).max(record.lost_at_receiver());
+                let here = reported.saturating_sub(link + refused).max(record.lost_at_receiver());
                 100.0 * here as f64 / record.path_sent.max(1) as f64
             }
             Self::MemoryReceive => record.memory_receive? as f64 / 1e6,

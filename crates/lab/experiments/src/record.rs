@@ -1,4 +1,4 @@
-//! What is known of a run, as it is kept.
+//! Record of a run, as it is kept.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Record {
     /// Of everything that was asked for: testbed, job, load, contender. Runs with the same one are
     /// repeats of each other.
     pub fingerprint: String,
-    /// Whether it belongs to the quick part.
+    /// True if it belongs to the quick part.
     pub quick: bool,
     /// Values of the axes.
     pub cell: BTreeMap<Parameter, String>,
@@ -30,14 +30,14 @@ pub struct Record {
     pub seed: u64,
     /// When it began, UTC.
     pub started: String,
-    /// What it was made on.
+    /// Machine on which it was made.
     pub machine: String,
     /// One-minute load average just before.
     pub load_average: f64,
-    /// Socket buffers that the contender was told, or the machine's limits for programs without
+    /// Socket buffers that the contender was given, or the machine's limits for programs without
     /// privilege.
     pub buffers: String,
-    /// How it ended.
+    /// Its end.
     pub verdict: Verdict,
     /// Why it did not take place or succeed.
     pub why: Option<String>,
@@ -73,7 +73,7 @@ pub struct Record {
     pub memory_send: Option<u64>,
     /// Likewise of the receiver.
     pub memory_receive: Option<u64>,
-    /// What the program names as the bottleneck.
+    /// Bottleneck that the program names.
     pub bottleneck: Option<String>,
     /// Packets sent again, as the program says.
     pub resent: Option<u64>,
@@ -108,24 +108,25 @@ pub struct Record {
     pub jitter_percent: Option<f64>,
     /// Jain's index of the transfer and those beside it.
     pub fairness: Option<f64>,
-    /// What took each packet, beside the cause that the sender told, where the experiment asks.
+    /// True takers of lost packets beside the causes that the sender reported, where the experiment
+    /// asks.
     pub loss_causes: Option<LossCauses>,
     /// Bits per second of the transfer, at the receiver's IP layer, while all went on.
     pub own_bps: Option<f64>,
     /// Bits per second of each crossing connection meanwhile, then of each transfer beside this one.
     pub cross_bps: Vec<f64>,
-    /// How the transfers beside this one went.
+    /// Results of the transfers beside this one.
     pub beside: Vec<Companion>,
     /// From the first data at the receiver to nine tenths of the observed link's rate, over a round
     /// trip.
     pub start_up_ms: Option<f64>,
-    /// How each change of the observed link, and of a slow disk, was followed.
+    /// Reaction to each change of the observed link, and of a slow disk.
     pub recovery: Vec<Recovery>,
     /// Of what was sent over booked circuits.
     pub bookings: Vec<Booking>,
-    /// What was going on in each tenth of a second.
+    /// Samples of each tenth of a second.
     pub series: Series,
-    /// What the scheduler did on the watched core.
+    /// Work of the scheduler on the watched core.
     pub scheduling: Option<Scheduling>,
     /// Which signals of the receiving host moved, of a reader that is watched.
     pub signals: Option<Signals>,
@@ -133,33 +134,35 @@ pub struct Record {
     pub details: serde_json::Value,
 }
 
-/// How many packets each taker took, by the cause that the sender told. Takers are `congestion`
-/// (full queues), `random`, other reasons of the path, `receiver` (its host), and `arrived` for what
-/// was not lost at all; what the sender has not told is `untold`.
+/// Number of packets that each taker took, by the cause that the sender reported. Takers are
+/// `congestion` (full queues), `random`, other reasons of the path, `receiver` (its host), and
+/// `arrived` for what was not lost at all; what the sender has not reported is `untold`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LossCauses(BTreeMap<String, BTreeMap<String, u64>>);
 
 impl LossCauses {
     /// One more packet.
-    pub fn add(&mut self, taker: String, told: String) {
-        *self.0.entry(taker).or_default().entry(told).or_default() += 1;
+    pub fn add(&mut self, taker: String, reported: String) {
+        *self.0.entry(taker).or_default().entry(reported).or_default() += 1;
     }
 
     /// Those of another run.
     pub fn extend(&mut self, other: &Self) {
-        for (taker, told) in &other.0 {
-            for (cause, count) in told {
+        for (taker, reported) in &other.0 {
+            for (cause, count) in reported {
                 *self.0.entry(taker.clone()).or_default().entry(cause.clone()).or_default() +=
                     count;
             }
         }
     }
 
-    /// Packets that this taker took and the sender told for that cause; for `receiver` there are two.
+    /// Packets that this taker took and for which the sender reported that cause; for `receiver`
+    /// there are two.
     fn right(&self, taker: &str) -> u64 {
-        let told = self.0.get(taker);
-        let count = |cause: &str| told.and_then(|told| told.get(cause)).copied().unwrap_or(0);
+        let reported = self.0.get(taker);
+        let count =
+            |cause: &str| reported.and_then(|causes| causes.get(cause)).copied().unwrap_or(0);
         match taker {
             "receiver" => count("socket") + count("host"),
             taker => count(taker),
@@ -168,32 +171,33 @@ impl LossCauses {
 
     /// Packets that the taker took.
     pub fn taken(&self, taker: &str) -> u64 {
-        self.0.get(taker).map_or(0, |told| told.values().sum())
+        self.0.get(taker).map_or(0, |reported| reported.values().sum())
     }
 
-    /// Packets that the sender told for causes of the taker's.
-    pub fn told(&self, taker: &str) -> u64 {
+    /// Packets for which the sender reported causes of the taker's.
+    pub fn reported(&self, taker: &str) -> u64 {
         let of = |cause: &str| match taker {
             "receiver" => cause == "socket" || cause == "host",
             taker => cause == taker,
         };
-        let told = self.0.values().flatten().filter(|(cause, _)| of(cause));
-        told.map(|(_, count)| count).sum()
+        let reported = self.0.values().flatten().filter(|(cause, _)| of(cause));
+        reported.map(|(_, count)| count).sum()
     }
 
-    /// Of what was told for the taker, the part that is right; nothing where nothing was told.
+    /// Of what was reported for the taker, the part that is right; nothing where nothing was
+    /// reported.
     pub fn precision(&self, taker: &str) -> Option<f64> {
-        let told = self.told(taker);
-        (told > 0).then(|| self.right(taker) as f64 / told as f64)
+        let reported = self.reported(taker);
+        (reported > 0).then(|| self.right(taker) as f64 / reported as f64)
     }
 
-    /// Of what the taker took, the part that was told so.
+    /// Of what the taker took, the part that was reported so.
     pub fn recall(&self, taker: &str) -> Option<f64> {
         let taken = self.taken(taker);
         (taken > 0).then(|| self.right(taker) as f64 / taken as f64)
     }
 
-    /// Of all packets that were lost or told, the part that was told right.
+    /// Of all packets that were lost or reported, the part that was reported right.
     pub fn right_part(&self) -> Option<f64> {
         let right: u64 = self.0.keys().map(|taker| self.right(taker)).sum();
         let all: u64 = self.0.keys().map(|taker| self.taken(taker)).sum();
@@ -209,7 +213,7 @@ pub struct Companion {
     pub contender: String,
     /// When it started, in seconds from the first of them.
     pub after: f64,
-    /// How it ended.
+    /// Its end.
     pub verdict: Verdict,
     /// Why it did not take place or succeed.
     pub why: Option<String>,
@@ -227,7 +231,7 @@ pub struct Companion {
 pub struct Recovery {
     /// Seconds from the making of the testbed.
     pub at: f64,
-    /// What the link carries, or the disk takes, from then on, in Mb/s.
+    /// Rate of the link, or of the disk, from then on, in Mb/s.
     pub mbps: f64,
     /// Nothing came through before; else the rate changed.
     pub outage: bool,
@@ -240,7 +244,7 @@ pub struct Recovery {
     pub drained_ms: Option<f64>,
 }
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -321,7 +325,7 @@ impl Spans {
 }
 
 impl Record {
-    /// Whether it need not be made again: what was absent may have been installed since, and what
+    /// True if it need not be made again: what was absent may have been installed since, and what
     /// failed may succeed.
     pub fn stands(&self) -> bool {
         matches!(self.verdict, Verdict::Done | Verdict::TimedOut | Verdict::Unsuitable)
@@ -338,7 +342,7 @@ impl Record {
         self.host_lost.max(self.series.host_lost.iter().sum())
     }
 
-    /// What tells runs apart.
+    /// Key that distinguishes runs.
     pub fn key(&self) -> (String, u32) {
         (self.fingerprint.clone(), self.repeat)
     }
@@ -365,10 +369,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn precision_and_recall_count_what_was_told_wrong_and_not_at_all() {
+    fn precision_and_recall_count_wrong_and_missing_reports() {
         let mut causes = LossCauses::default();
-        let mut add = |taker: &str, told: &str, count: usize| {
-            (0..count).for_each(|_| causes.add(taker.into(), told.into()));
+        let mut add = |taker: &str, reported: &str, count: usize| {
+            (0..count).for_each(|_| causes.add(taker.into(), reported.into()));
         };
         add("random", "random", 90);
         add("random", "congestion", 5);
@@ -376,7 +380,7 @@ mod tests {
         add("receiver", "socket", 30);
         add("receiver", "host", 10);
         add("receiver", "random", 10);
-        assert_eq!((causes.taken("random"), causes.told("random")), (100, 100));
+        assert_eq!((causes.taken("random"), causes.reported("random")), (100, 100));
         assert_eq!((causes.precision("random"), causes.recall("random")), (Some(0.9), Some(0.9)));
         assert_eq!(
             (causes.precision("receiver"), causes.recall("receiver")),

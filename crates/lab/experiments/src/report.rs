@@ -20,9 +20,9 @@ use crate::run::fingerprint;
 /// An experiment and the runs of it that belong together.
 #[derive(Clone, Debug)]
 pub struct Part {
-    /// What was asked.
+    /// The experiment.
     pub experiment: Experiment,
-    /// Whether it is the quick part.
+    /// True if it is the quick part.
     pub quick: bool,
     /// The last record of each run.
     pub records: Vec<Record>,
@@ -65,7 +65,7 @@ impl Part {
         Self { experiment, quick: is_quick, records, planned: wanted.len(), left_out }
     }
 
-    /// What a figure shows and what the text says, for other programs than browsers.
+    /// Findings as text, for other programs than browsers.
     pub fn findings(&self) -> Vec<(String, Vec<String>)> {
         let findings = self.experiment.findings.iter();
         findings.map(|finding| (finding.paper.clone(), words::say(self, finding))).collect()

@@ -23,7 +23,7 @@ pub enum ResultsError {
     File {
         /// Which.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         error: io::Error,
     },
     /// Somebody else adds to the same file.
@@ -36,7 +36,7 @@ pub enum ResultsError {
         path: PathBuf,
         /// From 1.
         line: usize,
-        /// What is wrong with it.
+        /// The error.
         error: serde_json::Error,
     },
 }

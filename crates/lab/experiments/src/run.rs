@@ -32,7 +32,7 @@ use crate::record::{Companion, Record, Verdict};
 use crate::results::{Results, ResultsError};
 use crate::statistics::jain;
 
-/// What is told while an experiment runs.
+/// Progress of an experiment, for who watches it.
 #[derive(Clone, Debug)]
 pub enum Progress<'a> {
     /// A run begins.
@@ -45,7 +45,7 @@ pub enum Progress<'a> {
         number: usize,
         /// Of so many in the whole plan.
         total: usize,
-        /// How long the rest will take, as far as can be told from what there is.
+        /// Estimated time for the rest, from the runs made so far.
         left: Duration,
     },
     /// A run is over and kept.
@@ -54,12 +54,12 @@ pub enum Progress<'a> {
     Stands(&'a Record),
 }
 
-/// How an experiment is run.
+/// Options for running an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// The short version.
     pub quick: bool,
-    /// Everything anew.
+    /// Make everything again.
     pub fresh: bool,
     /// Ends it early when set; what was made is kept.
     pub stop: &'a AtomicBool,
@@ -86,9 +86,9 @@ pub enum RunError {
     /// Something of this system.
     #[error("cannot {step}: {error}")]
     System {
-        /// What failed.
+        /// The step that failed.
         step: &'static str,
-        /// How.
+        /// The error.
         error: std::io::Error,
     },
     /// It was asked to end.
@@ -99,8 +99,8 @@ pub enum RunError {
 /// Makes the runs of an experiment that are not among its results yet.
 ///
 /// # Errors
-/// What keeps all runs from being made. A contender that is absent, fails or hangs is no error but
-/// a record, and the sweep goes on.
+/// The first step that keeps all runs from being made. A contender that is absent, fails or hangs is
+/// no error but a record, and the sweep goes on.
 pub fn run(
     experiment: &Experiment,
     options: &Options<'_>,
@@ -358,7 +358,7 @@ fn companion(
         losses: false,
         ..job.clone()
     };
-    let mut told = Companion {
+    let mut companion = Companion {
         contender: beside.name.clone(),
         after: beside.after.as_secs_f64(),
         ..Companion::default()
@@ -369,30 +369,30 @@ fn companion(
         Ok(contender) => match special_suits(contender.as_ref(), !beside.parameters.is_empty()) {
             Ok(()) => contender.run(testbed, &job),
             Err(why) => {
-                told.verdict = Verdict::Unsuitable;
-                told.why = Some(why);
-                return told;
+                companion.verdict = Verdict::Unsuitable;
+                companion.why = Some(why);
+                return companion;
             }
         },
         Err(error) => {
-            told.verdict = Verdict::Absent;
-            told.why = Some(error.to_string());
-            return told;
+            companion.verdict = Verdict::Absent;
+            companion.why = Some(error.to_string());
+            return companion;
         }
     };
     match outcome {
         Ok(outcome) => {
-            told.verdict = Verdict::Done;
-            told.seconds = Some(outcome.seconds);
-            told.goodput_bps = Some(outcome.goodput());
-            told.resent = outcome.resent;
+            companion.verdict = Verdict::Done;
+            companion.seconds = Some(outcome.seconds);
+            companion.goodput_bps = Some(outcome.goodput());
+            companion.resent = outcome.resent;
         }
         Err(failure) => {
-            told.verdict = verdict(&failure);
-            told.why = Some(failure.to_string());
+            companion.verdict = verdict(&failure);
+            companion.why = Some(failure.to_string());
         }
     }
-    told
+    companion
 }
 
 fn verdict(failure: &Failure) -> Verdict {
@@ -404,7 +404,7 @@ fn verdict(failure: &Failure) -> Verdict {
     }
 }
 
-/// What the contender itself tells; what is left are raw signals.
+/// Takes over what the contender itself reports; what is left are raw signals.
 fn conclude(
     record: &mut Record,
     outcome: Result<Outcome, Failure>,
@@ -461,7 +461,7 @@ fn conclude(
     Some(trace)
 }
 
-/// What the transfer and those beside it got of each other's link.
+/// Computes the shares of the transfer and of those beside it.
 fn share(record: &mut Record) {
     if record.cross_bps.is_empty() {
         return;
@@ -497,7 +497,7 @@ fn job(setup: &Setup, folders: &Folders) -> Job {
 }
 
 fn buffers(setup: &Setup, machine: &Machine) -> String {
-    let told = setup.socket_buffer.map(|size| format!("told {size}; "));
+    let given = setup.socket_buffer.map(|size| format!("told {size}; "));
     let [receive, send] = machine.socket_buffer_max;
     let tcp =
         setup.topology.nodes.iter().filter_map(|node| {
@@ -505,7 +505,7 @@ fn buffers(setup: &Setup, machine: &Machine) -> String {
         });
     format!(
         "{}without privilege at most {receive} and {send} bytes{}",
-        told.unwrap_or_default(),
+        given.unwrap_or_default(),
         tcp.collect::<String>()
     )
 }
@@ -515,7 +515,7 @@ fn load_average() -> f64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
-/// How long runs take.
+/// Estimate of the time that runs take.
 struct Pace {
     contenders: HashMap<String, (Duration, u32)>,
 }

@@ -65,7 +65,7 @@ pub fn jain(shares: &[f64]) -> Option<f64> {
     (squares > 0.0).then(|| sum * sum / (shares.len() as f64 * squares))
 }
 
-/// How far one series follows another, from -1 to 1, with an interval that holds it with 95 %.
+/// Correlation of two series, from -1 to 1, with an interval that holds it with 95 %.
 ///
 /// Pearson's coefficient and Fisher's interval, for as many independent values as the series are worth:
 /// values near each other are alike, and n of them stand for n / (1 + 2 sum of r_x(k) r_y(k)) by the
@@ -115,7 +115,7 @@ fn pearson(first: &[f64], second: &[f64]) -> Option<f64> {
     (xx > 0.0 && yy > 0.0).then(|| sum(&|x, y| x * y) / (xx * yy).sqrt())
 }
 
-/// How many independent values two series are worth, beside each other.
+/// Number of independent values that two series are worth, beside each other.
 fn independent(first: &[f64], second: &[f64]) -> f64 {
     let length = first.len();
     let own =
@@ -148,7 +148,7 @@ pub fn variation(values: &[f64]) -> Option<f64> {
     (mean > 0.0).then(|| variance.sqrt() / mean)
 }
 
-/// How often lengths of time occur, in microseconds of two digits: any number of them in little room.
+/// Histogram of lengths of time, in microseconds of two digits: any number of them in little room.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Lengths(BTreeMap<u64, u64>);
@@ -168,7 +168,7 @@ impl Lengths {
         }
     }
 
-    /// How many there are.
+    /// Number of lengths.
     pub fn count(&self) -> u64 {
         self.0.values().sum()
     }

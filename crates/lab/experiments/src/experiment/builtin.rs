@@ -96,7 +96,7 @@ impl Builtin {
         self.text
     }
 
-    /// What it describes. Its contenders are not looked up: tests do that.
+    /// The experiment that it describes. Its contenders are not looked up: tests do that.
     pub fn experiment(&self) -> Experiment {
         Experiment::parse(self.text, &|_| true).expect("tests read every built-in experiment")
     }

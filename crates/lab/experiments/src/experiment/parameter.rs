@@ -2,13 +2,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What can be varied, and what lines and panels of a figure can stand for.
+/// A parameter that an axis can vary, and that lines and panels of a figure can stand for.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize,
 )]
 #[serde(rename_all = "kebab-case")]
 pub enum Parameter {
-    /// Who transfers; not an axis, since all compete in every cell.
+    /// The program that transfers; not an axis, since all compete in every cell.
     #[default]
     Contender,
     /// Round trip of the link, `100ms`; all of it on the way back with `100ms back`; with `none` no
@@ -24,9 +24,9 @@ pub enum Parameter {
     Queue,
     /// Largest packet of all links, `9000`.
     Mtu,
-    /// Rate that contenders are told, `800Mbps`.
+    /// Rate that contenders are given, `800Mbps`.
     SendingRate,
-    /// Socket buffers that contenders are told, `256KiB`.
+    /// Socket buffers that contenders are given, `256KiB`.
     SocketBuffer,
     /// `memory`, `ramdisk` or `disk`.
     Medium,
@@ -36,10 +36,10 @@ pub enum Parameter {
     Cross,
     /// Parameters of Longhaul's profile, `none` or `segment=1000 chunk=6802`.
     Param,
-    /// What Longhaul's sender remembers of the path: `cold`, an empty history; `warm`, that of a run
+    /// Path history of Longhaul's sender: `cold`, an empty history; `warm`, that of a run
     /// just before.
     History,
-    /// What the sending node's own devices send at most, and what may wait there: `none` or
+    /// Rate of the sending node's own devices, and the queue there: `none` or
     /// `150Mbps,100KB`.
     Egress,
     /// A slow disk for the copies, `none` or `rate=300Mbps,from=2s,length=3s`.
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_said_in_words() {
+    fn values_are_written_in_words() {
         assert_eq!(Parameter::Load.say("loops,count=3,cores=1"), "3 loops on core 1");
         assert_eq!(Parameter::Load.say("isosurface,cores=0+1"), "isosurface on cores 0 and 1");
         assert_eq!(Parameter::Rtt.say("50ms back"), "RTT 50 ms on the way back");

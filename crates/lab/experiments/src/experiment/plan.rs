@@ -3,7 +3,7 @@ use super::{Experiment, Parameter};
 /// Values of all axes, in their order.
 pub type Cell = Vec<(Parameter, String)>;
 
-/// What is run, in the order in which it is run.
+/// The runs, in their order.
 ///
 /// The first repeat goes through all cells and contenders, the second the same way back, and so on
 /// (A B B A): what changes steadily about the machine meanwhile falls on all alike. Repeats have

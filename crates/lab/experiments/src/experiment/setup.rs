@@ -23,7 +23,7 @@ pub struct Setup {
     pub link: usize,
     /// Nodes between whose programs take the data and send it on.
     pub via: Vec<Waypoint>,
-    /// How much is moved.
+    /// Bytes to move.
     pub bytes: Bytes,
     /// After so long the transfer is cut.
     pub length: Option<Duration>,
@@ -33,9 +33,9 @@ pub struct Setup {
     pub medium: Source,
     /// Bytes at a time.
     pub block: Option<Bytes>,
-    /// What contenders are told, unless one has a rate of its own.
+    /// Rate that contenders are given, unless one has a rate of its own.
     pub rate: Option<Rate>,
-    /// What contenders are told.
+    /// Socket buffers that contenders are given.
     pub socket_buffer: Option<Bytes>,
     /// The time limit.
     pub patience: Duration,
@@ -53,7 +53,7 @@ pub struct Setup {
     pub cross: Option<Cross>,
     /// Of Longhaul's profile.
     pub parameters: Vec<String>,
-    /// What Longhaul's sender remembers.
+    /// Path history of Longhaul's sender.
     pub memory: Memory,
     /// From the start of the first transfer to that of the measured one.
     pub after: Duration,
@@ -92,7 +92,7 @@ impl Setup {
         Ok(setup)
     }
 
-    /// Of a cell, whoever competes in it.
+    /// Of a cell, for every contender in it.
     ///
     /// # Errors
     /// Values that do not go together.
@@ -148,7 +148,7 @@ impl Setup {
     /// one.
     ///
     /// # Errors
-    /// What is expected instead.
+    /// Text of what is expected instead.
     pub(super) fn set(
         &mut self,
         parameter: Parameter,
@@ -256,7 +256,7 @@ fn delay(link: &mut LinkSpec, both: Duration, back: Option<Duration>) {
     (link.forward.delay, link.backward.delay) = (None, back);
 }
 
-/// Of time series, unless told.
+/// Default for time series.
 const TENTH: Duration = Duration::from_millis(100);
 
 fn words(error: impl std::fmt::Display) -> String {

@@ -165,7 +165,7 @@ fn contenders_compete_where_they_are_meant_to_and_bring_others() {
 }
 
 #[test]
-fn faults_are_told_with_line_and_key() {
+fn faults_name_line_and_key() {
     let cases = [
         ("repeats = 3", "repeats = \"3\"", &["line 6", "repeats"][..]),
         ("repeats = 3", "repeets = 3", &["line 6", "repeets"]),
@@ -343,7 +343,7 @@ fn an_axis_sets_several_links_or_one_that_is_not_observed() {
 }
 
 #[test]
-fn faults_of_chains_are_told_with_line_and_key() {
+fn faults_of_chains_name_line_and_key() {
     let mathis =
         "[[finding]]\npaper = \"p\"\nmeasured = { look = \"mathis\", links = [\"moon\"] }\n";
     for (from, to, expected) in [

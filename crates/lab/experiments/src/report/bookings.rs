@@ -1,4 +1,4 @@
-//! What was booked and what became of it, in sentences.
+//! Sentences about bookings and their use.
 
 use longhaul_peers::Booking;
 use longhaul_plot::number;
@@ -28,7 +28,7 @@ pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
 }
 
 fn one(done: &[&Record], copies: usize) -> String {
-    let mut said: Vec<String> = (0..copies)
+    let mut parts: Vec<String> = (0..copies)
         .filter_map(|copy| {
             let own: Vec<&Booking> = done.iter().filter_map(|one| one.bookings.get(copy)).collect();
             let time = |of: &dyn Fn(&Booking) -> f64| median(own.iter().map(|one| of(one)));
@@ -41,7 +41,7 @@ fn one(done: &[&Record], copies: usize) -> String {
         })
         .collect();
     if copies == 0 {
-        said.extend(
+        parts.extend(
             median(done.iter().filter_map(|one| one.seconds))
                 .map(|seconds| format!("without a booking, done after {seconds:.2} s")),
         );
@@ -56,16 +56,16 @@ fn one(done: &[&Record], copies: usize) -> String {
     ) {
         let side = if late < 0.0 { "before" } else { "after" };
         let released = all.iter().filter(|one| one.released).count();
-        said.push(format!(
+        parts.push(format!(
             "{} used of what the vectors allowed until they were left, {} ms {side} the planned end ({released} of {} gave back a rest); {} MB over IP",
             Measure::BookingUsed.say(used), number(1e3 * late.abs()), all.len(), number(over_ip / 1e6),
         ));
     }
-    said.extend(losses(done));
-    said.join("; ")
+    parts.extend(losses(done));
+    parts.join("; ")
 }
 
-/// What the observed link lost in the runs that tell.
+/// Losses of the observed link, in the runs that record them.
 fn losses(done: &[&Record]) -> Vec<String> {
     let (mut sent, mut lost, mut late) = (None, 0, 0);
     for record in done {
@@ -77,13 +77,13 @@ fn losses(done: &[&Record]) -> Vec<String> {
     }
     let Some(sent) = sent else { return Vec::new() };
     let part = Measure::PathLoss.say(100.0 * lost as f64 / sent.max(1) as f64);
-    let mut said = vec![format!("{part} lost on the observed link")];
+    let mut parts = vec![format!("{part} lost on the observed link")];
     if late > 0 {
-        said.push(format!(
+        parts.push(format!(
             "{late} of {lost} lost packets met a queue that an emulator in time may not have had"
         ));
     }
-    said
+    parts
 }
 
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {

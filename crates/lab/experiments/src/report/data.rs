@@ -112,11 +112,11 @@ impl Part {
                 .flat_map(|(words, records)| {
                     let values = self.values(&records, parameter);
                     let split = values.into_iter().map(|wanted| {
-                        let said = parameter.say(&wanted);
+                        let text = parameter.say(&wanted);
                         let words = match (many, words.is_empty()) {
                             (false, _) => words.clone(),
-                            (true, true) => said,
-                            (true, false) => format!("{words}, {said}"),
+                            (true, true) => text,
+                            (true, false) => format!("{words}, {text}"),
                         };
                         let fits = |one: &&&Record| value(one, parameter) == wanted;
                         (words, records.iter().filter(fits).copied().collect())

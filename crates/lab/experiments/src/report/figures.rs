@@ -1,4 +1,4 @@
-//! What experiments ask to have drawn.
+//! Figures that experiments ask for.
 
 use longhaul_plot::{Axis, Figure, Panel, Point, Series, Shape};
 
@@ -72,7 +72,7 @@ fn medians(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> 
     Panel { title, x, y, series }
 }
 
-/// What arrived over time in the first repeat of each contender, and what its cross traffic got.
+/// Arrivals over time in the first repeat of each contender, and those of its cross traffic.
 fn series(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> Panel {
     let all: Vec<&Record> = part.records.iter().collect();
     let names = part.values(&all, Parameter::Contender);
@@ -114,7 +114,7 @@ fn series(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> P
     Panel { title, x: Axis::linear("time (s)"), y: Axis::linear("arriving (Mb/s)"), series: lines }
 }
 
-/// What the observed link carries, as steps, if that changes; from the start of the transfer on.
+/// Rate of the observed link, as steps, if that changes; from the start of the transfer on.
 fn rates(setup: &Setup, last: f64) -> Vec<Point> {
     let path = setup.topology.links[setup.link].paths().ok();
     let Some(rate) = path.and_then(|both| both.forward.bottleneck).map(|narrow| narrow.rate) else {

@@ -1,5 +1,5 @@
-//! What hosts take: rates that are told beside those that are found, what programs name as the
-//! bottleneck, and how far runs differ.
+//! Sentences about hosts: given rates beside found ones, the bottlenecks that programs name, and
+//! the spread of runs.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ pub(super) fn deviation(part: &Part, records: &[&Record], of: Measure) -> Vec<St
 /// Label, figure and runs.
 type Made<'a> = (String, Figure, Vec<&'a Record>);
 
-/// What each contender made of a case, in the order of the experiment.
+/// Result of each contender in a case, in the order of the experiment.
 fn made<'a>(part: &Part, group: &[&'a Record], by: Measure) -> Vec<Made<'a>> {
     let names = part.values(group, Parameter::Contender).into_iter();
     let figures = names.filter_map(|name| {
@@ -56,13 +56,13 @@ where
 }
 
 impl Part {
-    /// Whether that label is of a contender of that name which is told a rate of its own.
+    /// True if that label is of a contender of that name with a rate of its own.
     fn is_of(&self, sweep: &str, label: &str) -> bool {
         let mut all = self.experiment.contenders.iter();
         all.any(|one| one.label() == label && one.name.get_ref() == sweep && one.rate.is_some())
     }
 
-    /// The rate that a contender is told.
+    /// The rate that a contender is given.
     fn rate_of(&self, label: &str) -> Option<longhaul_units::Rate> {
         self.experiment.contenders.iter().find(|one| one.label() == label)?.rate
     }
@@ -80,14 +80,14 @@ pub(super) fn frontier(
     for (place, group) in part.groups(records, &[Parameter::Contender]) {
         let all = made(part, &group, by);
         let bounded = |own: &[&Record]| Figure::of(within, own);
-        let (told, others): (Vec<_>, Vec<_>) =
+        let (swept_rates, others): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(name, ..)| part.is_of(sweep, name));
         let fits = |(_, _, own): &&Made<'_>| {
             bounded(own).is_some_and(|figure| figure.estimate.median <= most)
         };
-        let best = best(told.iter().filter(fits), by);
+        let best = best(swept_rates.iter().filter(fits), by);
         let limit = within.say(most);
-        let mut said = match best {
+        let mut parts = match best {
             Some((name, figure, own)) => {
                 let lost = bounded(own).map_or("an unknown part".into(), |lost| lost.say(within));
                 vec![format!(
@@ -104,14 +104,14 @@ pub(super) fn frontier(
                 let part = figure.estimate.median / best.1.estimate.median;
                 format!(", {} of that", number(part))
             });
-            said.push(format!(
+            parts.push(format!(
                 "{name} {} ({}) at {lost}{part}",
                 figure.say(by),
                 interval(&figure.estimate)
             ));
         }
         let place = if place.is_empty() { String::new() } else { format!("{}: ", capital(&place)) };
-        sentences.push(format!("{place}{}.", said.join("; ")));
+        sentences.push(format!("{place}{}.", parts.join("; ")));
     }
     sentences
 }
@@ -124,8 +124,8 @@ pub(super) fn tuned(
     [untuned, swept]: [&BTreeMap<Parameter, String>; 2],
 ) -> Vec<String> {
     let every: Vec<&Record> = part.records.iter().collect();
-    // Rates that were told in the case of `one`, but for what is chosen otherwise.
-    let told = |one: &Record, otherwise: &[&BTreeMap<Parameter, String>]| {
+    // Given rates in the case of `one`, but for what is chosen otherwise.
+    let given = |one: &Record, otherwise: &[&BTreeMap<Parameter, String>]| {
         let fits = |other: &&&Record| {
             one.cell.iter().all(|(axis, own)| {
                 let chosen = otherwise.iter().find_map(|chosen| chosen.get(axis)).unwrap_or(own);
@@ -139,21 +139,21 @@ pub(super) fn tuned(
     };
     let mut sentences = Vec::new();
     for (place, group) in part.groups(records, &[Parameter::Contender]) {
-        let (there, here) = (told(group[0], &[untuned, swept]), told(group[0], &[swept]));
+        let (there, here) = (given(group[0], &[untuned, swept]), given(group[0], &[swept]));
         let kept = best(there.iter(), by).and_then(|kept| here.iter().find(|one| one.0 == kept.0));
         let (Some(own), Some(tuned)) = (kept, best(here.iter(), by)) else { continue };
         let share =
             |figure: &Figure, of: &Figure| number(figure.estimate.median / of.estimate.median);
-        let mut said = vec![
+        let mut parts = vec![
             format!("{} kept: {}", own.0, own.1.say(by)),
             format!("{} tuned: {}", tuned.0, tuned.1.say(by)),
         ];
         let rate = part.rate_of(&own.0);
         for (name, figure, _) in made(part, &group, by) {
-            // Others that are told rates: the one that is told the same.
-            let same = part.rate_of(&name).is_none_or(|told| Some(told) == rate);
+            // Others with given rates: the one with the same.
+            let same = part.rate_of(&name).is_none_or(|given| Some(given) == rate);
             if !part.is_of(sweep, &name) && same {
-                said.push(format!(
+                parts.push(format!(
                     "{name}: {}, {} of the first and {} of the second",
                     figure.say(by),
                     share(&figure, &own.1),
@@ -162,12 +162,12 @@ pub(super) fn tuned(
             }
         }
         let place = if place.is_empty() { String::new() } else { format!("{}: ", capital(&place)) };
-        sentences.push(format!("{place}{}.", said.join("; ")));
+        sentences.push(format!("{place}{}.", parts.join("; ")));
     }
     sentences
 }
 
-/// What the programs name as the bottleneck, in each case.
+/// Bottlenecks that the programs name, in each case.
 pub(super) fn bottleneck(part: &Part, records: &[&Record]) -> Vec<String> {
     let say = |(place, group): (String, Vec<&Record>)| {
         let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
@@ -189,7 +189,7 @@ pub(super) fn bottleneck(part: &Part, records: &[&Record]) -> Vec<String> {
     part.cases(records).into_iter().filter_map(say).collect()
 }
 
-/// One measure against another: contenders of one name that are told rates make a line.
+/// One measure against another: contenders of one name with given rates make a line.
 pub(super) fn panel(part: &Part, spec: &PlotSpec, title: String, records: &[&Record]) -> Panel {
     let mut lines: Vec<Series> = Vec::new();
     // All of them, so that a line has the same style in every panel.

@@ -1,4 +1,5 @@
-//! Whether losses follow the load of the receiver's core: figures 1 and 2 of FOBS, and what it left open.
+//! Correlation of losses with the load of the receiver's core: figures 1 and 2 of FOBS, and what it
+//! left open.
 
 use longhaul_plot::{Axis, Panel, Point, Series, Shape, number};
 
@@ -45,7 +46,7 @@ pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (place, group) in part.cases(records) {
         let step = group[0].series.interval();
-        let told = [RECEIVER, PATH].map(|name| {
+        let parts = [RECEIVER, PATH].map(|name| {
             let all = lags(step).filter_map(|lag| Some((lag, follows(&group, name, lag)?)));
             let most = all.max_by(|a, b| a.1.value.total_cmp(&b.1.value));
             match (follows(&group, name, 0), most) {
@@ -66,7 +67,7 @@ pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
                 _ => format!("no losses {name}, or a load that never changes"),
             }
         });
-        sentences.push(format!("{}: {}.", place, told.join("; ")));
+        sentences.push(format!("{}: {}.", place, parts.join("; ")));
     }
     sentences
 }

@@ -110,7 +110,7 @@ fn draw(html: &mut String, figure: &Figure, legend: bool) {
     }
 }
 
-/// How many runs there are, of what kind, and on what machine.
+/// Number of runs, their kind, and their machine.
 fn account(part: &Part) -> String {
     let mut verdicts: BTreeMap<&str, usize> = BTreeMap::new();
     for record in &part.records {

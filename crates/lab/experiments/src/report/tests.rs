@@ -117,7 +117,7 @@ fn spans(of: &[(f64, f64)]) -> Spans {
 #[test]
 fn words_are_made_from_the_data() {
     let findings = part().findings();
-    let said: Vec<String> = findings.into_iter().map(|finding| finding.1.join(" ")).collect();
+    let texts: Vec<String> = findings.into_iter().map(|finding| finding.1.join(" ")).collect();
     let expected: [&[&str]; 8] = [
         &[
             "Fast has the highest goodput in 4 of 4 cases.",
@@ -138,9 +138,9 @@ fn words_are_made_from_the_data() {
         &["turns of the load, 4 ms in the middle", "nothing was lost", "the first 9 ms"],
         &["Away: absent: not here; apt-get install away."],
     ];
-    for (said, expected) in said.iter().zip(expected) {
+    for (text, expected) in texts.iter().zip(expected) {
         for words in expected {
-            assert!(said.contains(words), "{words:?} is not in: {said}");
+            assert!(text.contains(words), "{words:?} is not in: {text}");
         }
     }
 }
@@ -189,7 +189,7 @@ measured = { look = "correlation" }
 "#;
 
 #[test]
-fn single_runs_are_told_with_what_was_beside_them_and_what_took_their_packets() {
+fn single_runs_are_reported_with_what_was_beside_them_and_what_took_their_packets() {
     let experiment = Experiment::parse(SINGLE, &|_| true).unwrap();
     let run = Plan::new(&experiment, false).runs.remove(0);
     let setup = Setup::of(&experiment, false, &run).unwrap();
@@ -217,17 +217,18 @@ fn single_runs_are_told_with_what_was_beside_them_and_what_took_their_packets() 
         ..Record::default()
     };
     let part = Part::new(experiment, vec![record]);
-    let said: Vec<String> = part.findings().into_iter().map(|said| said.1.join(" ")).collect();
-    for (said, words) in said.iter().zip([
+    let texts: Vec<String> =
+        part.findings().into_iter().map(|finding| finding.1.join(" ")).collect();
+    for (text, words) in texts.iter().zip([
         "One: 30 Mb/s, and 30 Mb/s of the 2 beside it; 30 % of the link, 60 % with theirs; 1.5 of an \
          equal share",
         "at 50 Mb/s nine tenths after 120 ms, no short queue before the next change; behind the \
          outage nine tenths not before the next change",
-        "random took 4: recall 75 %, precision 100 %; congestion took none of 1 told for it",
+        "random took 4: recall 75 %, precision 100 %; congestion took none of 1 reported for it",
         "One: 210 ms (one run).",
         "with that of 0.1 s before, the most; no losses on the path",
     ]) {
-        assert!(said.contains(words), "{words:?} is not in: {said}");
+        assert!(text.contains(words), "{words:?} is not in: {text}");
     }
     let page = html(&[part]);
     assert_eq!(open_elements(&page), Vec::<String>::new());
@@ -269,7 +270,7 @@ fn the_last_record_of_a_run_counts_and_others_are_left_out() {
 }
 
 #[test]
-fn bookings_are_told_with_their_plans_and_beside_the_rate_of_the_link() {
+fn bookings_are_reported_with_their_plans_and_beside_the_rate_of_the_link() {
     let text = r#"
 name = "booked"
 title = "T"
@@ -342,26 +343,26 @@ measured = { look = "bookings" }
         records.push(record);
     }
     let part = Part::new(experiment, records);
-    let said = part.findings().remove(0).1;
+    let text = part.findings().remove(0).1;
     assert_eq!(
-        said[0],
+        text[0],
         "A: planned to be done after 2.00 s, done after 2.10 s; 98.5 % used of what the vectors \
          allowed until they were left, 50 ms before the planned end (1 of 1 gave back a rest); \
          0.5 MB over IP; 1 % lost on the observed link; 4 of 10 lost packets met a queue that an emulator in time may \
          not have had."
     );
     assert!(
-        said[1].contains("copy 2 planned to be done after 2.00 s, done after 3.00 s"),
-        "{said:?}"
+        text[1].contains("copy 2 planned to be done after 2.00 s, done after 3.00 s"),
+        "{text:?}"
     );
-    assert_eq!(said[2], "C: without a booking, done after 8.00 s.");
+    assert_eq!(text[2], "C: without a booking, done after 8.00 s.");
     let figure = figures::figure(&part, &part.experiment.plots[0]).unwrap();
     let rate = figure.panels[0].series.iter().find(|line| line.name == "the link's rate").unwrap();
     let steps: Vec<(f64, f64)> = rate.points.iter().map(|point| (point.x, point.y)).collect();
     assert_eq!(steps, [(0.0, 100.0), (1.0, 100.0), (1.0, 400.0), (2.0, 400.0)]);
 }
 
-/// Looks at rates that are told beside those that are found, on a host that has a load or none.
+/// Looks at given rates beside found ones, on a host that has a load or none.
 const RATES: &str = r#"
 name = "rates"
 title = "T"
@@ -369,8 +370,8 @@ question = "Q?"
 source = "S"
 repeats = 2
 contenders = [
-    { name = "told", label = "told 100", rate = "100Mbps", only = { rtt = "0ms" } },
-    { name = "told", label = "told 200", rate = "200Mbps", only = { rtt = "0ms" } },
+    { name = "swept", label = "swept 100", rate = "100Mbps", only = { rtt = "0ms" } },
+    { name = "swept", label = "swept 200", rate = "200Mbps", only = { rtt = "0ms" } },
     { name = "kept", label = "kept 100", rate = "100Mbps" },
     { name = "kept", label = "kept 200", rate = "200Mbps" },
     { name = "auto" },
@@ -397,11 +398,11 @@ title = "Leads"
 shows = "leads"
 [[finding]]
 paper = "p"
-measured = { look = "frontier", sweep = "told", within = "host-loss", most = 0.1, by = "goodput" }
+measured = { look = "frontier", sweep = "swept", within = "host-loss", most = 0.1, by = "goodput" }
 only = { rtt = "0ms" }
 [[finding]]
 paper = "p"
-measured = { look = "tuned", sweep = "told", by = "completion-time", untuned = { load = "none" }, swept = { rtt = "0ms" } }
+measured = { look = "tuned", sweep = "swept", by = "completion-time", untuned = { load = "none" }, swept = { rtt = "0ms" } }
 [[finding]]
 paper = "p"
 measured = { look = "deviation", of = "goodput" }
@@ -416,7 +417,7 @@ measured = { look = "signals" }
 "#;
 
 #[test]
-fn rates_that_are_told_are_looked_at_beside_those_that_are_found() {
+fn given_rates_are_compared_with_found_ones() {
     let experiment = Experiment::parse(RATES, &|_| true).unwrap();
     let mut records = Vec::new();
     for run in Plan::new(&experiment, false).runs {
@@ -425,9 +426,9 @@ fn rates_that_are_told_are_looked_at_beside_those_that_are_found() {
         let contender = experiment.contenders[run.contender].label();
         // With a load 200 is too much: 1 % is lost at the receiver, and takes its time.
         let (mbps, lost) = match (contender, loaded) {
-            ("told 100" | "kept 100", _) => (100.0, 0),
-            ("told 200" | "kept 200", false) => (200.0, 0),
-            ("told 200", true) => (50.0, 10),
+            ("swept 100" | "kept 100", _) => (100.0, 0),
+            ("swept 200" | "kept 200", false) => (200.0, 0),
+            ("swept 200", true) => (50.0, 10),
             ("kept 200", true) => (80.0, 10),
             (_, false) => (190.0, 0),
             (_, true) => (95.0, 0),
@@ -460,17 +461,18 @@ fn rates_that_are_told_are_looked_at_beside_those_that_are_found() {
     };
     records[0].signals = Some(signals);
     let part = Part::new(experiment, records);
-    let said: Vec<String> = part.findings().into_iter().map(|said| said.1.join("\n")).collect();
-    for (said, expected) in said.iter().zip([
+    let texts: Vec<String> =
+        part.findings().into_iter().map(|finding| finding.1.join("\n")).collect();
+    for (text, expected) in texts.iter().zip([
         &[
-            "No load: of told the best with at most 0.1 % of loss at the receiver is told 200: 200 Mb/s at 0 %",
+            "No load: of swept the best with at most 0.1 % of loss at the receiver is swept 200: 200 Mb/s at 0 %",
             "auto 190 Mb/s (190 to 191 in 2 runs) at 0 %, 0.95 of that",
-            "1 loop on core 1: of told the best with at most 0.1 % of loss at the receiver is told 100: 100 Mb/s",
+            "1 loop on core 1: of swept the best with at most 0.1 % of loss at the receiver is swept 100: 100 Mb/s",
         ][..],
         &[
-            "No load, RTT 0 ms: told 200 kept: 4.99 s; told 200 tuned: 4.99 s; kept 200: 4.99 s, 1 of the \
+            "No load, RTT 0 ms: swept 200 kept: 4.99 s; swept 200 tuned: 4.99 s; kept 200: 4.99 s, 1 of the \
              first and 1 of the second; auto: 5.25 s",
-            "1 loop on core 1, RTT 50 ms: told 200 kept: 19.8 s; told 100 tuned: 9.95 s; kept 200: 14.2 s, \
+            "1 loop on core 1, RTT 50 ms: swept 200 kept: 19.8 s; swept 100 tuned: 9.95 s; kept 200: 14.2 s, \
              0.716 of the first and 1.43 of the second; auto:",
         ],
         &["Auto: mean 190 Mb/s, standard deviation 0.707 (0.371 % of it) in 2 runs."],
@@ -483,17 +485,17 @@ fn rates_that_are_told_are_looked_at_beside_those_that_are_found() {
         ],
     ]) {
         for words in expected {
-            assert!(said.contains(words), "{words:?} is not in: {said}");
+            assert!(text.contains(words), "{words:?} is not in: {text}");
         }
     }
     let frontier = figures::figure(&part, &part.experiment.plots[0]).unwrap();
     let loaded = &frontier.panels[1].series;
-    let told = loaded.iter().find(|line| line.name == "told").unwrap();
-    let places: Vec<(f64, f64)> = told.points.iter().map(|point| (point.x, point.y)).collect();
+    let swept = loaded.iter().find(|line| line.name == "swept").unwrap();
+    let places: Vec<(f64, f64)> = swept.points.iter().map(|point| (point.x, point.y)).collect();
     assert_eq!(places, [(0.0, 100.5), (1.0, 50.5)]);
     assert_eq!(
         loaded.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
-        ["told", "kept", "auto"]
+        ["swept", "kept", "auto"]
     );
     let leads = figures::figure(&part, &part.experiment.plots[1]).unwrap();
     assert_eq!(

@@ -13,7 +13,7 @@ use crate::measure::Measure;
 use crate::record::{LossCauses, Record, Recovery, Scheduling, Spans, Verdict};
 use crate::statistics::{Estimate, Lengths, jain};
 
-/// What stands beside a finding.
+/// Sentences that stand beside a finding.
 pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
     let records = part.select(&finding.only);
     let mut sentences = match &finding.measured {
@@ -48,8 +48,8 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
         Look::Signals {} => signals::say(part, &records),
     };
     // Who is absent is so in each case.
-    let mut said = BTreeSet::new();
-    sentences.retain(|sentence| said.insert(sentence.clone()));
+    let mut seen = BTreeSet::new();
+    sentences.retain(|sentence| seen.insert(sentence.clone()));
     if sentences.is_empty() { vec!["There are no data for this yet.".into()] } else { sentences }
 }
 
@@ -156,14 +156,14 @@ fn best(
             top.1.say(by),
             interval(&top.1.estimate)
         );
-        // What cannot be told from the best.
+        // Contenders that do not differ from the best.
         let close: Vec<String> = figures
             .iter()
             .filter(|other| other.0 != top.0 && other.1.overlaps(&top.1))
             .map(|other| along.say(&other.0))
             .collect();
         if !close.is_empty() {
-            text += &format!("; not told from it: {}", close.join(", "));
+            text += &format!("; not distinct from it: {}", close.join(", "));
         }
         let last = figures.last().filter(|last| last.0 != top.0)?;
         text += &format!("; at {}, the most tried, {}", along.say(&last.0), last.1.say(by));
@@ -213,7 +213,7 @@ fn onset(
     lines(part, records, of, along, each).into_iter().filter_map(sentence).collect()
 }
 
-/// What another value of a parameter does, over all else that was varied.
+/// Effect of another value of a parameter, over all else that was varied.
 fn change(
     part: &Part,
     records: &[&Record],
@@ -313,7 +313,7 @@ fn shares(part: &Part, records: &[&Record]) -> Vec<String> {
     sentences
 }
 
-/// How far the causes that the sender told are those for which packets were lost, in each case.
+/// Comparison of the causes that the sender reported with the true ones, in each case.
 fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (place, group) in part.cases(records) {
@@ -324,10 +324,10 @@ fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
             None => "none".to_owned(),
         };
         let takers = ["random", "congestion", "receiver", "sender", "arrived"];
-        let takers = takers.iter().filter(|taker| all.taken(taker) > 0 || all.told(taker) > 0);
+        let takers = takers.iter().filter(|taker| all.taken(taker) > 0 || all.reported(taker) > 0);
         let takers = takers.map(|taker| match (*taker, all.taken(taker)) {
             ("arrived", count) => format!("{count} had arrived"),
-            (taker, 0) => format!("{taker} took none of {} told for it", all.told(taker)),
+            (taker, 0) => format!("{taker} took none of {} reported for it", all.reported(taker)),
             (taker, count) => format!(
                 "{taker} took {count}: recall {}, precision {}",
                 percent(all.recall(taker)),
@@ -344,7 +344,7 @@ fn causes(part: &Part, records: &[&Record]) -> Vec<String> {
     sentences
 }
 
-/// What became of each change of the observed link, in each case.
+/// Reaction to each change of the observed link, in each case.
 fn recovery(part: &Part, records: &[&Record]) -> Vec<String> {
     let mut sentences = Vec::new();
     for (place, group) in part.cases(records) {
@@ -391,7 +391,7 @@ fn recovery(part: &Part, records: &[&Record]) -> Vec<String> {
     sentences
 }
 
-/// How long turns and intervals without loss are.
+/// Lengths of turns and of intervals without loss.
 fn slices(part: &Part, records: &[&Record], each: Parameter) -> Vec<String> {
     let mut sentences = Vec::new();
     for wanted in part.values(records, each) {

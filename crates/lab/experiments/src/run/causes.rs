@@ -12,7 +12,7 @@ pub(super) fn on_path(loss: &Loss) -> Option<(PacketId, String)> {
     Some((PacketId::of(&loss.head)?, loss.reason.to_string()))
 }
 
-/// What the hosts of a run lost, by the counters of their kernels.
+/// Losses at the hosts of a run, by the counters of their kernels.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Hosts {
     /// The receiving host lost some.
@@ -22,10 +22,10 @@ pub(super) struct Hosts {
 }
 
 impl Hosts {
-    /// What took a packet that the path did not lose. The sending host knows what it refused itself.
-    fn taker(self, told: &str) -> &'static str {
+    /// Taker of a packet that the path did not lose. The sending host knows what it refused itself.
+    fn taker(self, reported: &str) -> &'static str {
         match (self.receiver, self.sender) {
-            (_, true) if told == SENDER => SENDER,
+            (_, true) if reported == SENDER => SENDER,
             (true, _) => RECEIVER,
             (false, true) => SENDER,
             (false, false) => ARRIVED,
@@ -33,18 +33,18 @@ impl Hosts {
     }
 }
 
-/// Joins what the path lost with what the sender `told` was lost, packet by packet. What the path did
-/// not lose was lost in one of the `hosts`, if these lost any, and else has arrived.
+/// Joins what the path lost with the losses that the sender `reported`, packet by packet. What the
+/// path did not lose was lost in one of the `hosts`, if these lost any, and else has arrived.
 pub(super) fn joined(
     path: impl Iterator<Item = (PacketId, String)>,
-    told: &[ReportedLoss],
+    reported: &[ReportedLoss],
     hosts: Hosts,
 ) -> LossCauses {
     let mut taken: HashMap<PacketId, String> =
         path.map(|(packet, reason)| (packet, taker(&reason))).collect();
     let mut causes = LossCauses::default();
     let mut last: BTreeMap<u16, u64> = BTreeMap::new();
-    for loss in told {
+    for loss in reported {
         let truth = taken.remove(&loss.packet);
         let truth = truth.unwrap_or_else(|| hosts.taker(&loss.cause).to_owned());
         causes.add(truth, loss.cause.clone());
@@ -55,7 +55,7 @@ pub(super) fn joined(
     let found =
         |packet: &PacketId| last.get(&packet.lane).is_some_and(|last| packet.number < *last);
     for (_, truth) in taken.into_iter().filter(|(packet, _)| found(packet)) {
-        causes.add(truth, UNTOLD.to_owned());
+        causes.add(truth, UNREPORTED.to_owned());
     }
     causes
 }
@@ -73,7 +73,7 @@ fn taker(reason: &str) -> String {
 const RECEIVER: &str = "receiver";
 const SENDER: &str = "sender";
 const ARRIVED: &str = "arrived";
-const UNTOLD: &str = "untold";
+const UNREPORTED: &str = "untold";
 
 #[cfg(test)]
 mod tests {
@@ -87,20 +87,20 @@ mod tests {
     fn each_packet_is_joined_with_what_took_it() {
         let path = [(1, "random"), (2, "queue"), (3, "burst"), (4, "queue"), (99, "random")];
         let path = path.map(|(number, reason)| (packet(number), reason.to_owned()));
-        let told = [(1, "random"), (2, "random"), (3, "random"), (7, "socket")];
-        let told = told
+        let reported = [(1, "random"), (2, "random"), (3, "random"), (7, "socket")];
+        let reported = reported
             .map(|(number, cause)| ReportedLoss { packet: packet(number), cause: cause.into() });
         let lost = |receiver, sender| Hosts { receiver, sender };
-        let causes = joined(path.clone().into_iter(), &told, lost(true, false));
+        let causes = joined(path.clone().into_iter(), &reported, lost(true, false));
         assert_eq!((causes.taken("random"), causes.recall("random")), (2, Some(1.0)));
-        // One was told as chance, the other not at all.
+        // One was reported as chance, the other not at all.
         assert_eq!((causes.taken("congestion"), causes.recall("congestion")), (2, Some(0.0)));
         assert_eq!((causes.taken("receiver"), causes.precision("receiver")), (1, Some(1.0)));
-        let causes = joined(path.clone().into_iter(), &told, lost(false, false));
+        let causes = joined(path.clone().into_iter(), &reported, lost(false, false));
         assert_eq!((causes.taken("receiver"), causes.taken("arrived")), (0, 1));
         // Its own host's refusals a sender knows; what else neither path nor receiver lost is theirs too.
         let more =
-            [told.to_vec(), vec![ReportedLoss { packet: packet(8), cause: "sender".into() }]];
+            [reported.to_vec(), vec![ReportedLoss { packet: packet(8), cause: "sender".into() }]];
         let causes = joined(path.clone().into_iter(), &more.concat(), lost(true, true));
         assert_eq!((causes.taken("receiver"), causes.recall("sender")), (1, Some(1.0)));
         let causes = joined(path.into_iter(), &more.concat(), lost(false, true));

@@ -1,11 +1,11 @@
-//! How quickly a transfer takes what the observed link has: at its start, and when that changes.
+//! Time in which a transfer takes what the observed link has: at its start, and when that changes.
 
 use longhaul_lab::disk::DiskSpec;
 
 use super::Setup;
 use crate::record::{Recovery, Series};
 
-/// What the observed link is, towards the receiver. Times are seconds, rates Mb/s.
+/// The observed link, towards the receiver. Times are seconds, rates Mb/s.
 pub(super) struct Observed {
     initial: f64,
     /// From each time on.
@@ -33,7 +33,7 @@ impl Observed {
         })
     }
 
-    /// What it carries at a time.
+    /// Its rate at a time.
     fn mbps(&self, at: f64) -> f64 {
         let changed = self.changes.iter().take_while(|(from, _)| *from <= at).last();
         changed.map_or(self.initial, |(_, rate)| *rate)
@@ -100,7 +100,7 @@ impl Observed {
     }
 }
 
-/// How what arrives follows a disk that becomes slow, and fast again; `from` is when its time began.
+/// Reaction of arrivals to a disk that becomes slow, and fast again; `from` is when its time began.
 pub(super) fn of_disk(series: &Series, from: f64, disk: &DiskSpec, setup: &Setup) -> Vec<Recovery> {
     // One that is slow from the start changes nothing.
     let Some(after) = disk.from else { return Vec::new() };
@@ -127,8 +127,8 @@ pub(super) fn of_disk(series: &Series, from: f64, disk: &DiskSpec, setup: &Setup
     [slow].into_iter().filter(|_| at < end).chain(fast).collect()
 }
 
-/// What set-up sends is less than this part of the rate, a first train of 64 KiB is more: 5 % of
-/// 1 Gb/s in 10 ms.
+/// Part of the rate above which data arrive. Set-up sends less, a first train of 64 KiB is more: 5
+/// % of 1 Gb/s in 10 ms.
 const FIRST: f64 = 0.02;
 /// Of the rate: what issue and papers call reached.
 const ENOUGH: f64 = 0.9;

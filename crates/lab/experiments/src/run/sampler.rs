@@ -21,7 +21,7 @@ pub(super) struct Sampler<'a> {
     setup: &'a Setup,
     /// Of the receiving node. The emulation counts what will be delivered when it is sent.
     receiver: Counters,
-    /// What its sockets lost.
+    /// Losses of its sockets.
     sockets: Counters,
     crossing: Option<&'a Crossing>,
     /// Of the receiving nodes of the transfers beside this one.
@@ -32,7 +32,7 @@ pub(super) struct Sampler<'a> {
     stop: &'a AtomicBool,
 }
 
-/// What was seen.
+/// The samples.
 pub(super) struct Sampled {
     series: Series,
     sent: u64,
@@ -46,7 +46,7 @@ pub(super) struct Sampled {
     stolen_percent: f64,
     /// Bytes of the transfer and of each one beside it at the end of each interval.
     totals: Vec<Totals>,
-    /// How many of those beside it are whole transfers, the last ones.
+    /// Number of those beside it that are whole transfers, the last ones.
     transfers: usize,
     arrived: u64,
 }

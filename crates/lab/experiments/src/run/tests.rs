@@ -165,8 +165,8 @@ fn a_reader_is_watched_and_its_signals_are_kept() {
     let trace = std::fs::read_to_string(trace).unwrap();
     assert!(trace.starts_with("# longhaul host trace 3\n"), "{}", &trace[..100]);
     assert!(trace.lines().any(|line| line.starts_with("load\t")));
-    let said = Part::new(experiment, records).findings().remove(0).1.join(" ");
-    assert!(said.contains("loads under which datagrams were dropped"), "{said}");
+    let text = Part::new(experiment, records).findings().remove(0).1.join(" ");
+    assert!(text.contains("loads under which datagrams were dropped"), "{text}");
 }
 
 #[needs(namespaces, fuse)]
@@ -183,12 +183,12 @@ fn copies_go_to_a_slow_disk() {
 
 #[needs(namespaces)]
 #[test]
-fn who_has_no_parameters_is_unsuitable_where_some_are_told() {
+fn a_contender_without_parameters_is_unsuitable_where_some_are_given() {
     let text = TINY.replace("{ name = \"reno x1\" }", "{ name = \"reno x1\", params = [\"x=1\"] }");
     let records = records_of(&Experiment::parse(&text, &|_| true).unwrap());
-    let told = records.iter().filter(|record| record.contender == "reno x1");
-    assert!(told.clone().all(|record| record.verdict == Verdict::Unsuitable));
-    assert_eq!(told.count(), 2);
+    let given = records.iter().filter(|record| record.contender == "reno x1");
+    assert!(given.clone().all(|record| record.verdict == Verdict::Unsuitable));
+    assert_eq!(given.count(), 2);
 }
 
 /// The records of a whole run.
@@ -275,7 +275,7 @@ fn fingerprints_tell_cells_and_contenders_apart() {
 }
 
 #[test]
-fn what_is_left_is_told_from_what_was_made() {
+fn the_time_left_follows_from_the_runs_made() {
     let mut pace = Pace::new(std::iter::empty());
     let patience = Duration::from_secs(10);
     assert_eq!(pace.left(["a", "a"].into_iter(), patience), patience);

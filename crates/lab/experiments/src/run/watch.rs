@@ -1,4 +1,4 @@
-//! What the scheduler does on a core, and when the receiver's host loses packets.
+//! Watches the scheduler on a core, and the losses of the receiver's host.
 
 use std::collections::HashMap;
 use std::fs;
@@ -41,7 +41,7 @@ impl Watching {
         Ok(Self { stop, thread })
     }
 
-    /// What was seen, and how many packets the host lost.
+    /// Ends; returns what was seen, and the number of packets that the host lost.
     pub(super) fn stop(self) -> (Scheduling, u64) {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -98,7 +98,7 @@ fn add(spans: &mut Spans, start: Instant, from: Instant, to: Instant) {
     spans.add(ms(from - start), ms(to - from));
 }
 
-/// Who has been on the core since when.
+/// Threads on the core, each with the time since when.
 #[derive(Default)]
 struct Turns {
     on: Option<(u32, Instant)>,
@@ -147,7 +147,7 @@ fn who(switch: Switch) -> Who {
     if marked { Who::Receiver } else { Who::Other }
 }
 
-/// What the receiver's kernel could not keep: at sockets, and in the queues before them.
+/// Packets that the receiver's kernel could not keep: at sockets, and in the queues before them.
 struct Losses {
     counters: Counters,
     backlog: BacklogSampler,
@@ -168,7 +168,7 @@ impl Losses {
         Ok(self.counters.read("Udp", "RcvbufErrors")? + self.backlog.sample()?.dropped)
     }
 
-    /// Whether there were any since the last call.
+    /// True if there were any since the last call.
     fn more(&mut self) -> bool {
         let before = self.last;
         // Counters that cannot be read any more show no losses.
