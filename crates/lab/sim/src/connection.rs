@@ -44,7 +44,7 @@ use udp::UdpLane;
 pub(crate) struct Connection {
     pub id: ConnectionId,
     end: End,
-    /// How far this host's clock is ahead of the world's.
+    /// Lead of this host's clock over the world's.
     clock: Duration,
     lanes: Vec<LaneState>,
     lines: Lines,
@@ -57,7 +57,7 @@ pub(crate) struct Connection {
     interface_max: u16,
     /// Packets that its stack refused lately, and took none between them, by path.
     refused: BTreeMap<PathId, Vec<(Instant, u64)>>,
-    /// What the memory of a source or sink is at first.
+    /// Memory of a source or sink at first.
     memory: Bytes,
     repair: Repair,
     /// For messages and batches that are read, used again and again.
@@ -65,7 +65,7 @@ pub(crate) struct Connection {
     datagrams: Vec<u8>,
 }
 
-/// How a connection ended, as this end sees it.
+/// End of a connection, as this end sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
     pub code: CloseCode,
@@ -428,7 +428,7 @@ impl Connection {
         self.half.begin(transfer, Watch::new(local, memory, PATIENCE));
     }
 
-    /// Whether it gets the data.
+    /// True if it gets the data.
     fn receives(&self) -> bool {
         self.half.transfer().is_some_and(|transfer| transfer.part() == Part::Sink)
     }
@@ -511,9 +511,9 @@ impl Connection {
         while self.lanes[0].messages().wants_messages() {
             self.driver.refresh(&mut self.half);
             let Some(message) = self.half.poll_message() else { break };
-            // What is asked for again the lanes are told first.
+            // The lanes get the repairs first, before the peer is asked for them.
             self.pass_repairs();
-            self.driver.check_said(&message, env);
+            self.driver.check_sent(&message, env);
             env.trace.note(now, || format!("{:?} says {:.200}", self.end, format!("{message:?}")));
             let mut bytes = Vec::new();
             message.encode(&mut bytes).expect("our messages are within their limits");
@@ -531,18 +531,18 @@ impl Connection {
         progress
     }
 
-    /// Whether the transfer is done, as this end sees it.
+    /// True if the transfer is done, as this end sees it.
     pub fn is_done(&self) -> bool {
         self.half.is_done()
     }
 
-    /// Whether the client may close, everything being done.
+    /// True if the client may close, everything being done.
     pub fn may_close(&self) -> bool {
         self.half.end() == Some(Ending::Done)
     }
 
     /// True where anything of the peer has come by a lane.
-    pub fn has_heard(&self) -> bool {
+    pub fn has_received(&self) -> bool {
         self.lanes.iter().any(|lane| lane.stats().packets_received > 0)
     }
 
@@ -556,7 +556,7 @@ impl Connection {
         self.lanes.iter().all(|lane| matches!(lane.carrier, Carrying::Udp(_)))
     }
 
-    /// Whether nothing is under way or waits for an answer.
+    /// True if nothing is under way or waits for an answer.
     pub fn is_at_rest(&self) -> bool {
         self.lines.are_empty()
             && self.lanes.iter().all(|state| state.undelivered() == 0)
@@ -576,19 +576,19 @@ impl Connection {
         }
     }
 
-    /// What this end has still to bring to the other: at the end both numbers only fall.
+    /// Work that is left for this end to bring to the other: at the end both numbers only fall.
     pub fn left(&self) -> Left {
         let lanes = || self.lanes.iter();
         (lanes().map(|lane| lane.backlog()).sum(), lanes().map(|lane| lane.undelivered()).sum())
     }
 
-    /// Whether a lane has heard nothing for longer than keep-alives are apart: its packets do not
-    /// get through, and the idle timeout will end the connection.
+    /// True if a lane has received nothing for longer than keep-alives are apart: its packets do
+    /// not get through, and the idle timeout will end the connection.
     pub fn is_cut_off(&self, now: Instant) -> bool {
         self.lanes.iter().any(|lane| lane.is_cut_off(now, KEEP_ALIVE_MAX))
     }
 
-    /// Whether nothing will ever be sent again.
+    /// True if nothing will ever be sent again.
     pub fn is_over(&self) -> bool {
         self.lanes.iter().all(|state| state.is_closed())
     }
@@ -701,7 +701,7 @@ impl Connection {
         lanes.map(|at| at.before(self.clock)).into_iter().chain(driver).min()
     }
 
-    /// What [`Connection::next_timeout`] is made of, for people: time from now.
+    /// Timers behind [`Connection::next_timeout`], for people: time from now.
     pub fn timers(&self, now: Instant) -> impl Iterator<Item = String> + '_ {
         let local = now + self.clock;
         self.lanes.iter().filter_map(move |s| {
@@ -725,21 +725,21 @@ impl Connection {
         }
     }
 
-    /// What the controller thinks, for people.
+    /// State of the controller, for people.
     pub fn controller(&self) -> String {
         self.lines.controllers()
     }
 
-    /// What this end, a server, has asked and `client` has not heard in time.
-    pub fn unheard(&mut self, now: Instant, client: &Self) -> Option<MoveAsked> {
+    /// A move that this end, a server, has asked for and `client` has not received in time.
+    pub fn overdue_move(&mut self, now: Instant, client: &Self) -> Option<MoveAsked> {
         let both = self.id == client.id && self.is_udp() && client.is_udp();
         if !both || self.closed.is_some() || client.closed.is_some() {
             return None;
         }
-        self.lines.unheard(now + self.clock, &mut self.lanes, &client.lines)
+        self.lines.overdue_move(now + self.clock, &mut self.lanes, &client.lines)
     }
 
-    /// How often a lane has gone to another path.
+    /// Number of moves of lanes to another path.
     pub fn moves(&self) -> u64 {
         self.lines.moves()
     }
@@ -750,9 +750,9 @@ impl Connection {
     }
 }
 
-/// What the client asks for.
-/// A world carries megabytes, which would not fill a chunk: chunks are as much smaller. Nothing about
-/// them depends on what sets the rate, so an eighth of all worlds repair by them.
+/// Repair that the client asks for. A world carries megabytes, which would not fill a chunk: chunks
+/// are as much smaller. Nothing about them depends on what sets the rate, so an eighth of all
+/// worlds repair by them.
 fn repair(profile: &Profile, seed: u64) -> Repair {
     let by_chunks = Repair::Chunks(ChunkSizes { segment: 100, chunk: 680, overlap: seed / 8 % 3 });
     match profile.repair {
@@ -787,7 +787,7 @@ const KEEP_ALIVE_MAX: Duration = Duration::from_secs(15);
 const TRACKED_MAX: usize = 20_000;
 /// No path here needs more.
 const MEMORY_MAX: Bytes = Bytes::from_mib(256);
-/// How long nothing may move: longer than any accident here lasts, and an idle timeout.
+/// Time for which nothing may move: longer than any accident here lasts, and an idle timeout.
 const PATIENCE: Duration = Duration::from_secs(100);
 /// Bytes of messages that are read at once.
 const MESSAGES_READ: usize = 4096;

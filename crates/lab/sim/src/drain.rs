@@ -26,9 +26,9 @@ pub(crate) struct DrainDriver {
     pub peak: u64,
     memory: SinkMemory,
     protect: Protect,
-    /// What takes the output is there then.
+    /// Time from which the reader of the output is there.
     joins: Option<Instant>,
-    /// What its thread does, and until when.
+    /// Step of its thread, and its end.
     step: Option<(Instant, PipeStep<Staged>)>,
     /// Pieces that were passed on, and when their memory is given back.
     passed: VecDeque<(Instant, Staged)>,
@@ -126,7 +126,7 @@ impl DrainDriver {
                     format!("{piece:?} is passed on and is not what was sent")
                 });
                 self.out += u64::from(piece.len);
-                // Whoever gets it may need it for a while.
+                // The reader may need it for a while.
                 let last = self.passed.back().map_or(now, |(at, _)| *at);
                 self.passed.push_back((last.max(now + self.taken(env.draw)), buffer));
             }

@@ -1,4 +1,4 @@
-//! What an end does beside its shared half: reads, hashes, writes, keeps memory, and takes time.
+//! Driver of an end, beside its shared half: reads, hashes, writes, keeps memory, and takes time.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::sink::{Env, SinkDriver};
 use crate::source::SourceDriver;
 use crate::staging::Staged;
 
-/// What the source believes of the record of an earlier run, in a run behind so many.
+/// Belief of the source about the record of an earlier run, in a run behind so many.
 fn belief(scenario: &Scenario, runs: u64) -> Belief {
     if !scenario.push {
         return Belief::Everything;
@@ -92,8 +92,8 @@ impl Driver {
         }
     }
 
-    /// This end says something: it must be so.
-    pub fn check_said(&mut self, message: &Message, env: &mut Env<'_>) {
+    /// Checks that a message that this end sends is true.
+    pub fn check_sent(&mut self, message: &Message, env: &mut Env<'_>) {
         match (self, message) {
             (Self::Sink(driver), Message::Sink(message)) => driver.check_message(message, env),
             (Self::Drain(driver), Message::Sink(message)) => driver.check_message(message, env),
@@ -135,7 +135,7 @@ impl Driver {
         progress
     }
 
-    /// All lanes are told of a group that was found to be wrong.
+    /// Tells all lanes of a group that was found to be wrong.
     pub fn note_repair(&mut self, repair: Repair) {
         if let Self::Sink(driver) = self {
             driver.note_repair(repair);

@@ -146,7 +146,7 @@ impl FeedDriver {
         self.made.len()
     }
 
-    /// Whether it keeps no more than it may.
+    /// True if it keeps no more than it may.
     pub fn is_within_memory(&mut self) -> bool {
         self.kept() <= self.allowed
     }

@@ -27,7 +27,7 @@ pub(crate) struct Item {
     vanished: bool,
 }
 
-/// What was once under a name.
+/// Contents that were once under a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Version {
     pub entry: Entry,
@@ -92,7 +92,7 @@ impl Files {
         self.items.iter().filter(|i| !i.vanished).map(|i| i.present().entry.size).sum()
     }
 
-    /// What is under name number `number`, unless it has vanished.
+    /// Contents under name number `number`, unless it has vanished.
     pub fn get(&self, number: usize) -> Option<&Version> {
         self.items.get(number).filter(|item| !item.vanished).map(Item::present)
     }
@@ -137,7 +137,7 @@ impl Files {
         (count > 0).then(|| files.swap_remove((choice % count) as usize))
     }
 
-    /// What is wrong with the name of `entry` at the sink: it must be there, whole and right.
+    /// Fault of the name of `entry` at the sink: it must be there, whole and right.
     pub fn fault_of(&self, disk: &MemoryStorage, entry: &Entry) -> Option<String> {
         let path = entry.path.as_bytes();
         let node = disk.node(path);
@@ -169,12 +169,12 @@ impl Files {
         self.versions(entry.path.as_bytes()).iter().find(|version| version.entry == *entry)
     }
 
-    /// What ever was under `path`.
+    /// All contents that ever were under `path`.
     fn versions(&self, path: &[u8]) -> &[Version] {
         self.by_path.get(path).map_or(&[], |number| &self.items[*number].versions)
     }
 
-    /// What is wrong under any file's final name, whoever put it there.
+    /// Fault of any file under a final name, also if nobody here put it there.
     pub fn fault_of_names(&self, disk: &MemoryStorage) -> Option<String> {
         disk.nodes().find_map(|(path, node)| {
             let Node::File { modified, .. } = node else { return None };
@@ -207,7 +207,7 @@ impl Item {
     }
 }
 
-/// What somebody else puts in the place of a byte.
+/// Puts a foreign byte in the place of a byte.
 pub(crate) fn foreign(byte: &mut u8) {
     *byte = !*byte;
 }

@@ -29,7 +29,7 @@ impl Control {
     }
 }
 
-/// How far one end's handshake is.
+/// State of one end's handshake.
 #[derive(Debug)]
 pub(crate) enum Handshake {
     Client(ClientHandshake, Box<ChosenProfile>, Instant),
@@ -44,11 +44,11 @@ pub(crate) struct Shaken {
     pub session: Box<Session>,
     /// The profile that this end plays.
     pub chosen: Box<ChosenProfile>,
-    /// How long the peer took to answer.
+    /// Time that the peer took to answer.
     pub round_trip: Option<Duration>,
 }
 
-/// What a handshake came to.
+/// Outcome of a handshake.
 pub(crate) enum Outcome {
     /// It goes on.
     Pending,
@@ -66,14 +66,14 @@ impl Handshake {
     ) -> Self {
         let key = token(scenario.authorized).key();
         let chosen = scenario.chosen();
-        // A server that has little to send is told no limit, but what its profile needs.
-        let told = chosen.profile.needs_rate || scenario.source() == End::Server;
+        // A server that has little to send gets no limit, but what its profile needs.
+        let has_limit = chosen.profile.needs_rate || scenario.source() == End::Server;
         let config = ClientConfig {
             protect: scenario.protect,
             carrier,
             lanes: scenario.lanes,
             profile: Some(chosen.profile.name.into()),
-            rate: chosen.rate.filter(|_| told),
+            rate: chosen.rate.filter(|_| has_limit),
             parameters: chosen.parameters.for_peer(),
             ..ClientConfig::default()
         };
@@ -192,13 +192,13 @@ fn failed(error: &longhaul_session::HandshakeError) -> Outcome {
     Outcome::Failed(code, error.to_string())
 }
 
-/// What a server plays, as its client wishes.
+/// Profile that a server plays, as its client wishes.
 fn wished(hello: &Hello) -> Result<ChosenProfile, Unplayable> {
     let parameters = hello.parameters.as_deref().unwrap_or_default().split_whitespace();
     Profile::wished(hello.profile.as_deref(), hello.rate, parameters)
 }
 
-/// What the control connection says after the handshake: only CLOSE matters here.
+/// Reads the messages of the control connection after the handshake: only CLOSE matters here.
 pub(crate) fn close_in(bytes: &[u8]) -> Option<(CloseCode, String)> {
     match ControlMessage::parse(bytes) {
         Ok(Some((ControlMessage::Close { code, reason }, _))) => Some((code, reason.into())),

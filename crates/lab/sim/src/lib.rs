@@ -6,7 +6,7 @@
 //! hold ends the world. Nothing here is a socket, a thread or a clock, and equal seeds give equal
 //! worlds on every machine.
 //!
-//! What is not simulated: TLS and ciphers (a cheap keyed tag stands for them), the kernel's TCP, real
+//! Not simulated: TLS and ciphers (a cheap keyed tag stands for them), the kernel's TCP, real
 //! files, several threads.
 //!
 //! Contract: a [`Scenario`] says everything; [`World::run`] ends with a [`Report`], or with

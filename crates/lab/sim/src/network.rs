@@ -1,5 +1,5 @@
-//! What is between the two hosts: paths, on each of which a lane has its route, address translation, and
-//! an adversary.
+//! Network between the two hosts: paths, on each of which a lane has its route, address
+//! translation, and an adversary.
 
 mod adversary;
 mod route;

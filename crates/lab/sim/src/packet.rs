@@ -39,7 +39,7 @@ impl Datagram {
         wire_bytes(self.from, self.bytes.len())
     }
 
-    /// Whether it carries object bytes.
+    /// True if it carries object bytes.
     pub fn is_object(&self) -> bool {
         self.header().is_some_and(|header| header.kind == Kind::Object)
     }
@@ -51,7 +51,7 @@ impl Datagram {
         }
     }
 
-    /// What is in it, for people.
+    /// Its contents, for people.
     pub fn brief(&self) -> String {
         let Some(Header { kind, lane, number, .. }) = self.header() else {
             return "garbage".into();

@@ -8,7 +8,7 @@ use longhaul_wire::{
     AEAD_TAG_LEN, CLEAR_TAG_LEN, HEADER_LEN, Header, OBJECT_HEADER_LEN, ObjectHeader, Protect,
 };
 
-/// What seals or opens the packets of a lane in one direction.
+/// Seals or opens the packets of a lane in one direction.
 #[derive(Debug)]
 pub(crate) struct Protection {
     keys: LaneKeys,
@@ -28,7 +28,7 @@ impl Protection {
         Some(tag(key, parts).to_le_bytes())
     }
 
-    /// What is tagged of an OBJECT packet besides its header.
+    /// Part of an OBJECT packet that is tagged besides its header.
     fn tagged<'p>(&self, payload: &'p [u8]) -> &'p [u8] {
         if self.protect == Protect::Clear { &[] } else { payload }
     }

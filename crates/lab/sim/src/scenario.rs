@@ -30,13 +30,13 @@ use longhaul_wire::Protect;
 pub struct Scenario {
     /// Seed of everything random.
     pub seed: u64,
-    /// Whether the client is the source.
+    /// True if the client is the source.
     pub push: bool,
-    /// Whether it is a pipe of [`Scenario::bytes`], and not a copy of the tree.
+    /// True if it is a pipe of [`Scenario::bytes`], and not a copy of the tree.
     pub pipe: bool,
-    /// What carries it.
+    /// Its carrier.
     pub carrier: Choice,
-    /// How TCP connections open beside lanes that do not answer.
+    /// Opening of TCP connections beside lanes that do not answer.
     pub tcp: TcpOpens,
     /// Lanes that the client asks for.
     pub lanes: u16,
@@ -52,11 +52,11 @@ pub struct Scenario {
     pub limit: Option<Rate>,
     /// Protection of payload.
     pub protect: Protect,
-    /// Whether the sink syncs.
+    /// True if the sink syncs.
     pub fsync: bool,
     /// The sink's memory for groups, as it promises it.
     pub capacity: Bytes,
-    /// What it takes beyond that.
+    /// Bytes that it takes beyond that.
     pub spare: Bytes,
     /// Most names in the tree; 1 is a single file.
     pub entries: u64,
@@ -74,13 +74,13 @@ pub struct Scenario {
     pub memory: Option<PathMemory>,
     /// A circuit beside these paths.
     pub circuit: Option<Circuit>,
-    /// What the sink's host says that it takes, in order.
+    /// Limits that the sink's host reports, in order.
     pub takings: Vec<Taking>,
     /// When a path swallows what is sent over it.
     pub silences: Vec<Silence>,
     /// When a host's own stack refuses packets.
     pub refusals: Vec<Refusal>,
-    /// What becomes of ECN-capable packets.
+    /// Treatment of ECN-capable packets.
     pub meddling: Meddling,
     /// Addresses are those of IPv6.
     pub ipv6: bool,
@@ -102,29 +102,30 @@ pub struct Scenario {
     pub stream_buffer: usize,
     /// Longest time that a write, read or sync takes.
     pub disk_latency: Duration,
-    /// What hashing a group at the source takes beyond that, while its packets are on their way.
+    /// Time that hashing a group at the source takes beyond that, while its packets are on their
+    /// way.
     pub hash_delay: Duration,
     /// Client's and server's clocks are ahead of the world's by so much.
     pub clocks: [Duration; 2],
-    /// Whether the server lets the client do what it asks.
+    /// True if the server lets the client do what it asks.
     pub granted: bool,
-    /// Whether the client holds the server's token.
+    /// True if the client holds the server's token.
     pub authorized: bool,
     /// One in so many packets gives the adversary an idea; 0 for no adversary.
     pub adversary: u64,
-    /// Whether both ends must come to rest before the client closes.
+    /// True if both ends must come to rest before the client closes.
     pub rest: bool,
-    /// Whether somebody changes a byte of an unpublished file between two runs of the sink.
+    /// True if somebody changes a byte of an unpublished file between two runs of the sink.
     pub tampers: bool,
     /// True where somebody else has pushed before under the same identities, with other contents, and left.
     pub prepared: bool,
     /// True where the source may have lost its secret, or have another, in each run.
     pub forgets: bool,
-    /// What goes wrong, and when.
+    /// Accidents, each with its time.
     pub faults: Vec<Fault>,
 }
 
-/// What the client wants as a carrier.
+/// Carrier that the client wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// UDP lanes.
@@ -140,11 +141,11 @@ pub enum Choice {
 pub struct Fault {
     /// From the start of the world.
     pub at: Duration,
-    /// What.
+    /// The accident.
     pub what: Accident,
 }
 
-/// What can go wrong. All of it is over at once or after the time given; what can be repeated is.
+/// An accident. Each is over at once or after the time given; what can be repeated is.
 #[derive(Clone, Debug)]
 pub enum Accident {
     /// The process at that end is killed; its kernel closes the control connection.
@@ -157,7 +158,7 @@ pub enum Accident {
     Disconnect,
     /// A file at the source is removed.
     Vanish,
-    /// A file at the source is written anew.
+    /// A file at the source is written again.
     Change,
     /// The sink's disk has so much room left.
     DiskFull(Bytes),

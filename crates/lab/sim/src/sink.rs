@@ -25,13 +25,13 @@ use crate::trace::{Checks, Kind, Trace};
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub storage: MemoryStorage,
-    /// What identifies the boot, and so what was not synced.
+    /// Identity of the boot: what an earlier boot did not sync is lost.
     pub boot: u8,
     /// The next sync fails.
     pub sync_fails: bool,
     /// Runs of the sink so far.
     pub runs: u64,
-    /// The last run has said that everything is copied: it left nothing unpublished.
+    /// The last run has reported that everything is copied: it left nothing unpublished.
     pub is_tidy: bool,
     /// The power was cut since, so that what it removed may be there again.
     pub cut_when_tidy: bool,
@@ -51,7 +51,7 @@ pub(crate) struct SinkDriver {
     received: BTreeSet<(ObjectId, u32)>,
     /// Those that ever were asked for again.
     repaired: BTreeSet<(ObjectId, u32)>,
-    /// What the disk is to do, by the time when it will have done it.
+    /// Work of the disk, by the time when it will be done.
     operations: BTreeMap<(Instant, u64), Operation>,
     sequence: u64,
     latency: Duration,
@@ -70,7 +70,7 @@ enum Operation {
     Write(WriteTask, Staged),
 }
 
-/// What a sink's driver works with.
+/// Environment of a sink's driver.
 pub(crate) struct Env<'a> {
     pub disk: &'a mut Disk,
     pub files: &'a Files,
@@ -144,7 +144,7 @@ impl SinkDriver {
         progress
     }
 
-    /// All lanes are told of a group that was found to be wrong.
+    /// Tells all lanes of a group that was found to be wrong.
     pub fn note_repair(&mut self, repair: Repair) {
         if let Repair::ReceiveAgain(object, group) = repair {
             self.received.remove(&(object, group));
@@ -176,7 +176,7 @@ impl SinkDriver {
         self.operations.insert((at, self.sequence), operation);
     }
 
-    /// Whether a sync works.
+    /// True if a sync works.
     fn sync(&mut self, env: &mut Env<'_>) -> bool {
         if core::mem::take(&mut env.disk.sync_fails) {
             self.failed = Some("input/output error while syncing".into());

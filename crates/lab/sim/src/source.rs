@@ -27,7 +27,7 @@ pub(crate) struct SourceDriver {
     held: BTreeMap<(ObjectId, u32), usize>,
     held_count: usize,
     latency: Duration,
-    /// What a hash takes beyond that.
+    /// Time that a hash takes beyond that.
     hash_delay: Duration,
     /// Groups that it may keep, and the most that it kept.
     allowed: usize,
@@ -186,7 +186,7 @@ impl SourceDriver {
         self.allowed = self.allowed.max((memory.get() / GROUP_SIZE) as usize);
     }
 
-    /// Whether it keeps no more than it may.
+    /// True if it keeps no more than it may.
     pub fn is_within_memory(&mut self) -> bool {
         self.peak = self.peak.max(self.groups());
         self.groups() <= self.allowed
@@ -212,5 +212,5 @@ impl SourceDriver {
 
 /// Names found in one go.
 const SCAN_BATCH: usize = 16;
-/// What a source keeps in memory before it knows its path.
+/// Bytes that a source keeps in memory before it knows its path.
 pub(crate) const MEMORY: u64 = 6 * GROUP_SIZE;

@@ -14,7 +14,7 @@ pub(crate) struct Staging {
     bytes: Cell<u64>,
     first: Cell<u64>,
     given_back: Cell<u64>,
-    /// Memory of those, which is used again as it is: whoever reads what did not come sees it.
+    /// Memory of those, which is used again as it is: a reader of what did not come sees it.
     free: RefCell<Vec<Vec<u8>>>,
 }
 

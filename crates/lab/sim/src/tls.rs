@@ -15,7 +15,7 @@ pub(crate) struct OneWay {
     closed: bool,
 }
 
-/// What comes out of a [`OneWay`].
+/// Output of a [`OneWay`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Bytes(Vec<u8>),

@@ -1,4 +1,4 @@
-//! What happened, as a hash to compare two runs by and as text for people.
+//! Events of a run, as a hash to compare two runs by and as text for people.
 
 use std::fmt;
 
@@ -43,7 +43,7 @@ impl Trace {
     }
 }
 
-/// What an event is.
+/// Kind of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Sent,

@@ -68,7 +68,7 @@ impl Wire {
         sent
     }
 
-    /// What is there to be read at `end`.
+    /// Bytes that can be read at `end`.
     pub fn peek(&mut self, now: Instant, end: End) -> &[u8] {
         let way = self.from(end.peer());
         match way.under_way.front() {
@@ -93,7 +93,7 @@ impl Wire {
         self.from(end).silent = Some(now);
     }
 
-    /// Whether the kernel at `end` has given the other up.
+    /// True if the kernel at `end` has given the other up.
     pub fn is_broken(&mut self, now: Instant, end: End) -> bool {
         let silent = self.from(end.peer()).silent;
         silent.is_some_and(|since| now >= since + IDLE_TIMEOUT)
@@ -102,7 +102,7 @@ impl Wire {
     /// When something comes to `end`, or it gives the other up.
     pub fn next_timeout(&self, now: Instant, end: End) -> Option<Instant> {
         let way = if end == End::Client { &self.down } else { &self.up };
-        // What is there already waits for whoever reads it.
+        // Bytes that are there already wait for a reader.
         let comes = way.under_way.iter().map(|(at, _)| *at).find(|at| *at > now);
         let broken = way.silent.map(|since| since + IDLE_TIMEOUT).filter(|at| *at > now);
         comes.into_iter().chain(broken).min()

@@ -60,12 +60,12 @@ pub struct World {
     idle: Idle,
 }
 
-/// What became of a transfer.
+/// Result of a transfer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
-    /// How it ended, if by an error that the scenario explains.
+    /// Error that ended it, if the scenario explains one.
     pub gave_up: Option<String>,
-    /// How each run of the client ended.
+    /// End of each run of the client.
     pub runs: Vec<CloseCode>,
     /// Entries that the last run could not copy.
     pub failed: u64,
@@ -79,7 +79,7 @@ pub struct Report {
     pub memory: [Bytes; 2],
     /// Virtual time it took.
     pub took: Duration,
-    /// How often the client has taken a lane to another path, in all runs.
+    /// Number of moves of a lane to another path by the client, in all runs.
     pub moves: u64,
     /// Counts of the source's lanes in the last run.
     pub lanes: Vec<LaneCounts>,
@@ -113,7 +113,7 @@ pub struct Broken {
     pub seed: u64,
     /// Virtual time since the start.
     pub at: Duration,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 
@@ -136,7 +136,7 @@ struct Host {
     /// It is down until then.
     down_until: Option<Instant>,
     /// The control connection's bytes behind the handshake.
-    said: Vec<u8>,
+    control_bytes: Vec<u8>,
     /// The terms that were agreed there, until it ends.
     shaken: Option<Shaken>,
     /// It has ended.
@@ -241,9 +241,9 @@ impl World {
         BOUND + moving * 10 + self.scenario.paths_settled() + self.crawling(bytes)
     }
 
-    /// What `bytes` take at two packets a round trip, where losses and marks are taken for congestion and
-    /// a path that has them by chance leaves no more; as much again for what is lost. What comes damaged
-    /// under `clear` is sent again so many times.
+    /// Time that `bytes` take at two packets a round trip, where losses and marks are taken for
+    /// congestion and a path that has them by chance leaves no more; as much again for what is
+    /// lost. What comes damaged under `clear` is sent again so many times.
     fn crawling(&self, bytes: u64) -> Duration {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
@@ -272,7 +272,7 @@ impl World {
         (delays.max().unwrap_or_default() + QUEUED_MAX) * round_trips * 2
     }
 
-    /// Whether some path is so, one way or the other.
+    /// True if some path is so, one way or the other.
     fn any_way(&self, is: impl Fn(&PathConfig) -> bool) -> bool {
         self.scenario.all_paths().any(|path| is(&path.forward) || is(&path.backward))
     }
@@ -295,8 +295,8 @@ impl World {
         if let [Host { connection: Some(client), .. }, Host { connection: Some(server), .. }] =
             &mut self.hosts
         {
-            let unheard = server.unheard(now, client);
-            self.checks.require(unheard.is_none(), || format!("not said again: {unheard:?}"));
+            let overdue = server.overdue_move(now, client);
+            self.checks.require(overdue.is_none(), || format!("not said again: {overdue:?}"));
         }
         self.close_when_done();
         effect |= self.reap(End::Client) | self.reap(End::Server);
@@ -474,8 +474,8 @@ impl World {
         }
         let (code, reason) = match piece {
             Piece::Bytes(bytes) => {
-                host.said.extend(bytes);
-                let Some(close) = close_in(&host.said) else { return };
+                host.control_bytes.extend(bytes);
+                let Some(close) = close_in(&host.control_bytes) else { return };
                 close
             }
             Piece::End => (CloseCode::INTERNAL, "the control connection broke".into()),
@@ -508,7 +508,7 @@ impl World {
             }
             Outcome::Done(agreed) => {
                 self.host(end).handshake = None;
-                self.host(end).said.clone_from(&agreed.session.rest);
+                self.host(end).control_bytes.clone_from(&agreed.session.rest);
                 self.connections += u32::from(end == End::Server);
                 let (times, seed) = ([now, self.start], self.draw.word());
                 let Shaken { session, chosen, round_trip } = &agreed;
@@ -601,7 +601,7 @@ impl World {
         }
         self.host(end).control_over = true;
         self.examine(end, &connection, &why);
-        // Over TCP goodbye is said once, and nobody has to hear it.
+        // Over TCP CLOSE is sent once; delivery is not required.
         if !connection.is_over() {
             self.host(end).closing.push(connection);
         }
@@ -663,7 +663,7 @@ impl World {
 
 /// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
 const BOUND: Duration = Duration::from_secs(150);
-/// What `bbr` takes for congestion (draft-ietf-ccwg-bbr-06: BBRLossThresh).
+/// Loss that `bbr` takes for congestion (draft-ietf-ccwg-bbr-06: BBRLossThresh).
 const BBR_LOSS_MAX: Probability = Probability::from_ppm(20_000);
 /// Object bytes in a small packet.
 const LEAST_PACKET: u64 = 1_000;

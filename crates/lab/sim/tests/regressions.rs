@@ -96,7 +96,7 @@ const SEEDS: &[(u64, &str)] = &[
     ),
     (
         795456074317,
-        "a connection over TCP that was closed waited in the simulation for nothing, and said no goodbye",
+        "a connection over TCP that was closed waited in the simulation for nothing, and sent no goodbye",
     ),
     (795456080457, "the same at three lanes"),
     (30372419, "one controller for lanes over unlike lines: the slowest of all set the pace"),
@@ -104,7 +104,7 @@ const SEEDS: &[(u64, &str)] = &[
     (33047924, "the same"),
     (
         50017551,
-        "the check of pacing knew nothing of a booking that begins anew after a short pause",
+        "the check of pacing knew nothing of a booking that begins again after a short pause",
     ),
     (46000346, "a sink's timer ran while an action was under way before which nothing is begun"),
     (46001190, "the same"),
@@ -115,7 +115,7 @@ const SEEDS: &[(u64, &str)] = &[
     (46069623, "the same"),
     (
         355,
-        "SUSPEND came with the packet that told a server of another path, and held the one left only",
+        "SUSPEND came with the packet that showed a server another path, and held the one left only",
     ),
     (615, "a circuit opened, and IP had the whole limit beside it until the next look"),
     (2225, "the check of pacing, and a booking behind a short pause: it begins with a full bucket"),
@@ -144,8 +144,11 @@ const SEEDS: &[(u64, &str)] = &[
         795525110268,
         "a network writes CE over all that is ECN-capable: `bbr` believed it, and stood at 134 kb/s",
     ),
-    (795543467885, "a suspend said on two paths ended at another time on each"),
-    (795543467905, "a told capacity makes bursts smaller than a jumbo packet: the check of pacing"),
+    (795543467885, "a suspend sent on two paths ended at another time on each"),
+    (
+        795543467905,
+        "a given capacity makes bursts smaller than a jumbo packet: the check of pacing",
+    ),
     (10549, "`paptc` as printed, with a step for each report, came to a rate of nothing"),
     (795543472765, "the same"),
     (795543476411, "the same"),
@@ -189,7 +192,7 @@ const SEEDS: &[(u64, &str)] = &[
     (1400057304, "an address that never answers was asked for ever whether it is there"),
     (
         1400069028,
-        "a pipe that each burst of losses ends, and that begins anew: the count of its runs",
+        "a pipe that each burst of losses ends, and that begins again: the count of its runs",
     ),
     (1600007992, "`pcc` did not hear of control messages that left: 134 kb/s for a long manifest"),
     (
@@ -214,7 +217,7 @@ const SEEDS: &[(u64, &str)] = &[
         "a group asked for again, which late copies completed: its rest was sent from no memory",
     ),
     (795740808626, "the same, in another world"),
-    (1900349630, "one report told of all that arrived in 13 s: the check of what is said again"),
+    (1900349630, "one report covered all that arrived in 13 s: the check of what is repeated"),
     (1900189872, "`bbr` at 8 % chance, damaged groups sent four times: the bound of its time"),
     (10141780, "`udt` at 7 %, likewise"),
     (10222565, "TCP joined before the client knew that bytes had arrived, and was refused"),

@@ -309,7 +309,7 @@ fn where_tcp_is_refused_too_the_client_says_so() {
 }
 
 #[test]
-fn a_wrong_token_and_a_refusal_are_told() {
+fn a_wrong_token_and_a_refusal_are_reported() {
     let report = run(Scenario { authorized: false, ..Scenario::new(15) });
     assert_eq!(report.runs, [CloseCode::UNAUTHORIZED]);
     let report = run(Scenario { granted: false, ..Scenario::new(15) });
@@ -354,7 +354,7 @@ fn a_pipe_passes_on_what_was_sent_both_ways() {
 }
 
 #[test]
-fn names_that_no_stream_takes_at_once_are_all_told() {
+fn names_that_no_stream_takes_at_once_all_arrive() {
     for push in [true, false] {
         let scenario = Scenario { push, entries: 1500, name_len: 240, ..Scenario::new(3) };
         let report = run(scenario.over(&DuplexConfig::symmetric(line().delay(ms(70)))));

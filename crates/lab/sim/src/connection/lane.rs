@@ -21,7 +21,7 @@ use crate::staging::Staged;
 #[derive(Debug)]
 pub(crate) struct LaneState {
     pub carrier: Carrying,
-    /// How long it had nothing to send.
+    /// Time in which it had nothing to send.
     idle: IdleTime,
 }
 
@@ -79,8 +79,7 @@ impl LaneState {
         }
     }
 
-    /// What a TCP connection brings goes to its place, for which memory comes from `memory`; how
-    /// much did.
+    /// Puts what a TCP connection brings in its place, with memory from `memory`; returns how much.
     pub fn receive(&mut self, bytes: &[u8], memory: &mut Memory<'_, '_>) -> usize {
         let Tcp(half) = &mut self.carrier else { return 0 };
         match half.place(memory) {
@@ -103,7 +102,7 @@ impl LaneState {
         }
     }
 
-    /// What it carries of messages.
+    /// Its part that carries messages.
     pub fn messages(&mut self) -> &mut dyn MessageLane {
         match &mut self.carrier {
             Udp(lane) => &mut lane.half,
@@ -119,7 +118,7 @@ impl LaneState {
         }
     }
 
-    /// Extents that are not at the peer, as far as can be told here.
+    /// Extents that are not at the peer, as far as this end knows.
     pub fn undelivered(&self) -> usize {
         match &self.carrier {
             Udp(lane) => lane.half.engine().undelivered(),
@@ -127,7 +126,7 @@ impl LaneState {
         }
     }
 
-    /// Whether what was said has got through, as far as can be told here.
+    /// True if all messages have got through, as far as this end knows.
     pub fn has_sent_all(&self) -> bool {
         match &self.carrier {
             Udp(lane) => lane.half.engine().stream_sent(StreamId(0)),
@@ -170,12 +169,12 @@ impl LaneState {
         }
     }
 
-    /// Whether it has not heard from the peer for as long as `most`.
+    /// True if it has received nothing from the peer for as long as `most`.
     pub fn is_cut_off(&self, now: Instant, most: Duration) -> bool {
-        matches!(&self.carrier, Udp(lane) if now - lane.heard > most)
+        matches!(&self.carrier, Udp(lane) if now - lane.last_received > most)
     }
 
-    /// Whether it has nothing more to say. What TCP has no room for stays unsaid.
+    /// True if it has nothing more to send. What TCP has no room for is dropped.
     pub fn is_closed(&self) -> bool {
         match &self.carrier {
             Udp(lane) => lane.half.engine().is_closed(),
@@ -197,7 +196,7 @@ impl LaneState {
     }
 }
 
-/// The lanes of an end, as whoever deals to them sees them.
+/// The lanes of an end, as the dealer sees them.
 pub(crate) struct Lanes<'l> {
     lanes: &'l [LaneState],
     /// The host's time.
@@ -209,7 +208,7 @@ impl<'l> Lanes<'l> {
         Self { lanes, local }
     }
 
-    /// What the peer promised: any lane may know first.
+    /// Credit that the peer promised: any lane may know first.
     pub fn credit(&self) -> u64 {
         self.lanes.iter().map(|lane| lane.credit()).max().unwrap_or(0)
     }

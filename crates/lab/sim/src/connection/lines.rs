@@ -35,7 +35,7 @@ pub(super) struct Lines {
     chosen: ChosenProfile,
     seed: u64,
     round_trip: Duration,
-    /// How often a lane has gone to another path.
+    /// Number of moves of lanes to another path.
     moves: u64,
     limits: ConnectionLimits,
     watched: Watched,
@@ -132,10 +132,10 @@ impl Lines {
             path.recall(local, &memory);
         }
         let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
-        let told = self.least_burst_told(scenario);
+        let least_burst = self.least_burst(scenario);
         let booked_meter = scenario.circuit.as_ref().filter(|_| is_booked);
         let booked_meter =
-            booked_meter.map(|circuit| Meter::booked(now, circuit, self.start, told));
+            booked_meter.map(|circuit| Meter::booked(now, circuit, self.start, least_burst));
         let meter = scenario.rate.map(|rate| {
             let burst = match scenario.profile {
                 "trc" => pace::of_circuit(rate),
@@ -145,7 +145,7 @@ impl Lines {
             };
             // Below its rate that is a limit, with a limit's burst.
             let within = if is_reserved { u64::MAX } else { pace::under_limit(rate) };
-            Meter::new(now, rate, burst, burst.min(told).min(within))
+            Meter::new(now, rate, burst, burst.min(least_burst).min(within))
         });
         let meter = booked_meter.or(meter);
         self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
@@ -165,7 +165,7 @@ impl Lines {
 
     /// The least burst that a path keeps to because of what a host takes: the receiving one says so, the
     /// sending one's stack refuses packets.
-    fn least_burst_told(&self, scenario: &Scenario) -> u64 {
+    fn least_burst(&self, scenario: &Scenario) -> u64 {
         if !scenario.refusals.is_empty() {
             return pace::LEAST_BURST;
         }
@@ -193,7 +193,7 @@ impl Lines {
         self.lines[self.index(lane)].route
     }
 
-    /// What was sent over the path of `lane` is no more than it allows.
+    /// Checks that what was sent over the path of `lane` is no more than it allows.
     pub fn check(
         &mut self,
         path: PathId,
@@ -213,10 +213,10 @@ impl Lines {
         self.start
     }
 
-    /// What the server asks for.
+    /// Takes a move that the server asks for.
     pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
         let paths = [asked.lane, asked.beside].map(|lane| self.set.place(lane));
-        self.watched.heard(local, asked, paths);
+        self.watched.handle_move_asked(local, asked, paths);
         self.set.handle_move_asked(local, asked);
     }
 
@@ -308,7 +308,7 @@ impl Lines {
         udp.half.leave_path(local, self.lines[left].path.get_mut(), onward);
     }
 
-    /// Whether nothing is under way.
+    /// True if nothing is under way.
     pub fn are_empty(&self) -> bool {
         self.lines.iter().all(|line| line.path.borrow().in_flight() == 0)
     }
@@ -319,18 +319,18 @@ impl Lines {
         self.change.map_or(look, |change| look.min(change + clock))
     }
 
-    /// What the controllers think, for people.
+    /// State of the controllers, for people.
     pub fn controllers(&self) -> String {
-        let told = self.lines.iter().map(|line| {
+        let states = self.lines.iter().map(|line| {
             let path = line.path.borrow();
             let (allowed, in_flight) = (path.allowed(), path.in_flight());
             format!("{allowed:?}, {in_flight} in flight, {:?}, {:?}", path.metrics(), path.rtt())
         });
-        told.collect::<Vec<_>>().join("; ")
+        states.collect::<Vec<_>>().join("; ")
     }
 }
 
 /// Of IPv6 and UDP, before a datagram.
 const HEADERS_MAX: u64 = 48;
-/// How often it is looked whether paths live.
+/// Interval of the looks whether paths live.
 const LOOK: Duration = Duration::from_millis(100);

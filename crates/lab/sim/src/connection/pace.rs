@@ -5,12 +5,12 @@ use longhaul_units::{Duration, Instant, Rate};
 use crate::scenario::Circuit;
 use crate::trace::Checks;
 
-/// What carries away what was sent.
+/// Rate that carries away what was sent.
 #[derive(Debug)]
 enum Carrier {
     /// The same rate all the time.
     Rate(Rate),
-    /// What is booked: from when, until when, and how much.
+    /// Bookings: from when, until when, and how much.
     Booked(Vec<(Instant, Instant, Rate)>),
 }
 
@@ -26,8 +26,8 @@ impl Carrier {
         }
     }
 
-    /// What goes from one time to another, as [`Meter::level`]; all, if nothing was booked meanwhile:
-    /// each booking begins with a full bucket.
+    /// Bits carried from one time to another, as [`Meter::level`]; all, if nothing was booked
+    /// meanwhile: each booking begins with a full bucket.
     fn carried(&self, from: Instant, until: Instant) -> u128 {
         match self {
             Self::Rate(rate) => u128::from(rate.as_bps()) * (until - from).as_nanos(),
@@ -51,7 +51,7 @@ pub(super) struct Meter {
     burst: u64,
     /// The controller's own burst is no smaller.
     least: u64,
-    /// What was sent and not carried away by the rate, at a time: bits of which a second has a thousand
+    /// Bits that were sent and not carried away by the rate, at a time: a second has a thousand
     /// million, so that no division rounds.
     level: u128,
     at: Instant,
@@ -68,13 +68,13 @@ impl Meter {
     }
 
     /// Of what is booked since the `start` of the world: rates may follow each other at once. Hosts may keep
-    /// the burst to no more than `told`.
-    pub fn booked(now: Instant, circuit: &Circuit, start: Instant, told: u64) -> Self {
+    /// the burst to no more than `least_burst`.
+    pub fn booked(now: Instant, circuit: &Circuit, start: Instant, least_burst: u64) -> Self {
         let bursts = circuit.booked.iter().map(|(_, _, rate)| of_circuit(*rate));
         let ranges =
             circuit.booked.iter().map(|(from, until, rate)| (start + *from, start + *until, *rate));
         let carrier = Carrier::Booked(ranges.collect());
-        let (burst, least) = (bursts.max().unwrap_or(0), told.min(4 * PACKET));
+        let (burst, least) = (bursts.max().unwrap_or(0), least_burst.min(4 * PACKET));
         Self { carrier, burst, least, level: 0, at: now, batches: 0 }
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct UdpLane {
     /// IP-layer bytes sent, to compare with what the lane counts.
     pub sent_bytes: u64,
     /// When an authentic packet of the peer came last.
-    pub heard: Instant,
+    pub last_received: Instant,
 }
 
 impl UdpLane {
@@ -47,7 +47,7 @@ impl UdpLane {
             overflowed: false,
             accepted: RangeSet::new(),
             sent_bytes: 0,
-            heard: now,
+            last_received: now,
         }
     }
 
@@ -102,7 +102,7 @@ impl UdpLane {
             format!("{count} packets were accepted, {new} of {opened:?} for the first time")
         });
         if count > 0 {
-            self.heard = now;
+            self.last_received = now;
             env.trace.event(now, Kind::Accepted, [count, new, self.lane_id.0.into()]);
         }
     }
@@ -111,5 +111,5 @@ impl UdpLane {
 /// Datagrams that a kernel joins, and bytes of them.
 const JOINED_MAX: usize = 44;
 const JOINED_BYTES_MAX: usize = 65_507;
-/// How close they come.
+/// Distance of packets that are close.
 const CLOSE: Duration = Duration::from_micros(50);

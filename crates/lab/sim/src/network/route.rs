@@ -32,7 +32,7 @@ impl Route {
         Self { up: vec![link(&line.forward)], down: vec![link(&line.backward)], client, server }
     }
 
-    /// What is sent from now on goes over the links of `other`.
+    /// Sends from now on over the links of `other`.
     pub fn go_on(&mut self, mut other: Self) {
         self.up.append(&mut other.up);
         self.down.append(&mut other.down);
@@ -44,7 +44,7 @@ impl Route {
         links.last_mut().expect("a route has links")
     }
 
-    /// Whether the client has another address from now on.
+    /// True if the client has another address from now on.
     pub fn poll_rebinding(&mut self, now: Instant) -> bool {
         self.up.iter_mut().any(|link| link.poll_rebinding(now))
     }

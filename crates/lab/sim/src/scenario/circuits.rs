@@ -10,7 +10,7 @@ use crate::draw::Draw;
 /// A booked circuit. The client takes lanes there when it opens, and back when it closes.
 #[derive(Clone, Debug)]
 pub struct Circuit {
-    /// What it leads over.
+    /// Links that it leads over.
     pub line: DuplexConfig,
     /// Rates booked: from, until, both since the start of the world, and how much. In order, and
     /// disjoint.
@@ -22,19 +22,19 @@ pub struct Circuit {
 }
 
 impl Circuit {
-    /// Whether something is booked `since` the start of the world.
+    /// True if something is booked `since` the start of the world.
     pub(crate) fn is_booked(&self, since: Duration) -> bool {
         self.booked.iter().any(|(from, until, _)| (*from..*until).contains(&since))
     }
 
-    /// What is booked `since` the start of the world.
+    /// Booked rate `since` the start of the world.
     pub(crate) fn rate(&self, since: Duration) -> Rate {
         let mut booked = self.booked.iter();
         let now = booked.find(|(from, until, _)| (*from..*until).contains(&since));
         now.map_or(Rate::ZERO, |(_, _, rate)| *rate)
     }
 
-    /// Whether it leads anywhere.
+    /// True if it leads anywhere.
     pub(crate) fn leads(&self, since: Duration) -> bool {
         self.booked.iter().any(|(from, until, _)| (*from + self.set_up..*until).contains(&since))
     }

@@ -100,7 +100,8 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     scenario
 }
 
-/// A tree of so many names, and so long, that a stream does not take all that is said of them at once.
+/// A tree of so many names, and so long, that a stream does not take all messages about them at
+/// once.
 fn many_names(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, NAMES_STREAM);
     if draw.one_in(200) && !scenario.pipe {
@@ -109,7 +110,8 @@ fn many_names(scenario: &mut Scenario) {
     }
 }
 
-/// A stream that takes messages in pieces, so that the last one may be said and not be on its way.
+/// A stream that takes messages in pieces, so that the last one may be written and not be on its
+/// way.
 fn short_buffer(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, BUFFER_STREAM);
     if draw.one_in(2) {
@@ -200,7 +202,7 @@ fn clock(draw: &mut Draw) -> Duration {
     }
 }
 
-/// What both directions of a path have in common.
+/// Properties that both directions of a path have in common.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     delay: Duration,

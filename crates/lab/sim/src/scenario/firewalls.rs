@@ -6,7 +6,7 @@ use longhaul_units::Duration;
 use super::{Accident, Choice, Fault, Scenario};
 use crate::draw::Draw;
 
-/// How TCP connections open.
+/// Opening of TCP connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpOpens {
     /// After that time.

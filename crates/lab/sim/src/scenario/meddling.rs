@@ -1,4 +1,4 @@
-//! What the network does to the ECN codepoint beside marking.
+//! Changes that the network makes to the ECN codepoint beside marking.
 
 use longhaul_pathsim::Ecn;
 use longhaul_units::Duration;
@@ -6,10 +6,10 @@ use longhaul_units::Duration;
 use super::End;
 use crate::draw::Draw;
 
-/// What becomes of ECN-capable packets in one direction, on every path.
+/// Treatment of ECN-capable packets in one direction, on every path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Meddling {
-    /// What.
+    /// The treatment.
     pub what: Meddles,
     /// To packets of that end.
     pub from: End,
@@ -47,7 +47,7 @@ impl Meddling {
         Self { what, from: *draw.pick(&[End::Client, End::Server]), since }
     }
 
-    /// What a packet of `from` with the codepoint `ecn` goes on with; `None`: it is lost.
+    /// Codepoint with which a packet of `from` goes on that had `ecn`; `None`: it is lost.
     pub(crate) fn pass(&self, ecn: Ecn, from: End, time: Duration) -> Option<Ecn> {
         if from != self.from || time < self.since || ecn == Ecn::NotEct {
             return Some(ecn);

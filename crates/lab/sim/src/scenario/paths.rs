@@ -5,7 +5,7 @@ use longhaul_units::Duration;
 use super::{Choice, End, Scenario};
 use crate::draw::Draw;
 
-/// What is sent over a path in this time is swallowed.
+/// A time in which a path swallows what is sent over it.
 #[derive(Clone, Copy, Debug)]
 pub struct Silence {
     /// Number of the path; that of a circuit is one past the others.
@@ -14,7 +14,7 @@ pub struct Silence {
     pub from: Duration,
     /// Until when.
     pub until: Duration,
-    /// What is swallowed.
+    /// Directions that are swallowed.
     pub ways: Ways,
 }
 
@@ -23,12 +23,12 @@ pub struct Silence {
 pub enum Ways {
     /// Both of them.
     Both,
-    /// What the host at that end sends.
+    /// Packets that the host at that end sends.
     Of(End),
 }
 
 impl Silence {
-    /// Whether it swallows what `from` sends over `path` `since` the start of the world.
+    /// True if it swallows what `from` sends over `path` `since` the start of the world.
     pub(crate) fn swallows(&self, path: u16, from: End, since: Duration) -> bool {
         let way = self.ways == Ways::Both || self.ways == Ways::Of(from);
         way && self.path == path && (self.from..self.until).contains(&since)
@@ -36,12 +36,12 @@ impl Silence {
 }
 
 impl Scenario {
-    /// How many paths there are over IP.
+    /// Number of paths over IP.
     pub(crate) fn ip_paths(&self) -> u16 {
         self.homes.iter().max().map_or(1, |path| path + 1)
     }
 
-    /// Whether what `from` sends over `path` is swallowed.
+    /// True if what `from` sends over `path` is swallowed.
     pub(crate) fn is_silent(&self, path: u16, from: End, since: Duration) -> bool {
         let circuit = self.circuit.as_ref().filter(|_| path == self.ip_paths());
         circuit.is_some_and(|circuit| !circuit.leads(since))

@@ -1,4 +1,4 @@
-//! What a host's own stack does not take: its buffers are full, or a link of it is down.
+//! Refusals of a host's own stack: its buffers are full, or a link of it is down.
 
 use longhaul_units::Duration;
 
@@ -14,7 +14,7 @@ pub struct Refusal {
     pub from: Duration,
     /// Until when.
     pub until: Duration,
-    /// What is wrong with it.
+    /// Reason of the refusal.
     pub why: RefusedBecause,
 }
 
@@ -52,7 +52,7 @@ impl Scenario {
         })
     }
 
-    /// Whether the client has a way to `path`.
+    /// True if the client has a link to `path`.
     pub(crate) fn has_link(&self, path: u16, since: Duration) -> bool {
         let down = RefusedBecause::LinkDown(path);
         !self.refusals.iter().any(|one| one.why == down && one.holds(End::Client, since))

@@ -1,21 +1,21 @@
-//! What the receiving host says that it can take.
+//! Limits that the receiving host reports.
 
 use longhaul_units::{Duration, Rate};
 
 use super::{Choice, Scenario};
 use crate::draw::Draw;
 
-/// What the sink's host says from a time on.
+/// Limit that the sink's host reports from a time on.
 #[derive(Clone, Copy, Debug)]
 pub struct Taking {
     /// Since the start of the world.
     pub from: Duration,
-    /// What it takes, of the whole connection; `None`: it says nothing any more.
+    /// Rate that it takes, of the whole connection; `None`: it reports no limit any more.
     pub rate: Option<Rate>,
 }
 
 impl Scenario {
-    /// What the sink's host says `since` the start of the world.
+    /// Limit that the sink's host reports `since` the start of the world.
     pub(crate) fn takes(&self, since: Duration) -> Option<Rate> {
         self.takings.iter().rev().find(|taking| taking.from <= since)?.rate
     }

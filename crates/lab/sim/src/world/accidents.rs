@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! Accidents of a world.
 
 use longhaul_units::Duration;
 use longhaul_wire::CloseCode;

@@ -58,7 +58,7 @@ impl World {
             }
             return true;
         }
-        match racing.race.look(now, connection.has_heard(), progress) {
+        match racing.race.look(now, connection.has_received(), progress) {
             RaceStep::Wait | RaceStep::Udp => return false,
             RaceStep::Open => racing.opens = Some(now + opening(self.scenario.tcp)),
             RaceStep::Tcp => {
@@ -193,7 +193,7 @@ impl World {
         let racing = self.racing.as_ref();
         let of_client = racing.filter(|racing| racing.joins.is_none()).and_then(|racing| {
             let progress = self.tcp_progress();
-            let silent = !client.connection.as_ref()?.has_heard();
+            let silent = !client.connection.as_ref()?.has_received();
             let look = racing.race.next_timeout(progress).filter(|_| silent);
             let opens = racing.opens.filter(|_| progress == TcpProgress::Opening && silent);
             let at = look.into_iter().chain(opens).min()?;
@@ -224,11 +224,11 @@ fn opening(tcp: TcpOpens) -> Duration {
     }
 }
 
-/// How long it is remembered that UDP was swallowed.
+/// Time for which it is remembered that UDP was swallowed.
 const REMEMBERED: Duration = Duration::from_secs(3_600);
 /// The time that connections may take to be open.
 const OPEN_MAX: Duration = Duration::from_secs(10);
-/// How long a server waits for joins.
+/// Time for which a server waits for joins.
 pub(super) const JOINS_MAX: Duration = Duration::from_secs(10);
 /// Round trips in which lanes have time for several in 300 ms.
 const SHORT: Duration = Duration::from_millis(60);

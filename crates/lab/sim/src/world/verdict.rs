@@ -1,4 +1,4 @@
-//! Whether what happened is what should have happened.
+//! Verdict: compares what happened with what should have happened.
 
 use longhaul_connection::Transfer;
 use longhaul_engine::LaneStats;
@@ -14,7 +14,7 @@ use crate::driver::Driver;
 use crate::scenario::{Accident, Choice, End, TcpOpens};
 
 impl World {
-    /// Whether the client will not run again and the server has nothing to do.
+    /// True if the client will not run again and the server has nothing to do.
     pub(super) fn is_over(&self) -> bool {
         let ended =
             self.report.runs.last() == Some(&CloseCode::DONE) || self.report.gave_up.is_some();
@@ -104,7 +104,7 @@ impl World {
             CloseCode::STORAGE if self.may_be_damaged() => {
                 self.report.gave_up = Some(reason.into());
             }
-            // It begins anew each time: where every run ends in a burst it never gets through.
+            // It begins again each time: where every run ends in a burst it never gets through.
             CloseCode::TIMEOUT if self.scenario.pipe && bursts == BURSTS_MAX => {
                 self.report.gave_up = Some(reason.into());
             }
@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Whether the scenario makes a client end so.
+    /// True if the scenario makes a client end so.
     fn explains(&self, code: CloseCode) -> bool {
         let any = |test: fn(&Accident) -> bool| {
             self.scenario.faults.iter().any(|fault| test(&fault.what))
@@ -158,18 +158,18 @@ impl World {
         }
     }
 
-    /// Whether pieces of a pipe may come with other bytes than were sent.
+    /// True if pieces of a pipe may come with other bytes than were sent.
     fn may_be_damaged(&self) -> bool {
         self.scenario.pipe && self.damages()
     }
 
-    /// Whether a path changes bytes where nobody looks at each packet.
+    /// True if a path changes bytes where nobody looks at each packet.
     pub(super) fn damages(&self) -> bool {
         self.scenario.protect == Protect::Clear
             && self.any_way(|way| way.corruption != Probability::ZERO)
     }
 
-    /// Whether losses come in bursts: a long one outlasts the few probes of an idle timeout.
+    /// True if losses come in bursts: a long one outlasts the few probes of an idle timeout.
     pub(super) fn bursts(&self) -> bool {
         self.any_way(|way| way.burst_loss.is_some())
     }
@@ -179,7 +179,7 @@ impl World {
         self.any_way(|line| !line.firewall.windows.is_empty())
     }
 
-    /// Whether an entry may fail.
+    /// True if an entry may fail.
     fn may_fail(&self) -> bool {
         let corrupting = self.scenario.protect == Protect::Clear;
         corrupting && self.report.repairs > 0

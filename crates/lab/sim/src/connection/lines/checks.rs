@@ -1,5 +1,5 @@
-//! What holds of paths whatever the program thinks of them: it is seen from what lanes carry, from what
-//! was booked, and from what the other end did.
+//! Checks of paths that do not rely on the program's view: they use what lanes carry, what was
+//! booked, and what the other end did.
 
 use longhaul_connection::MoveAsked;
 use longhaul_engine::{Carried, Suspension};
@@ -11,15 +11,15 @@ use crate::connection::lane::LaneState;
 use crate::scenario::{Circuit, End, Scenario};
 use crate::trace::Checks;
 
-/// What was seen of all paths.
+/// Observations of all paths.
 #[derive(Debug, Default)]
 pub(super) struct Watched {
     paths: Vec<WatchedPath>,
     looked: Option<Instant>,
     /// The wish that holds everybody, and the fresh bytes and packets of resends sent by then.
     hold: Option<(Suspension, [u64; 2])>,
-    /// The highest order of each lane that a client has heard; what came since the last look.
-    heard: Vec<Option<u64>>,
+    /// The highest order of each lane that a client has received; what came since the last look.
+    received: Vec<Option<u64>>,
     to_heed: Vec<(Instant, LaneId, [PathId; 2])>,
     /// Moves that a server has asked for.
     asked: Vec<Asked>,
@@ -30,35 +30,36 @@ pub(super) struct Watched {
 struct Asked {
     at: Instant,
     what: MoveAsked,
-    /// Packets that can have arrived of those that the lane had sent that said so.
+    /// Packets with the order that can have arrived, of those that the lane had sent.
     arrived: u64,
     /// Since when it is late.
     late: Option<Instant>,
 }
 
-/// What was seen of one.
+/// Observations of one path.
 #[derive(Clone, Copy, Debug, Default)]
 struct WatchedPath {
     arrived: u64,
-    /// How long nothing has arrived of what lanes there have under way, while another path lives.
+    /// Time in which nothing has arrived of what lanes there have under way, while another path
+    /// lives.
     silent: Duration,
     lived: bool,
     /// Looks at which it had failed since it was last opened: one at most if that was once.
     failures: u32,
-    /// How long it has been wanted and had no lane, while others could spare one.
+    /// Time in which it has been wanted and had no lane, while others could spare one.
     away: Duration,
-    /// The limit of its host that the peer said last over it, and whether its last report had one.
+    /// The last limit of its host that the peer sent over it, and whether its last report had one.
     limit: Option<HostLimit>,
     is_limited: bool,
 }
 
 impl Watched {
     /// The server asks; `from` and `to` are the paths of the lane and of the other one.
-    pub fn heard(&mut self, local: Instant, asked: MoveAsked, [from, to]: [PathId; 2]) {
+    pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked, [from, to]: [PathId; 2]) {
         let lane = usize::from(asked.lane.0);
-        self.heard.resize(self.heard.len().max(lane + 1), None);
-        if self.heard[lane] < Some(asked.order) {
-            self.heard[lane] = Some(asked.order);
+        self.received.resize(self.received.len().max(lane + 1), None);
+        if self.received[lane] < Some(asked.order) {
+            self.received[lane] = Some(asked.order);
             self.to_heed.push((local, asked.lane, [from, to]));
         }
     }
@@ -216,16 +217,16 @@ impl Lines {
 
     /// SUSPEND holds every path, from a look of the program on.
     fn check_hold(&mut self, local: Instant, lanes: &[LaneState], checks: &mut Checks) {
-        let told = self.lines.iter().filter_map(|line| line.path.borrow().suspension()).max();
+        let latest = self.lines.iter().filter_map(|line| line.path.borrow().suspension()).max();
         let sent = lanes.iter().map(|lane| {
             let stats = lane.stats();
             [stats.fresh_bytes_sent, stats.packets_resent]
         });
         let sent =
             sent.fold([0, 0], |[bytes, packets], [more, again]| [bytes + more, packets + again]);
-        let hold = told.filter(|told| told.until > local).map(|told| (told, sent));
-        if let (Some((told, before)), Some((still, _))) = (self.watched.hold, hold)
-            && told == still
+        let hold = latest.filter(|latest| latest.until > local).map(|latest| (latest, sent));
+        if let (Some((earlier, before)), Some((still, _))) = (self.watched.hold, hold)
+            && earlier == still
         {
             let [fresh, again] = [sent[0] - before[0], sent[1] - before[1]];
             checks.require(fresh == 0, || format!("{fresh} fresh bytes were sent while suspended"));
@@ -234,12 +235,12 @@ impl Lines {
         self.watched.hold = hold;
     }
 
-    /// What the user's limit leaves beside what is booked is given out once, and whole.
+    /// Checks that paths share what the user's limit leaves beside what is booked once, and whole.
     fn check_shares(&self, circuit: Option<&Circuit>, since: Duration, checks: &mut Checks) {
         // Less of it, if the receiving host takes less, see below; never more.
-        let told = self.watched.paths.iter().filter_map(|seen| Some(seen.limit?.rate)).min();
+        let host_limit = self.watched.paths.iter().filter_map(|seen| Some(seen.limit?.rate)).min();
         let user = self.chosen.rate;
-        let takes_less = told.is_some_and(|told| user.is_some_and(|limit| told < limit));
+        let takes_less = host_limit.is_some_and(|host| user.is_some_and(|limit| host < limit));
         let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
         let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
         let reserved = circuit.filter(|_| !booked.is_empty());
@@ -251,7 +252,7 @@ impl Lines {
         });
         let limits: Vec<(Rate, Rate)> = limits.collect();
         let lowest = limits.iter().map(|(_, limit)| *limit).min();
-        // A path that is told so has its share of that at the next look.
+        // A path has its share of the host's limit at the next look.
         let Some(limit) = lowest.map(|limit| user.filter(|_| takes_less).unwrap_or(limit)) else {
             return;
         };
@@ -286,7 +287,7 @@ impl Lines {
         let (mut most, mut sum, mut least) = (Rate::ZERO, Rate::ZERO, Rate::ZERO);
         for ((line, seen), _) in used {
             let path = line.path.borrow();
-            // One over which nothing was said does not know.
+            // A path over which no limit was sent does not know it.
             let holds = |limit: &HostLimit| seen.is_limited && limit.until > local;
             let Some(limit) = seen.limit.filter(holds) else { return };
             most = most.max(limit.rate);
@@ -298,16 +299,16 @@ impl Lines {
         });
     }
 
-    /// What was asked, has not come to the client, and was not said again in time.
-    pub fn unheard(
+    /// A move that was asked for, has not come to the client, and was not repeated in time.
+    pub fn overdue_move(
         &mut self,
         local: Instant,
         lanes: &mut [LaneState],
         client: &Self,
     ) -> Option<MoveAsked> {
-        let heard = &client.watched.heard;
+        let received = &client.watched.received;
         self.watched.asked.retain(|asked| {
-            let last = heard.get(usize::from(asked.what.lane.0));
+            let last = received.get(usize::from(asked.what.lane.0));
             last.is_none_or(|last| *last < Some(asked.what.order))
         });
         self.watched.asked.iter_mut().find_map(|asked| {
@@ -344,8 +345,9 @@ const REST_MAX: Duration = Duration::from_secs(60);
 const SLACK: Duration = Duration::from_millis(500);
 /// Most that counts between two looks: a host that stalls sees nothing.
 const LOOK_MAX: Duration = Duration::from_millis(200);
-/// A message that was lost was said again when so many packets have arrived in so long a time.
+/// A lost message was repeated when so many packets have arrived in so long a time.
 const ASK_TIME: Duration = Duration::from_secs(5);
 const ASK_PACKETS: u64 = 100;
-/// The last of them may have come all at once: the loss of one that said so again is known later.
+/// The last of them may have come all at once: the loss of a packet that repeated it is known
+/// later.
 const ASK_AGAIN: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What paths have of the user's limit, and what is seen of them all together.
+//! Shares of paths in the user's limit, and observations of all paths together.
 
 use longhaul_connection::{CarrierSeen, Times};
 use longhaul_units::{Duration, Instant, PathId};
@@ -32,7 +32,7 @@ impl Lines {
         self.carrying.look(Times::of_path(&path.borrow()))
     }
 
-    /// What the lanes have seen by now.
+    /// Observations of the lanes by now.
     pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
         let trips = self.lines.iter().map(|line| {
             let path = line.path.borrow();
@@ -48,7 +48,7 @@ impl Lines {
             seen.delivered += stats.bytes_delivered;
             seen.received += stats.bytes_received;
             seen.moved += stats.fresh_bytes_delivered + lane.placed();
-            // Any lane is told the same, sooner or later.
+            // Any lane gets the same, sooner or later.
             if seen.peer == ReceiverBounds::NONE {
                 seen.peer = lane.peer_bounds();
             }
@@ -56,7 +56,7 @@ impl Lines {
         seen
     }
 
-    /// How often a lane has gone to another path.
+    /// Number of moves of lanes to another path.
     pub fn moves(&self) -> u64 {
         self.moves
     }

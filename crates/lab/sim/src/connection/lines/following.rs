@@ -1,4 +1,4 @@
-//! What opens and closes paths: at a client its booking, at a server the client.
+//! Opens and closes paths: at a client by its booking, at a server the client.
 
 use longhaul_connection::Offer;
 use longhaul_units::{Instant, PathId};
