@@ -12,7 +12,7 @@ use longhaul_units::Rate;
 use crate::clock::{self, CpuTime};
 use crate::udp::{PAYLOAD_MAX, Route, SendError, UdpSocket, Wait};
 
-/// How to blast.
+/// Options of a blast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlastOptions {
     /// Payload bytes of a datagram, at least 64: MTU less 28 (IPv4) or 48 (IPv6).
@@ -41,7 +41,7 @@ impl BlastOptions {
     }
 }
 
-/// What one end saw.
+/// Results of one end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlastReport {
     /// Payload bytes.
@@ -202,7 +202,7 @@ const END_REPEATS: usize = 10;
 const END_INTERVAL: Duration = Duration::from_millis(5);
 /// More than the mark, so that the two cannot be confused.
 const DATAGRAM_MIN: usize = 64;
-/// What one receive call may fill.
+/// Bytes that one receive call may fill.
 const CALL_MAX: usize = 65536;
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ impl WallTime {
     }
 }
 
-/// How far the wall clock is ahead of the monotonic clock, to place kernel stamps on the latter.
+/// Lead of the wall clock over the monotonic clock, to place kernel stamps on the latter.
 ///
 /// The wall clock may be stepped or slewed: sample again for each batch, or at least each second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +108,7 @@ impl CpuTime {
         self.user + self.system
     }
 
-    /// What was used since `earlier`.
+    /// Time used since `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user: self.user.saturating_sub(earlier.user),

@@ -90,7 +90,7 @@ impl MayBeShort for io::Error {
     }
 }
 
-/// What to do about that, if `error` says it.
+/// Advice for the user, if `error` is of that kind.
 pub fn in_words(error: &io::Error) -> Option<String> {
     match Errno::from_io_error(error)? {
         Errno::MFILE => Some(format!(

@@ -69,7 +69,7 @@ impl Attempt {
     }
 }
 
-/// What becomes of a call.
+/// Fate of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The kernel carries it out.
@@ -342,7 +342,7 @@ mod tests {
 
     use super::{Attempt, Call, Verdict, supervise};
 
-    /// What `cat` makes of three readings of a file, where `decide` decides.
+    /// Runs `cat` on three readings of a file, where `decide` decides.
     fn cat(calls: &[Call], decide: impl FnMut(&Attempt) -> Verdict) -> (Option<i32>, String) {
         let mut command = Command::new("cat");
         command.args([FILE; 3]).stdout(Stdio::null()).stderr(Stdio::piped()).env("LC_ALL", "C");

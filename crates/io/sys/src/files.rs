@@ -39,7 +39,7 @@ pub fn read_up_to_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<
     Ok(done)
 }
 
-/// What [`preallocate`] could do.
+/// Result of [`preallocate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocation {
     /// The blocks are the file's: writing them cannot fail for want of space.

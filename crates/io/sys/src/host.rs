@@ -1,6 +1,6 @@
 //! Samplers of this host: how threads are scheduled, where its network stack drops, what it is.
 //!
-//! Each sampler keeps its files open and reads them anew for each sample (some 1 to 3 us).
+//! Each sampler keeps its files open and reads them again for each sample (some 1 to 3 us).
 
 mod checksums;
 mod devices;
@@ -27,7 +27,7 @@ pub use self::processors::ProcessorTicks;
 pub use self::switches::{Switch, SwitchRecorder};
 pub use self::threads::{allowed_cpus, name_thread, pin_thread, run_first, take_short_turns};
 
-/// How the scheduler treated a thread so far.
+/// Times that the scheduler gave a thread so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Scheduling {
     /// Time on a CPU.
@@ -40,7 +40,7 @@ pub struct Scheduling {
 }
 
 impl Scheduling {
-    /// What happened since `earlier`.
+    /// Difference from `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             run: self.run.saturating_sub(earlier.run),
@@ -101,7 +101,7 @@ impl SchedulingSampler {
         Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
     }
 
-    /// Whether it has a CPU, or waits for one, now; an error once the thread has ended.
+    /// True if it has a CPU, or waits for one, now; an error once the thread has ended.
     pub fn is_ready(&self) -> io::Result<bool> {
         let mut buffer = [0; LINE];
         let len = self.state.read_at(&mut buffer, 0)?;
@@ -159,7 +159,7 @@ impl BacklogSampler {
     }
 }
 
-/// How a CPU quota held this process up (cgroups).
+/// Delays of this process by a CPU quota (cgroups).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Throttling {
     /// Periods in which the quota ran out.
@@ -234,7 +234,7 @@ fn read_text<'a>(file: &File, buffer: &'a mut [u8]) -> io::Result<&'a str> {
 
 /// Three numbers of up to 20 digits.
 const LINE: usize = 64;
-/// What the kernel gives out at once.
+/// Bytes that the kernel gives out at once.
 const PAGE: usize = 4096;
 
 #[cfg(test)]

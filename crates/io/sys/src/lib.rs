@@ -1,4 +1,4 @@
-//! What Longhaul asks of the operating system below the standard library: batched datagrams,
+//! Operating system interfaces of Longhaul below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
 //! traffic control, children, standard streams, processes of others, descriptors, random numbers, locks, and
 //! system calls that fail at will.

@@ -103,7 +103,7 @@ pub fn prefetch(bytes: &[u8]) {
 /// Free memory that stays this machine's own as long as this value lives.
 ///
 /// A virtual machine may give pieces of free memory back to its host (free page reporting), huge page
-/// by huge page. Whoever takes them next waits for the host, up to ten times as long as for writing
+/// by huge page. The next user of them waits for the host, up to ten times as long as for writing
 /// to them: no property of the program that is being measured. Of each such piece this holds one
 /// small page, so that no piece is ever free as a whole; the rest is anybody's.
 #[derive(Debug)]

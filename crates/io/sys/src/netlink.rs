@@ -26,7 +26,7 @@ impl Netlink {
         let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
         // No protocol means number 0, which is NETLINK_ROUTE.
         let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None)?;
-        // An error is told in words where the kernel has some, and repeats no more than a header.
+        // An error comes with a text where the kernel has one, and repeats no more than a header.
         for option in [libc::NETLINK_EXT_ACK, libc::NETLINK_CAP_ACK] {
             set_int(socket.as_fd(), libc::SOL_NETLINK, option, 1)?;
         }
@@ -48,9 +48,9 @@ impl Netlink {
     pub(crate) fn ask_all(&mut self, requests: &mut [Request]) -> Vec<io::Result<()>> {
         let mut verdicts = Vec::with_capacity(requests.len());
         for part in requests.chunks_mut(AT_ONCE) {
-            let mut told: Vec<_> = part.iter().map(|_| None).collect();
-            let broken = self.converse(part, &mut told).err().unwrap_or(Errno::NOMSG);
-            verdicts.extend(told.into_iter().map(|told| told.unwrap_or(Err(broken.into()))));
+            let mut answers: Vec<_> = part.iter().map(|_| None).collect();
+            let broken = self.converse(part, &mut answers).err().unwrap_or(Errno::NOMSG);
+            verdicts.extend(answers.into_iter().map(|answer| answer.unwrap_or(Err(broken.into()))));
         }
         verdicts
     }
@@ -59,18 +59,20 @@ impl Netlink {
     fn converse(
         &mut self,
         requests: &mut [Request],
-        told: &mut [Option<io::Result<()>>],
+        answers: &mut [Option<io::Result<()>>],
     ) -> Result<(), Errno> {
         let first = self.send(requests)?;
         let mut answer = [0; ANSWER_MAX];
-        while told.last().is_some_and(Option::is_none) {
+        while answers.last().is_some_and(Option::is_none) {
             let (length, _) =
                 retry_on_intr(|| recv(&self.socket, &mut answer, RecvFlags::empty()))?;
             let mut rest = &answer[..length];
             while let Some(message) = Message::next(&mut rest) {
                 // What was asked before a conversation broke may be answered now.
-                if let Some(told) = told.get_mut(message.sequence.wrapping_sub(first) as usize) {
-                    *told = Some(message.verdict());
+                if let Some(verdict) =
+                    answers.get_mut(message.sequence.wrapping_sub(first) as usize)
+                {
+                    *verdict = Some(message.verdict());
                 }
             }
         }
@@ -112,12 +114,12 @@ impl Netlink {
     }
 }
 
-/// What the kernel says.
+/// Message of the kernel.
 struct Message<'a> {
     kind: u16,
     flags: u16,
     sequence: u32,
-    /// What follows its header.
+    /// Bytes behind its header.
     body: &'a [u8],
 }
 
@@ -165,7 +167,7 @@ pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// What an attribute of that kind holds, of a row of attributes.
+/// Contents of an attribute of that kind, in a row of attributes.
 pub(crate) fn attribute(mut row: &[u8], wanted: u16) -> Option<&[u8]> {
     loop {
         let [a, b, c, d] = *row.first_chunk()?;

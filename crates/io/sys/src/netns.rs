@@ -48,7 +48,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Calls `work` on a thread inside. Sockets that it makes stay inside, whoever uses them.
+    /// Calls `work` on a thread inside. Sockets that it makes stay inside, whichever thread uses
+    /// them.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
         on_own_thread(|| {
             self.enter()?;
@@ -170,7 +171,7 @@ impl NetnsPair {
 }
 
 /// Waits until datagrams pass each way between two namespaces, from and to these addresses. The
-/// kernel opens links and takes addresses into use some time after it was told to, and drops in
+/// kernel opens links and takes addresses into use some time after the request, and drops in
 /// silence what is sent before.
 ///
 /// # Errors

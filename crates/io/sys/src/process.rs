@@ -24,7 +24,7 @@ pub fn wait_for_end(child: &Child, deadline: Instant) -> io::Result<bool> {
     Ok(wait(&[(handle.as_fd(), Interest::Readable)], Some(deadline))? != 0)
 }
 
-/// Whether this process ignores a signal, as one does that `nohup` started (SIGHUP).
+/// True if this process ignores a signal, as one does that `nohup` started (SIGHUP).
 ///
 /// # Errors
 /// `InvalidInput` for what is no signal.

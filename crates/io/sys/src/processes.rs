@@ -51,7 +51,7 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
         if memory == 0 {
             return None;
         }
-        if code > CODE_UNTOLD && end.checked_sub(start) == Some(variables.len() as u64) {
+        if code > CODE_UNKNOWN && end.checked_sub(start) == Some(variables.len() as u64) {
             break;
         }
         std::thread::sleep(BETWEEN_LOOKS);
@@ -59,9 +59,9 @@ fn environment(pid: u32) -> Option<Vec<u8>> {
     Some(variables)
 }
 
-/// What the kernel says of where the code begins until it tells.
-const CODE_UNTOLD: u64 = 1;
-/// How often one that is becoming another program is looked at: it needs a processor for that.
+/// Address of the code that the kernel shows while the program is not yet in place.
+const CODE_UNKNOWN: u64 = 1;
+/// Number of looks at a process that is becoming another program: it needs a processor for that.
 const LOOKS: u32 = 200;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 

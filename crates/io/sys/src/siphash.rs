@@ -115,7 +115,7 @@ impl Code {
         Self::available().last().copied().unwrap_or(Self::Portable)
     }
 
-    /// What this CPU can run, best last.
+    /// Implementations that this CPU can run, best last.
     fn available() -> Vec<Self> {
         let mut found = vec![Self::Portable];
         #[cfg(target_arch = "x86_64")]

@@ -16,7 +16,7 @@ pub enum Stream {
 }
 
 impl Stream {
-    /// Whether it was closed when this process started, as by `<&-` or `>&-` of a shell.
+    /// True if it was closed when this process started, as by `<&-` or `>&-` of a shell.
     pub fn was_closed(self) -> bool {
         CLOSED.load(Ordering::Relaxed) & 1 << self as u8 != 0
     }

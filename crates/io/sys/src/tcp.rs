@@ -10,7 +10,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::sockopt;
 
-/// What to ask of a connection, or of a listener for the connections it accepts. The default asks
+/// Options of a connection, or of a listener for the connections it accepts. The default asks
 /// for nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -89,7 +89,7 @@ impl TcpOptions {
 /// Kernel memory of a socket, as it accounts for it itself (`SO_MEMINFO`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketMemory {
-    /// Bytes that it holds now: received, to be sent, and set aside.
+    /// Bytes that it holds now: received, to be sent, and reserved.
     pub held: u64,
     /// Most bytes that may wait to be read.
     pub receive_max: u64,
@@ -153,7 +153,7 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&name[..end]).into_owned())
 }
 
-/// What the kernel knows of a connection (`TCP_INFO`). Counters are of the connection's life, and
+/// State of a connection in the kernel (`TCP_INFO`). Counters are of the connection's life, and
 /// zero where the kernel is too old to keep them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -172,7 +172,7 @@ pub struct TcpInfo {
     pub segment: u32,
     /// Congestion window in segments.
     pub congestion_window: u32,
-    /// How often a timeout had the oldest segment sent again since anything was acknowledged.
+    /// Number of timeouts that had the oldest segment sent again since anything was acknowledged.
     pub timeouts: u32,
     /// Each segment has a timestamp in its header (RFC 7323).
     pub timestamps: bool,
@@ -223,7 +223,7 @@ impl TcpState {
     pub const ESTABLISHED: Self = Self(1);
     /// This side's end is acknowledged, the peer's has not come.
     pub const FIN_WAIT_2: Self = Self(5);
-    /// Both directions ended; the kernel answers stray packets.
+    /// Both directions ended; the kernel answers late packets.
     pub const TIME_WAIT: Self = Self(6);
     /// Over.
     pub const CLOSE: Self = Self(7);

@@ -1,4 +1,4 @@
-//! What leaves through a device of this host, and how fast: the kernel's traffic control (tc(8)),
+//! Limits for what leaves through a device of this host: the kernel's traffic control (tc(8)),
 //! HTB with its classes (tc-htb(8)), queues in front of them and filters, without a program.
 //!
 //! ```no_run
@@ -61,7 +61,7 @@ pub enum Change {
     AddQueue {
         /// Number of that class.
         class: u16,
-        /// What would make more bytes wait is dropped.
+        /// Bytes that may wait; packets beyond are dropped.
         limit: u32,
     },
     /// Sorts packets to an address into a class (tc-u32(8)), with its number for a priority.
@@ -86,11 +86,11 @@ pub struct Class {
     pub number: u16,
     /// The class whose packets its own are too, and which lends; 0 for none.
     pub parent: u16,
-    /// What it can have in the long run, 8 bit/s at least.
+    /// Rate that it can have in the long run, 8 bit/s at least.
     pub rate: Rate,
-    /// What it can have while others leave it; without a parent nobody lends.
+    /// Rate that it can have while others leave it; without a parent nobody lends.
     pub ceiling: Rate,
-    /// What it can have at once after a pause.
+    /// Bytes that it can have at once after a pause.
     pub burst: Bytes,
     /// Lower ones are first to have what is left, from 0 to 7.
     pub priority: u32,
@@ -118,14 +118,14 @@ impl Egress {
             }
             Err(error) => changes.iter().map(|_| Err(error.into())).collect(),
         };
-        let told = changes.iter().zip(verdicts);
-        told.map(|(change, verdict)| verdict.map_err(|error| change.told(error))).collect()
+        let answered = changes.iter().zip(verdicts);
+        answered.map(|(change, verdict)| verdict.map_err(|error| change.describe(error))).collect()
     }
 }
 
 impl Change {
     /// An error with what was to be done.
-    fn told(&self, error: io::Error) -> io::Error {
+    fn describe(&self, error: io::Error) -> io::Error {
         let (kind, why) = match (self, error.kind()) {
             (Self::ChangeClass(_) | Self::DeleteClass { .. }, io::ErrorKind::NotFound) => {
                 (io::ErrorKind::NotFound, "there is no such class".to_owned())
@@ -142,7 +142,7 @@ impl Change {
         io::Error::new(kind, format!("{self}: {why}"))
     }
 
-    /// What the kernel needs for it that it may not have.
+    /// Kernel module that it needs and that may be missing.
     fn module(&self) -> Option<&'static str> {
         match self {
             Self::AddHtb { .. } => Some("HTB (CONFIG_NET_SCH_HTB)"),
@@ -170,7 +170,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What a class of that rate does well with at once: what it sends while the kernel's timer is late,
+/// Burst that suits a class of that rate: what it sends while the kernel's timer is late,
 /// which is else lost, and two packets, not to need that timer for each. Not more: it is as if the
 /// queue were so much longer.
 pub fn burst(rate: Rate, packet: u32) -> Bytes {

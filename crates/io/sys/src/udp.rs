@@ -10,7 +10,7 @@
 
 mod address;
 mod control;
-mod hearsay;
+mod icmp;
 mod mtu;
 mod options;
 mod receive;
@@ -52,7 +52,7 @@ pub struct UdpSocket {
     send_buffer: BufferSize,
 }
 
-/// Whether a call waits.
+/// Waiting of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Return at once.
@@ -62,7 +62,7 @@ pub enum Wait {
     UntilReady,
 }
 
-/// How a [`UdpSocket::wait_readable`] ended. Neither: the deadline passed.
+/// End of a [`UdpSocket::wait_readable`]. Neither: the deadline passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
     /// A datagram, or an error, waits.
@@ -71,7 +71,7 @@ pub struct Ready {
     pub woken: bool,
 }
 
-/// What the kernel does for a socket, found by asking it at creation.
+/// Abilities of the kernel for a socket, found by asking it at creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -94,7 +94,8 @@ pub struct Capabilities {
     pub segments_max: u16,
 }
 
-/// What the kernel accounts to a socket (`SO_MEMINFO`), readable while another thread sleeps in it.
+/// Memory that the kernel accounts to a socket (`SO_MEMINFO`), readable while another thread sleeps
+/// in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SocketMemory {
     /// Bytes that the receive queue takes, headers and slack included. An upper bound: what a
@@ -154,7 +155,7 @@ impl UdpSocket {
     /// # Errors
     /// Those of `connect(2)`.
     pub fn connect(&self, peer: SocketAddr) -> io::Result<()> {
-        self.hear_of_drops()?;
+        self.report_drops()?;
         let peer = match (peer, self.family) {
             (SocketAddr::V4(v4), Family::V6) => {
                 SocketAddr::new(IpAddr::V6(v4.ip().to_ipv6_mapped()), v4.port())
@@ -169,7 +170,7 @@ impl UdpSocket {
         self.local
     }
 
-    /// What works, as known by now.
+    /// Abilities, as known by now.
     pub fn capabilities(&self) -> Capabilities {
         Capabilities { gso: self.cuts.load(Ordering::Relaxed), ..self.capabilities }
     }
@@ -184,9 +185,9 @@ impl UdpSocket {
         self.send_buffer
     }
 
-    /// The MTU in bytes, IP header included, of the route and the device towards the connected peer, and
-    /// not what ICMP messages said of the path, which anybody can make up: the path may take less. Where
-    /// the kernel does not say which it is, [`Self::path_mtu`].
+    /// The MTU in bytes, IP header included, of the route and the device towards the connected
+    /// peer, and not what ICMP messages report of the path, which anybody can make up: the path may
+    /// take less. Where the kernel does not say which it is, [`Self::path_mtu`].
     ///
     /// # Errors
     /// `NotConnected`.
@@ -196,13 +197,13 @@ impl UdpSocket {
         let (Some(local), Some(peer)) = (local.as_socket(), peer.as_socket()) else {
             return Ok(knows);
         };
-        let route = mtu::without_hearsay(local.ip(), peer, knows);
+        let route = mtu::without_icmp(local.ip(), peer, knows);
         Ok(route.ok().flatten().unwrap_or(knows))
     }
 
-    /// What the kernel takes for the MTU of the path to the connected peer, in bytes, IP header included:
-    /// that of route and device, or what an ICMP message said in the last ten minutes; an error when
-    /// not connected.
+    /// MTU of the path to the connected peer in the kernel's view, in bytes, IP header included:
+    /// that of route and device, or what an ICMP message reported in the last ten minutes; an error
+    /// when not connected.
     pub fn path_mtu(&self) -> io::Result<u32> {
         let mtu = match self.family {
             Family::V4 => sockopt::int(self.as_fd(), libc::IPPROTO_IP, libc::IP_MTU),
@@ -239,8 +240,8 @@ impl UdpSocket {
         memory_of(self.as_fd())
     }
 
-    /// What shows the same to another thread, which need not share the socket for that. The socket is
-    /// there, and its port in use, as long as either is.
+    /// Sampler that shows the same to another thread, which need not share the socket for that. The
+    /// socket is there, and its port in use, as long as either is.
     pub fn memory_sampler(&self) -> io::Result<MemorySampler> {
         Ok(MemorySampler { socket: self.as_fd().try_clone_to_owned()? })
     }
@@ -306,7 +307,7 @@ impl AsFd for UdpSocket {
 }
 
 impl Capabilities {
-    /// What is missing and what that costs, one line each, for the user.
+    /// Missing abilities and their cost, one line each, for the user.
     pub fn missing(&self) -> impl Iterator<Item = &'static str> {
         [
             (self.gso, "no UDP_SEGMENT: one system call moves fewer datagrams, sending is slower"),

@@ -40,7 +40,7 @@ impl AsFd for Waker {
     }
 }
 
-/// What a wait is for.
+/// Event that a wait is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
     /// Something can be read, or an error be fetched.

@@ -16,7 +16,7 @@ use socket2::SockRef;
 
 use crate::{RUNS, median};
 
-/// How the sender's memory looks. Datagrams always have 1472 bytes.
+/// Layout of the sender's memory. Datagrams always have 1472 bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum Source {
     /// One slice of 44 datagrams.

@@ -1,4 +1,4 @@
-//! What the ways of moving bytes between memory, sockets and files cost on this machine.
+//! Costs of the ways to move bytes between memory, sockets and files on this machine.
 //!
 //! ```text
 //! cargo run --release -p longhaul-sys --example datapath [blast|layout|notes|files|pacing|tags]...

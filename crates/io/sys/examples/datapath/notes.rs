@@ -1,4 +1,5 @@
-//! What the kernel's notes (time stamp, drop count, traffic class, destination) add to a receive.
+//! Cost of the kernel's control messages (time stamp, drop count, traffic class, destination) in a
+//! receive.
 
 use std::error::Error;
 use std::io::{IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-//! How late `sleep_until` wakes.
+//! Lateness of `sleep_until`.
 
 use std::error::Error;
 use std::time::Duration;

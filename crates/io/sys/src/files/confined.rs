@@ -13,7 +13,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 /// A directory under which files are opened, made, renamed and removed, and that no path leads out
-/// of: neither `..` nor an absolute path, nor a symbolic link, whoever made it and whenever.
+/// of: neither `..` nor an absolute path, nor a symbolic link, of any owner and age.
 ///
 /// The kernel resolves every path in one step (`openat2` with `RESOLVE_BENEATH`), or one component after
 /// the other is opened below the one before, so that renaming directories meanwhile does not help an
@@ -66,7 +66,7 @@ impl From<ConfinedError> for io::Error {
     }
 }
 
-/// What a file is opened for.
+/// Purpose for which a file is opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// Reading.
@@ -78,7 +78,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Whether opening makes a file.
+/// Creation of a file by opening it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Create {
     /// It must be there.
@@ -90,12 +90,12 @@ pub enum Create {
     New,
 }
 
-/// How [`ConfinedDir::open`] opens a file. The default is an existing file for reading.
+/// Options of [`ConfinedDir::open`]. The default is an existing file for reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileOptions {
-    /// What for.
+    /// Purpose.
     pub access: Access,
-    /// Whether to make it.
+    /// Creation.
     pub create: Create,
     /// Cut it to zero length.
     pub truncate: bool,
@@ -122,7 +122,7 @@ impl Default for FileOptions {
 pub struct DirEntry {
     /// The name, without a path.
     pub name: OsString,
-    /// What it is; [`FileType::Unknown`] on file systems that do not say.
+    /// Its kind; [`FileType::Unknown`] on file systems that do not say.
     pub kind: FileType,
 }
 
@@ -236,7 +236,7 @@ impl ConfinedDir {
         Ok(unlinkat(parent, name, AtFlags::REMOVEDIR)?)
     }
 
-    /// What `path` is, through links that stay inside.
+    /// Metadata of `path`, through links that stay inside.
     pub fn metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), OFlags::PATH)
     }
@@ -247,7 +247,7 @@ impl ConfinedDir {
         Ok(rustix::fs::fstat(fd)?)
     }
 
-    /// What `path` is; a link as last component is not followed.
+    /// Metadata of `path`; a link as last component is not followed.
     pub fn symlink_metadata(&self, path: impl AsRef<Path>) -> Result<Metadata> {
         self.stat(path.as_ref(), OFlags::PATH | OFlags::NOFOLLOW)
     }
@@ -339,8 +339,8 @@ impl ConfinedDir {
         }
     }
 
-    /// What the absolute `path` is below this directory, by one of its names. The path is taken as it is
-    /// written: nothing outside is looked at.
+    /// The part of the absolute `path` below this directory, by one of its names. The path is taken
+    /// as it is written: nothing outside is looked at.
     fn below<'p>(&self, path: &'p [u8]) -> Option<&'p [u8]> {
         let path = Path::new(OsStr::from_bytes(path));
         let mut names = self.names.iter();

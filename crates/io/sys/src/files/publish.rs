@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use super::{ConfinedDir, ConfinedError};
 
-/// Whether a rename may replace what has the new name.
+/// Permission of a rename to replace what has the new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// It may: the old is there until the new is.

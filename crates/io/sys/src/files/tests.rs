@@ -253,7 +253,7 @@ fn all_of_this_holds_where_openat2_is_forbidden() {
     files_are_made_as_asked();
     a_fifo_does_not_block();
     directories_are_made_listed_and_removed();
-    renaming_replaces_only_when_told();
+    renaming_replaces_only_when_asked();
     let scratch = Scratch::new();
     let refused = ConfinedDir::open_root(&scratch.path);
     assert!(matches!(refused, Err(ConfinedError::Unsupported)), "{refused:?}");
@@ -330,7 +330,7 @@ fn directories_are_made_listed_and_removed() {
 }
 
 #[test]
-fn renaming_replaces_only_when_told() {
+fn renaming_replaces_only_when_asked() {
     let scratch = Scratch::new();
     let root = scratch.root();
     root.create_dir_all("d", 0o755).unwrap();

@@ -3,8 +3,8 @@
 use std::fs;
 use std::io;
 
-/// How often each processor took packets from network devices since boot, with its number. Those of
-/// loopback and tunnels count as well, where they are sent.
+/// Counts, for each processor by its number, the packet interrupts of network devices since boot.
+/// Those of loopback and tunnels count as well, where they are sent.
 ///
 /// # Errors
 /// Where `/proc` is not mounted.

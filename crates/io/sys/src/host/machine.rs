@@ -4,7 +4,8 @@ use longhaul_units::Bytes;
 
 use super::allowed_cpus;
 
-/// What a measurement was made on, for reports. Empty or zero where the system does not say.
+/// Machine on which a measurement was made, for reports. Empty or zero where the system does not
+/// say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Machine {
@@ -12,7 +13,7 @@ pub struct Machine {
     pub cpu: String,
     /// CPUs that this process may use.
     pub cpus: usize,
-    /// What vector and cipher instructions it has, of those that matter here.
+    /// Vector and cipher instructions that it has, of those that matter here.
     pub cpu_features: Vec<&'static str>,
     /// Physical memory.
     pub memory: Bytes,

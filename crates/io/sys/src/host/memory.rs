@@ -31,7 +31,7 @@ pub fn share_one_heap() {
     };
 }
 
-/// What this host has; known without `/proc`, too.
+/// Memory of this host; known without `/proc`, too.
 pub(super) fn host_memory() -> Bytes {
     let rustix::system::Sysinfo { totalram, mem_unit, .. } = rustix::system::sysinfo();
     Bytes::new(totalram.saturating_mul(mem_unit.into()))

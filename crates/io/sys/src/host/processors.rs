@@ -1,4 +1,4 @@
-//! What became of the processors' time.
+//! Use of the processors' time.
 
 use std::fs;
 use std::io;
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stolen_ticks_are_told_from_others() {
+    fn stolen_ticks_are_counted_apart() {
         let text = "cpu  10 20 30 40 5 1 2 7 3 3\ncpu0 1 2 3\ncpu1 1 2 3 4 5 6 7 8\n";
         let earlier = parse(text, "cpu ").unwrap();
         assert_eq!(earlier, ProcessorTicks { all: 115, idle: 45, stolen: 7 });

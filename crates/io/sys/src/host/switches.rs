@@ -16,7 +16,7 @@ pub struct Switch {
     pub process: u32,
     /// The thread.
     pub thread: u32,
-    /// Whether it runs from now on.
+    /// True if it runs from now on.
     pub on: bool,
     /// It lost the CPU although it had more to do.
     pub preempted: bool,
@@ -201,7 +201,7 @@ const SAMPLE_TIME: u64 = 1 << 2;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const USE_CLOCKID: u64 = 1 << 25;
 const CONTEXT_SWITCH: u64 = 1 << 26;
-/// What the kernel asks of those without privilege: nothing of its own is counted.
+/// Flag that the kernel asks of those without privilege: nothing of its own is counted.
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const CLOEXEC: libc::c_ulong = 1 << 3;
 const RECORD_LOST: u32 = 2;

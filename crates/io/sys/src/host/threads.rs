@@ -61,7 +61,7 @@ pub fn run_first() -> io::Result<()> {
 /// same. Kernels before Linux 6.12 take no notice.
 ///
 /// # Errors
-/// What the system says: never what a running Linux should.
+/// The system's error, which a running Linux does not return.
 pub fn take_short_turns() -> io::Result<()> {
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: all zeroes is a valid `sched_attr`, which is made of numbers.
@@ -139,7 +139,7 @@ mod tests {
             let sched = std::fs::read_to_string("/proc/thread-self/sched").unwrap_or_default();
             let slice = sched.lines().find(|line| line.starts_with("se.slice"));
             let slice = slice.and_then(|line| line.split_whitespace().last());
-            // Told by kernels that heed it, where they are built to tell.
+            // Kernels that heed it report it, where they are built to.
             assert!(slice.is_none_or(|nanos| nanos == "100000"), "{slice:?}");
         })
         .join()

@@ -29,7 +29,7 @@ impl Namespace {
 
     /// Has the work of receiving what comes through `device` done on core `cpu` (receive packet
     /// steering), as a network card's interrupt would; for a TUN device it is otherwise done by
-    /// whoever writes to it.
+    /// the thread that writes to it.
     ///
     /// # Errors
     /// Those of mounting sysfs for the purpose, and of kernels without steering.
@@ -41,7 +41,7 @@ impl Namespace {
         super::on_own_thread(|| {
             self.enter()?;
             own_mounts()?;
-            // A view of the devices is that of whoever mounts it; it ends with this thread.
+            // A view of the devices is that of the thread that mounts it; it ends with this thread.
             mount("sysfs", "/sys", "sysfs", MountFlags::empty(), None)?;
             std::fs::write(&file, &mask)
         })
@@ -61,7 +61,7 @@ fn own_mounts() -> io::Result<()> {
 /// `members`.
 pub fn start_in_group(command: &mut Command, members: OwnedFd) {
     let join = move || {
-        // Zero stands for whoever writes.
+        // Zero stands for the thread that writes.
         rustix::io::write(&members, b"0")?;
         Ok(())
     };

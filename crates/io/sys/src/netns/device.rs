@@ -121,7 +121,7 @@ impl Namespace {
         self.run(|| Netlink::open()?.add_address(device, address, prefix))?
     }
 
-    /// Sends packets out through a device, in place of what was said of these addresses before.
+    /// Sends packets out through a device, in place of the earlier route of these addresses.
     pub fn add_route(&self, device: &str, way: &Way) -> io::Result<()> {
         self.run(|| Netlink::open()?.add_route(device, way, libc::RT_TABLE_MAIN))?
     }
@@ -148,7 +148,7 @@ pub struct DeviceCounters {
     file: File,
 }
 
-/// What a device has done. A super-packet counts as one packet.
+/// Counters of a device. A super-packet counts as one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCount {
     /// Packets that the stack took.

@@ -14,7 +14,7 @@ pub struct QueueCounters {
     device: u32,
 }
 
-/// What a queueing discipline has done.
+/// Counters of a queueing discipline.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCount {
     /// Packets that found it full.
@@ -33,7 +33,7 @@ impl QueueCounters {
         Ok(Self { device: netlink.index(device)?, netlink: Mutex::new(netlink) })
     }
 
-    /// What it has done since it was made.
+    /// Reads its counters since it was made.
     ///
     /// # Errors
     /// `NotFound` for a device without one.
@@ -49,7 +49,7 @@ impl QueueCounters {
     }
 }
 
-/// What an entry tells of the outermost discipline of a device, if it is of that.
+/// Counters in an entry of the outermost discipline of a device, if it is of that.
 fn count(entry: &[u8], device: u32) -> Option<QueueCount> {
     if word(entry, 4)? != device || word(entry, 12)? != TC_H_ROOT {
         return None;

@@ -57,7 +57,7 @@ pub(super) fn header(request: &mut Request, device: u32, handle: u32, parent: u3
 fn describe_htb(request: &mut Request, default: u16) {
     request.text(libc::TCA_KIND, "htb");
     request.nested(libc::TCA_OPTIONS, |options| {
-        // struct tc_htb_glob: version, rate to quantum, class of what is not told otherwise.
+        // struct tc_htb_glob: version, rate to quantum, class of what no filter matches.
         let init = [HTB_VERSION, 10, default.into(), 0, 0];
         options.attribute(TCA_HTB_INIT, &init.map(u32::to_ne_bytes).concat());
     });

@@ -126,7 +126,7 @@ fn each_change_has_its_verdict() {
     let mut egress = host.run(|| Egress::of("lo")).unwrap().unwrap();
     let add = |number| Change::AddClass(class(number, Rate::from_gbps(400), 1 << 20));
     made(egress.apply(&[Change::AddHtb { default: 1 }]));
-    // More than the kernel is told at once.
+    // More than one message to the kernel holds.
     let all = 0x10..0x110;
     let odd: Vec<_> = all.clone().filter(|number| number % 2 == 1).map(add).collect();
     assert!(egress.apply(&odd).iter().all(Result::is_ok));
@@ -138,14 +138,14 @@ fn each_change_has_its_verdict() {
     assert!(egress.apply(&end).iter().all(Result::is_ok));
 
     let filter = Change::AddFilter { class: 0x10, to: "127.0.0.9".parse().unwrap() };
-    let told = |verdict: &io::Result<()>| verdict.as_ref().map_err(ToString::to_string).copied();
+    let text = |verdict: &io::Result<()>| verdict.as_ref().map_err(ToString::to_string).copied();
     let gone = |what: &str| Err(format!("{what} class 1:10: there is no such class"));
     let Change::AddClass(class) = add(0x10) else { unreachable!() };
     let (change, delete) = (Change::ChangeClass(class), Change::DeleteClass { class: 0x10 });
     let verdicts = egress.apply(&[change, delete, add(0x10), change, filter, delete]);
-    let told: Vec<_> = verdicts.iter().map(told).collect();
-    assert_eq!(told[..5], [gone("change"), gone("delete"), Ok(()), Ok(()), Ok(())]);
-    assert!(told[5].as_ref().unwrap_err().starts_with("delete class 1:10: "), "{told:?}");
+    let answers: Vec<_> = verdicts.iter().map(text).collect();
+    assert_eq!(answers[..5], [gone("change"), gone("delete"), Ok(()), Ok(()), Ok(())]);
+    assert!(answers[5].as_ref().unwrap_err().starts_with("delete class 1:10: "), "{answers:?}");
     assert_eq!(verdicts[5].as_ref().unwrap_err().kind(), io::ErrorKind::ResourceBusy);
 
     let clear = egress.apply(&[Change::Clear, Change::Clear, add(0x10)]);

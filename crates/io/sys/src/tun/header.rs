@@ -1,14 +1,14 @@
 /// Bytes of a [`VnetHeader`].
 pub const VNET_LEN: usize = 10;
 
-/// What stands before each packet (`struct virtio_net_hdr` of include/uapi/linux/virtio_net.h, in
+/// Header before each packet (`struct virtio_net_hdr` of include/uapi/linux/virtio_net.h, in
 /// the byte order of the machine).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     /// The transport checksum is open: its field holds the sum of the pseudo-header, and covers
     /// everything from `checksum_start`.
     pub needs_checksum: bool,
-    /// What the packet is to be cut into; `None` for one packet.
+    /// Segments into which the packet is to be cut; `None` for one packet.
     pub gso: Option<GsoKind>,
     /// TCP: the first segment alone keeps the CWR flag.
     pub gso_ecn: bool,
@@ -22,7 +22,7 @@ pub struct VnetHeader {
     pub checksum_offset: u16,
 }
 
-/// What a super-packet is made of.
+/// Protocol of the packets of a super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GsoKind {
     /// TCP segments over IPv4.

@@ -85,7 +85,7 @@ impl ControlBuffer {
     }
 }
 
-/// What the control messages of one receive call said.
+/// Values of the control messages of one receive call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedControl {
     pub(crate) segment: Option<u16>,

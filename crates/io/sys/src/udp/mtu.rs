@@ -1,4 +1,4 @@
-//! What this host's routes and devices say of MTUs, apart from what ICMP messages said.
+//! MTUs of this host's routes and devices, without those that ICMP messages reported.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,16 +8,13 @@ use crate::netlink::{Netlink, Request, attribute, word};
 /// Bytes of the largest packet from `local` to `peer` by the route and the device that this host has for
 /// them. `None` where the kernel has learnt of no smaller path: then what it `knows` is just that.
 ///
-/// The kernel keeps what an ICMP message said of a path's MTU for ten minutes, as an exception to the
-/// route, and anybody can make such a message up. Only exceptions expire and are copies of a route.
+/// The kernel keeps what an ICMP message reported of a path's MTU for ten minutes, as an exception
+/// to the route, and anybody can make such a message up. Only exceptions expire and are copies of a
+/// route.
 ///
 /// # Errors
 /// Those of rtnetlink.
-pub(super) fn without_hearsay(
-    local: IpAddr,
-    peer: SocketAddr,
-    knows: u32,
-) -> io::Result<Option<u32>> {
+pub(super) fn without_icmp(local: IpAddr, peer: SocketAddr, knows: u32) -> io::Result<Option<u32>> {
     let mut netlink = Netlink::open()?;
     let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
     let scope = match peer {
@@ -37,7 +34,7 @@ pub(super) fn without_hearsay(
     }
 }
 
-/// What the kernel says of a route.
+/// Answer of the kernel about a route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Found {
     device: u32,
@@ -113,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::netns::{DEVICE, NetnsPair, Side};
-    use crate::udp::hearsay::tests::{forge, message, raw};
+    use crate::udp::icmp::tests::{forge, message, raw};
     use crate::udp::{UdpOptions, UdpSocket};
 
     /// Has a route to `to` of its own MTU, as an administrator makes one.
@@ -131,7 +128,7 @@ mod tests {
         netlink.ask(request)
     }
 
-    /// What is believed of the path to `to` before and after somebody makes up a smaller MTU.
+    /// MTU that is believed of the path to `to` before and after somebody makes up a smaller MTU.
     fn believed(pair: &NetnsPair, local: IpAddr, to: IpAddr) -> [(u32, u32); 2] {
         let inside = || {
             let socket = UdpSocket::bind((local, 0).into(), &UdpOptions::default()).unwrap();
@@ -158,7 +155,7 @@ mod tests {
         let pair = NetnsPair::new(9000).unwrap();
         let local = Side::A.ipv4();
         assert_eq!(believed(&pair, local, Side::B.ipv4()), [(9000, 9000), (552, 9000)]);
-        // Whoever made the route may have had a reason.
+        // The owner of the route may have had a reason.
         let to = IpAddr::from([203, 0, 113, 7]);
         pair.run_in(Side::A, || add_route(to, DEVICE, 4000)).unwrap().unwrap();
         assert_eq!(believed(&pair, local, to), [(4000, 4000), (552, 4000)]);

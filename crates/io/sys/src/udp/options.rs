@@ -8,7 +8,7 @@ use super::Capabilities;
 use super::address::Family;
 use crate::sockopt::{int, set_int};
 
-/// What to ask of the kernel for a socket. The default asks for everything.
+/// Options of a socket. The default asks for everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UdpOptions {

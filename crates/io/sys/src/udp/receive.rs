@@ -8,7 +8,7 @@ use super::control::{ControlBuffer, ReceivedControl};
 use super::{UdpSocket, Wait};
 use crate::clock::WallTime;
 
-/// What is known of a received super-packet.
+/// Properties of a received super-packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Received {
@@ -17,7 +17,7 @@ pub struct Received {
     /// Bytes of each datagram; the last is what remains, at most that. Equal to `len` when the
     /// kernel joined nothing; zero only for an empty datagram.
     pub segment: u16,
-    /// Who sent it.
+    /// Sender.
     pub from: SocketAddr,
     /// The local address it was sent to, on a socket bound to the unspecified address.
     pub to: Option<IpAddr>,

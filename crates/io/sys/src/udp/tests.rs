@@ -159,7 +159,7 @@ fn traffic_class_of_the_socket_is_the_default(local: SocketAddr) {
 }
 
 #[test]
-fn errors_are_told_apart() {
+fn errors_are_distinguished() {
     let (sender, receiver) = pair("127.0.0.1:0".parse().unwrap(), &UdpOptions::default());
     let route = Route::to(receiver.local_addr());
     let byte = [0u8; 1];
@@ -185,10 +185,10 @@ fn errors_are_told_apart() {
 #[test]
 fn a_closed_port_fails_no_call() {
     // Connected elsewhere, it takes nothing from us, and nobody else gets its port.
-    let deaf = bind("127.0.0.1:0", &UdpOptions::default());
-    deaf.connect("127.0.0.1:9".parse().unwrap()).unwrap();
+    let silent = bind("127.0.0.1:0", &UdpOptions::default());
+    silent.connect("127.0.0.1:9".parse().unwrap()).unwrap();
     let socket = bind("127.0.0.1:0", &UdpOptions::default());
-    socket.connect(deaf.local_addr()).unwrap();
+    socket.connect(silent.local_addr()).unwrap();
     for _ in 0..3 {
         send(&socket, &Route::CONNECTED, b"anyone?");
         // The answer may come later than the call returns.

@@ -1,4 +1,5 @@
-//! What a socket hears of datagrams that it sent before, and what of it counts.
+//! Errors that the kernel reports for datagrams that a socket sent before: local drops count, ICMP
+//! messages do not.
 //!
 //! Two kinds come: that a queue of this host dropped a datagram, which the call that sent it fails
 //! with (`ENOBUFS`), and ICMP messages, which come later and which anybody who guesses addresses and
@@ -15,7 +16,7 @@ use crate::sockopt::set_int;
 impl UdpSocket {
     /// From now on a call that sends fails where a queue of this host drops what it sends. Without, it
     /// succeeds.
-    pub(super) fn hear_of_drops(&self) -> io::Result<()> {
+    pub(super) fn report_drops(&self) -> io::Result<()> {
         let v4 = set_int(self.as_fd(), libc::IPPROTO_IP, libc::IP_RECVERR, 1);
         match self.family {
             Family::V4 => v4,
@@ -43,8 +44,8 @@ impl UdpSocket {
         result
     }
 
-    /// Empties the queue of ICMP messages: they take room of the receive buffer, and wake whoever waits
-    /// for a datagram. If some are left, the next call fails for the first of them.
+    /// Empties the queue of ICMP messages: they take room of the receive buffer, and wake a thread
+    /// that waits for a datagram. If some are left, the next call fails for the first of them.
     fn forget_icmp(&self) {
         for _ in 0..MESSAGES_MAX {
             // SAFETY: null pointers, zero lengths and no flags make a valid, empty `msghdr`.
@@ -58,13 +59,13 @@ impl UdpSocket {
     }
 }
 
-/// Whether an ICMP message can be what fails a call: the kernel has an error for each of their codes
-/// (`icmp_err_convert`), none of which is one of these.
+/// True if an ICMP message can be what fails a call: the kernel has an error for each of their
+/// codes (`icmp_err_convert`), none of which is one of these.
 fn may_be_icmp(error: &io::Error) -> bool {
     !matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOBUFS | libc::EINTR))
 }
 
-/// How often a call is made while it fails so.
+/// Number of calls made while they fail so.
 const TRIES: usize = 4;
 /// Messages taken before the call is made again: its thread has other things to do.
 const MESSAGES_MAX: usize = 64;
