@@ -1,4 +1,4 @@
-//! What circuits to a host have wasted.
+//! Records of what circuits to a host have wasted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,12 +10,12 @@ use serde::Deserialize;
 
 use crate::{BUSY, BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, signed, unix_time, unsigned};
 
-/// What earlier circuits to a host have taught.
+/// Record of earlier circuits to a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct CircuitRecord {
     /// Circuits that ended.
     pub circuits: u32,
-    /// What brought nothing, in parts per million of what they allowed: smoothed.
+    /// Unused bytes, in parts per million of what they allowed: smoothed.
     pub wasted_ppm: u32,
     /// Mean deviation from that, likewise.
     pub deviation_ppm: u32,
@@ -25,7 +25,7 @@ pub struct CircuitRecord {
 }
 
 impl History {
-    /// What is known of circuits to `host`.
+    /// Record of circuits to `host`.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -34,7 +34,7 @@ impl History {
         Ok(found.unwrap_or_default())
     }
 
-    /// What is known of circuits to any host, or to `host`, by name.
+    /// Records of circuits to any host, or to `host`, by name.
     ///
     /// # Errors
     /// The file cannot be read.

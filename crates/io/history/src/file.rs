@@ -13,8 +13,8 @@ use rustix::fs::{FlockOperation, flock};
 use crate::{BUSY, History, HistoryError, circuits};
 
 impl History {
-    /// Opens `file`, which is made, with its folder, where it does not exist. A damaged one is moved
-    /// aside, and [`History::notices`] say so.
+    /// Opens `file`, which is made, with its folder, where it does not exist. A damaged one is renamed,
+    /// and [`History::notices`] report it.
     ///
     /// # Errors
     /// It cannot be read or written, or a newer program has written it.
@@ -32,10 +32,10 @@ impl History {
                     .map_err(|error| failed(error.into()))?;
                 match connect(file, &mut notices) {
                     Err(HistoryError::Store(error)) if is_damage(&error) => {
-                        let aside = move_aside(file).map_err(failed)?;
+                        let renamed = rename_damaged(file).map_err(failed)?;
                         notices.push(format!(
-                            "the history was damaged ({error}): begun anew; what was there is {}",
-                            aside.display()
+                            "the history was damaged ({error}) and starts empty; the damaged file is {}",
+                            renamed.display()
                         ));
                         connect(file, &mut notices)?
                     }
@@ -117,20 +117,20 @@ fn is_damage(error: &rusqlite::Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
 }
 
-/// Where it is now.
-fn move_aside(file: &Path) -> io::Result<PathBuf> {
+/// Renames a damaged file and removes what belongs to it; returns its new name.
+fn rename_damaged(file: &Path) -> io::Result<PathBuf> {
     let beside = |suffix: &str| {
         let mut name = file.as_os_str().to_owned();
         name.push(suffix);
         PathBuf::from(name)
     };
-    let aside = beside(".damaged");
-    fs::rename(file, &aside)?;
+    let renamed = beside(".damaged");
+    fs::rename(file, &renamed)?;
     // They belong to what was moved, and would be taken for the new one's.
     for suffix in ["-wal", "-shm"] {
         let _ = fs::remove_file(beside(suffix));
     }
-    Ok(aside)
+    Ok(renamed)
 }
 
 const VERSION: i64 = STEPS.len() as i64;

@@ -70,6 +70,6 @@ fn number() -> i64 {
     i64::try_from(time).unwrap_or(0).wrapping_add(signed(next))
 }
 
-/// How long a lease holds unless it is renewed: a transfer that was killed stands in nobody's way for
-/// longer.
+/// Time for which a lease holds unless it is renewed: a transfer that was killed stands in nobody's
+/// way for longer.
 pub const LEASE_TIME: Duration = Duration::from_secs(60);

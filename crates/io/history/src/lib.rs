@@ -1,4 +1,4 @@
-//! What transfers learn of paths, kept in one SQLite file of this user for those that come after them.
+//! History of paths: what transfers learn, kept in one SQLite file of this user for later ones.
 //!
 //! A [`History`] holds an observation for each transfer that this host sent, by [`PathKey`], and what
 //! circuits to a host wasted. Nothing is ever read, changed and written in steps that another process
@@ -59,13 +59,13 @@ pub enum HistoryError {
     File {
         /// Its name.
         file: PathBuf,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: std::io::Error,
     },
     /// A newer program has written it.
     #[error("{}: written by a newer longhaul", .0.display())]
     Newer(PathBuf),
-    /// SQLite said no.
+    /// SQLite returned an error.
     #[error("the history: {0}")]
     Store(#[from] rusqlite::Error),
 }
@@ -79,14 +79,14 @@ pub struct PathKey {
     pub local: IpAddr,
     /// The other's.
     pub remote: IpAddr,
-    /// Who asked for the data.
+    /// Direction of the request.
     pub direction: Direction,
     /// At a server, the identifier of the client's token: many clients may have one address, and what
     /// one of them makes of its path the others need not believe. At a client empty.
     pub token: String,
 }
 
-/// Who asked for the data that this host sends.
+/// Direction of a request for data that this host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// This host, a client.
@@ -105,10 +105,10 @@ impl Direction {
     }
 }
 
-/// What a transfer leaves behind.
+/// Record that a transfer leaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What it saw of the path.
+    /// Observation of the path.
     pub seen: Observation,
     /// Packets that it sent.
     pub packets: u64,
@@ -119,7 +119,7 @@ pub struct Record {
 }
 
 impl History {
-    /// What the user should know of the file: it was damaged and is begun anew, ...
+    /// Notices about the file for the user: it was damaged and starts empty, ...
     pub fn notices(&self) -> &[String] {
         &self.notices
     }
@@ -142,12 +142,12 @@ fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// What was written by [`signed`], or by nobody we know.
+/// Reverses [`signed`]. Other values of the file may come too.
 fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or(0)
 }
 
-/// How long somebody who only wants this waits for another process that writes.
+/// Time for which a reader waits for another process that writes.
 const BUSY: Duration = Duration::from_secs(2);
 /// The same while a transfer begins or goes on: its data are worth more. A commit takes some milliseconds.
 const BUSY_AT_WORK: Duration = Duration::from_millis(100);

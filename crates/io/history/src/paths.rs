@@ -1,4 +1,4 @@
-//! What was seen of paths: kept, recalled, forgotten.
+//! History of paths: kept, recalled, forgotten.
 
 use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Profile, Remembered};
 use longhaul_units::{Duration, Rate};
@@ -7,7 +7,7 @@ use rusqlite::{Row, Transaction, TransactionBehavior, named_params};
 use crate::{BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, PathKey, Record, signed, unsigned};
 
 impl History {
-    /// What is remembered of a path.
+    /// History of a path.
     ///
     /// # Errors
     /// The file cannot be read.

@@ -1,4 +1,4 @@
-//! What is in a history, for people.
+//! Contents of a history, for people.
 
 use std::net::IpAddr;
 
@@ -13,7 +13,7 @@ use crate::{BUSY, Direction, History, HistoryError, PathKey, Record, unsigned};
 pub struct KnownPath {
     /// Which one.
     pub key: PathKey,
-    /// What a transfer that began now would be told; nothing where all is too old.
+    /// Memory that a transfer that began now would get; nothing where all is too old.
     pub memory: Option<PathMemory>,
     /// The observations, the newest first.
     pub seen: Vec<Seen>,
@@ -24,7 +24,7 @@ pub struct KnownPath {
 pub struct Seen {
     /// When, in seconds since 1970.
     pub at: u64,
-    /// What a transfer left.
+    /// Record that a transfer left.
     pub record: Record,
 }
 

@@ -46,5 +46,5 @@ impl History {
     }
 }
 
-/// How long both carriers are tried at once from then on.
+/// Time for which both carriers are tried at once from then on.
 const SWALLOWED: Duration = Duration::from_secs(3_600);

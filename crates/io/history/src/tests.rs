@@ -91,7 +91,7 @@ fn those_that_write_at_once_lose_nothing() {
 }
 
 #[test]
-fn while_another_program_writes_what_is_known_is_told_and_no_more() {
+fn a_history_can_be_read_while_another_program_writes() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         history.record(&key("a"), &record(100, "auto"), NOW).unwrap();
@@ -124,14 +124,14 @@ fn what_is_no_file_is_refused_and_left() {
 }
 
 #[test]
-fn a_damaged_file_is_moved_aside() {
+fn a_damaged_file_is_renamed() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         for _ in 0..200 {
             history.record(&key("a"), &record(900, "auto"), NOW).unwrap();
         }
         drop(history);
-        let aside = file.with_file_name("history.db.damaged");
+        let renamed = file.with_file_name("history.db.damaged");
         let bytes = fs::read(file).unwrap();
         let mut torn = bytes.clone();
         torn[4_096..5_000].fill(0xa5);
@@ -140,18 +140,18 @@ fn a_damaged_file_is_moved_aside() {
             fs::write(file, damaged).unwrap();
             let history = History::open(file).unwrap();
             assert!(history.notices()[0].contains("damaged"), "{:?}", history.notices());
-            assert_eq!(fs::read(&aside).unwrap(), damaged);
+            assert_eq!(fs::read(&renamed).unwrap(), damaged);
             assert_eq!(history.recall(&key("a"), NOW).unwrap(), None);
             history.record(&key("a"), &record(900, "auto"), NOW).unwrap();
             drop(history);
             assert!(History::open(file).unwrap().notices().is_empty());
-            fs::remove_file(&aside).unwrap();
+            fs::remove_file(&renamed).unwrap();
         }
     });
 }
 
 #[test]
-fn what_cannot_be_used_is_said_and_left_alone() {
+fn an_unusable_file_is_reported_and_left_alone() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         history.connection(BUSY).unwrap().pragma_update(None, "user_version", 4).unwrap();
