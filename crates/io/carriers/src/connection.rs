@@ -108,7 +108,7 @@ pub trait Carrier {
     fn vouch(&self, control: &Control, before: u64) -> u64 {
         let received = self.totals().received;
         if received != before {
-            control.heard(clock::now());
+            control.note_received(clock::now());
         }
         received
     }

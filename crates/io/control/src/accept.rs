@@ -140,7 +140,7 @@ impl Acceptor {
     }
 }
 
-/// How far a connection has come of which nobody knows who opened it. Each stage takes more of its
+/// Stage of a connection whose client is not known yet. Each stage takes more of its
 /// peer than the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
@@ -152,7 +152,7 @@ pub enum Stage {
     Secured,
 }
 
-/// Who opened a connection.
+/// Client or carrier that opened a connection.
 #[derive(Debug)]
 pub enum Accepted {
     /// A client that holds a token.
@@ -170,7 +170,7 @@ pub struct PendingClient {
 }
 
 impl PendingClient {
-    /// What it wishes, and which token it holds.
+    /// Wishes of the client, and the token that it holds.
     pub const fn client(&self) -> &VerifiedClient {
         &self.client
     }
@@ -224,7 +224,7 @@ impl PendingJoin {
         self.from
     }
 
-    /// Whether it is inside TLS.
+    /// True inside TLS.
     pub const fn is_encrypted(&self) -> bool {
         self.tls.is_some()
     }
@@ -240,8 +240,8 @@ pub enum AcceptError {
     /// A Longhaul client that was not let in.
     #[error(transparent)]
     Handshake(#[from] HandshakeError),
-    /// The peer closed the connection before it had said who it is.
-    #[error("the peer closed the connection before it said who it is")]
+    /// The peer closed the connection before it had shown who it is.
+    #[error("the peer closed the connection before it authenticated")]
     Ended,
     /// The peer did not say in time who it is.
     #[error("the peer did not say in time who it is")]
@@ -255,7 +255,7 @@ pub enum AcceptError {
 }
 
 impl AcceptError {
-    /// True where the peer went and had not said who it is.
+    /// True where the peer went and had not shown who it is.
     pub fn is_parting(&self) -> bool {
         match self {
             Self::Ended => true,

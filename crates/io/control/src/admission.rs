@@ -1,5 +1,5 @@
-//! Who may knock at a server's door at the same time: connections that have not yet said who they
-//! are cost it a thread and a descriptor each, and anybody can open them.
+//! Limits for connections that have not authenticated: each costs the server a thread and a
+//! descriptor, and anybody can open them.
 //!
 //! When there are as many as may be, one makes room. Each [`Stage`] of the handshake has a part of
 //! the places, and only a stage that holds more than its part gives one up: so those who say
@@ -24,7 +24,7 @@ use crate::Stage;
 /// A connection at the door. Later ones have higher numbers.
 pub type Ticket = u64;
 
-/// How many may knock.
+/// Numbers of connections that may wait for authentication.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub all: usize,
@@ -32,7 +32,7 @@ pub struct Limits {
     pub by_origin: usize,
 }
 
-/// Connections that have not said who they are.
+/// Connections that have not authenticated.
 #[derive(Debug)]
 pub struct Strangers {
     limits: Limits,

@@ -25,13 +25,13 @@ use super::via::Via;
 /// A server that has proven that it holds the token, and let us in.
 #[derive(Debug)]
 pub struct Dialed {
-    /// What was agreed.
+    /// The session that was agreed.
     pub session: Arc<Session>,
     /// The connection, kept alive.
     pub control: Control,
     /// The address that answered, with the TCP port.
     pub server: SocketAddr,
-    /// What the server's connections of the TCP carrier have to show.
+    /// Identity that the server's connections of the TCP carrier have to show.
     pub identity: ServerIdentity,
     /// Our address towards it.
     pub local: IpAddr,
@@ -134,13 +134,13 @@ pub enum ConnectError {
     Unresolvable {
         /// The name.
         host: String,
-        /// What the resolver said.
+        /// Error of the resolver.
         source: io::Error,
     },
     /// No address of the host could be connected to.
     #[error("cannot connect to {}", Attempts(.attempts))]
     Unreachable {
-        /// What was tried, and why it failed.
+        /// Addresses that were tried, each with its error.
         attempts: Vec<(SocketAddr, io::Error)>,
     },
     /// A gateway on the path refused, or could not go on.
@@ -154,7 +154,7 @@ pub enum ConnectError {
     NotGateway {
         /// The address that answered.
         gateway: SocketAddr,
-        /// How that was seen.
+        /// Evidence of it.
         reason: String,
     },
     /// The first gateway accepted the connection and then gave no answer.
@@ -184,12 +184,12 @@ pub enum ConnectError {
         /// The server.
         server: SocketAddr,
     },
-    /// What answers speaks another protocol.
+    /// The server that answers speaks another protocol.
     #[error("{server} is not a Longhaul server: {reason}")]
     NotLonghaul {
-        /// What answered.
+        /// Address that answered.
         server: SocketAddr,
-        /// How that was seen.
+        /// Evidence of it.
         reason: String,
     },
     /// The server does not know the token.
@@ -198,10 +198,10 @@ pub enum ConnectError {
         /// The server.
         server: SocketAddr,
     },
-    /// What answers does not hold the token: another server, or a man in the middle.
+    /// The server that answers does not hold the token: another server, or a man in the middle.
     #[error("{server} does not hold this token: it is another server, or one in the middle")]
     Impostor {
-        /// What answered.
+        /// Address that answered.
         server: SocketAddr,
     },
     /// No version of the protocol in common.
@@ -225,7 +225,7 @@ pub enum ConnectError {
     Handshake {
         /// The server.
         server: SocketAddr,
-        /// What failed.
+        /// The error.
         error: HandshakeError,
     },
     /// The connection broke.
@@ -233,7 +233,7 @@ pub enum ConnectError {
     Lost {
         /// The server.
         server: SocketAddr,
-        /// How.
+        /// Its reason.
         reason: String,
     },
     /// This host has not what is needed.
@@ -274,7 +274,7 @@ pub(super) fn shake_hands(
     }
 }
 
-/// What a failed handshake means to the client.
+/// Meaning of a failed handshake for the client.
 fn judge(server: SocketAddr, error: HandshakeError) -> ConnectError {
     match error {
         HandshakeError::Unauthorized => ConnectError::Impostor { server },
@@ -315,7 +315,7 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
-/// Whether it is link-local and does not say on which link (RFC 4007).
+/// True if it is link-local and does not name its link (RFC 4007).
 fn lacks_zone(server: &SocketAddr) -> bool {
     match server {
         SocketAddr::V6(server) => server.ip().is_unicast_link_local() && server.scope_id() == 0,

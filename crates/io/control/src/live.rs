@@ -15,10 +15,10 @@ use longhaul_wire::{CloseCode, ControlMessage};
 
 use super::tls_stream::{TlsStream, is_transient};
 
-/// How a control connection ended.
+/// End of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlEnd {
-    /// One side said CLOSE.
+    /// One side sent CLOSE.
     Closed {
         /// Why, for programs.
         code: CloseCode,
@@ -51,7 +51,7 @@ impl Control {
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             waker: Waker::new()?,
-            heard: AtomicU64::new(clock::now().as_nanos()),
+            last_received: AtomicU64::new(clock::now().as_nanos()),
             asks: AtomicBool::default(),
             answered: AtomicU64::default(),
             state: Mutex::default(),
@@ -72,7 +72,7 @@ impl Control {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// How the connection ended, if it has.
+    /// End of the connection, if it has ended.
     pub fn ended(&self) -> Option<ControlEnd> {
         self.shared.state().end.clone()
     }
@@ -110,8 +110,8 @@ impl Control {
 
     /// An authentic packet of this connection has come by the carrier: the peer lives even if the
     /// control connection is silent. Cheap; once a second is enough.
-    pub fn heard(&self, now: Instant) {
-        self.shared.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    pub fn note_received(&self, now: Instant) {
+        self.shared.last_received.fetch_max(now.as_nanos(), Ordering::Relaxed);
     }
 }
 
@@ -128,8 +128,8 @@ impl Drop for Control {
 #[derive(Debug)]
 struct Shared {
     waker: Waker,
-    /// When the peer was last heard, by any way; nanoseconds of the clock.
-    heard: AtomicU64,
+    /// Time of the last arrival from the peer, on any path; nanoseconds of the clock.
+    last_received: AtomicU64,
     /// A PING is wanted now.
     asks: AtomicBool,
     /// When the last PING was sent that was answered, likewise.
@@ -170,7 +170,7 @@ impl Shared {
     }
 }
 
-/// What the thread works with.
+/// State of the thread.
 struct Watch {
     pipe: TlsStream,
     received: Vec<u8>,
@@ -194,7 +194,7 @@ impl Watch {
             let _ = ControlMessage::Close { code, reason }.encode(&mut last);
         }
         let is_done = matches!(end, ControlEnd::Closed { code: CloseCode::DONE, .. });
-        // Told before the farewell, which may take as long as the peer likes, up to a second.
+        // Reported before the farewell, which may take as long as the peer likes, up to a second.
         self.shared.end(end);
         match is_done {
             true => self.pipe.leave(&last),
@@ -212,8 +212,9 @@ impl Watch {
                 return Ok(ControlEnd::Closed { code, reason, by_peer: false });
             }
             let now = clock::now();
-            let heard = Instant::from_nanos(self.shared.heard.load(Ordering::Relaxed));
-            let idle_at = heard + self.idle_timeout;
+            let received_at =
+                Instant::from_nanos(self.shared.last_received.load(Ordering::Relaxed));
+            let idle_at = received_at + self.idle_timeout;
             if now >= idle_at {
                 return Ok(ControlEnd::Lost(Closed::silent(self.idle_timeout).reason));
             }
@@ -297,7 +298,7 @@ impl Watch {
 
     fn handle(&mut self, message: ControlMessage<'_>) -> io::Result<Option<ControlEnd>> {
         let now = clock::now();
-        self.shared.heard.fetch_max(now.as_nanos(), Ordering::Relaxed);
+        self.shared.last_received.fetch_max(now.as_nanos(), Ordering::Relaxed);
         self.ping_at = now + self.ping_after;
         match message {
             ControlMessage::Ping(bytes) => self.say(ControlMessage::Pong(bytes))?,

@@ -108,7 +108,7 @@ impl PendingConnection<'_> {
         state.end(gone);
     }
 
-    /// Whether it had to make room.
+    /// True if it had to make room.
     pub fn had_to_go(&self) -> bool {
         !lock(&self.pending.state).sockets.contains_key(&self.ticket)
     }

@@ -22,7 +22,7 @@ use super::tls_stream::{TlsStream, TlsStreamError, Until};
 use super::*;
 
 #[test]
-fn both_ends_agree_and_a_close_is_heard() {
+fn both_ends_agree_and_a_close_arrives() {
     let server = Server::start(server_config());
     let dialed = server.dial(&token()).unwrap();
     let (at_server, control) = server.welcomed();
@@ -224,12 +224,12 @@ fn tls_without_our_protocol_is_turned_away() {
 #[test]
 fn silence_is_cut_off_at_every_step() {
     let impatient = |ms| ServerConfig { timeout: Duration::from_millis(ms), ..server_config() };
-    for said in [&b""[..], b"\x16\x03\x01\x02\x00", b"LHD1\x00"] {
+    for sent in [&b""[..], b"\x16\x03\x01\x02\x00", b"LHD1\x00"] {
         let server = Server::start(impatient(150));
         let mut stream = TcpStream::connect(server.address).unwrap();
-        stream.write_all(said).unwrap();
+        stream.write_all(sent).unwrap();
         let error = server.error();
-        assert!(matches!(error, AcceptError::TimedOut), "{said:?}: {error:?}");
+        assert!(matches!(error, AcceptError::TimedOut), "{sent:?}: {error:?}");
     }
     // Time enough for the part of the handshake that is not kept from it.
     let server = Server::start(impatient(5000));
@@ -364,10 +364,10 @@ fn ping_is_asked_and_answered() {
 }
 
 #[test]
-fn a_vanished_peer_is_given_up_unless_it_is_heard_elsewhere() {
+fn a_vanished_peer_is_given_up_unless_its_packets_arrive_elsewhere() {
     let server = Server::start_with(server_config(), |client| {
         let (session, control) = client.welcome(NonZeroU32::MIN, Duration::from_secs(3)).unwrap();
-        control.heard(clock::now() + Duration::from_secs(3600));
+        control.note_received(clock::now() + Duration::from_secs(3600));
         Outcome::Welcomed(session, control)
     });
     let mut pipe = server.tls_client();
@@ -389,17 +389,17 @@ fn a_vanished_peer_is_given_up_unless_it_is_heard_elsewhere() {
 }
 
 #[test]
-fn a_lost_connection_is_told() {
+fn a_lost_connection_is_reported() {
     let server = Server::start(server_config());
     let mut pipe = server.tls_client();
     hello_and_welcome(&mut pipe);
     let (_, control) = server.welcomed();
     drop(pipe);
     assert!(matches!(wait_end(&control), ControlEnd::Lost(_)));
-    // Who asks late is told at once.
-    let (tell, told) = mpsc::channel();
+    // A late request is answered at once.
+    let (tell, reports) = mpsc::channel();
     control.on_end(move |end| tell.send(end.clone()).unwrap());
-    assert!(matches!(told.try_recv().unwrap(), ControlEnd::Lost(_)));
+    assert!(matches!(reports.try_recv().unwrap(), ControlEnd::Lost(_)));
 }
 
 #[test]
@@ -430,7 +430,7 @@ fn only_the_server_of_the_control_connection_may_carry_data() {
     }
 }
 
-/// What became of a connection that a [`Server`] accepted.
+/// End of a connection that a [`Server`] accepted.
 #[derive(Debug)]
 enum Outcome {
     Welcomed(Session, Control),
@@ -611,9 +611,9 @@ fn message(message: ControlMessage<'_>) -> Vec<u8> {
 }
 
 fn wait_end(control: &Control) -> ControlEnd {
-    let (tell, told) = mpsc::channel();
+    let (tell, reports) = mpsc::channel();
     control.on_end(move |end| tell.send(end.clone()).unwrap());
-    told.recv_timeout(PATIENCE).unwrap()
+    reports.recv_timeout(PATIENCE).unwrap()
 }
 
 fn listen() -> (TcpListener, SocketAddr) {

@@ -20,7 +20,7 @@ use rustls::{
     ServerConfig, ServerConnection, SignatureScheme, SupportedCipherSuite,
 };
 
-/// What a TLS connection is for: its ALPN.
+/// Purpose of a TLS connection: its ALPN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// The control connection.
@@ -37,7 +37,7 @@ impl Purpose {
         }
     }
 
-    /// What the handshake agreed on; `None` for a peer that named no protocol.
+    /// Purpose that the handshake agreed on; `None` for a peer that named no protocol.
     pub fn of(tls: &Connection) -> Option<Self> {
         let alpn = tls.alpn_protocol()?;
         [Self::Control, Self::Data].into_iter().find(|purpose| purpose.alpn() == alpn)

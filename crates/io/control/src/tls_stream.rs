@@ -147,9 +147,9 @@ impl TlsStream {
     }
 
     fn say_last(&mut self, last: &[u8], until: Until<'_>) -> Result<(), TlsStreamError> {
-        let said = self.write_all(last, until);
+        let written = self.write_all(last, until);
         self.tls.send_close_notify();
-        said.and_then(|()| self.flush(until))
+        written.and_then(|()| self.flush(until))
     }
 
     /// Sends what TLS has to send.
@@ -188,7 +188,7 @@ impl TlsStream {
     }
 }
 
-/// Whether an operation on a non-blocking socket is simply to be tried again.
+/// True if an operation on a non-blocking socket is simply to be tried again.
 pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
@@ -211,10 +211,10 @@ pub fn drain(mut stream: &TcpStream, until: Until<'_>) {
     }
 }
 
-/// How long the peer may take to read our last words.
+/// Time that the peer may take to read our last message.
 pub const LINGER: Duration = Duration::from_secs(1);
 
-/// How soon a stop is seen.
+/// Time until a stop is seen.
 pub const STOP_LATENCY: Duration = Duration::from_millis(100);
 
 /// A peer that keeps talking behind our last words is cut off.

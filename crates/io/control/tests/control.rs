@@ -20,14 +20,14 @@ fn strangers_do_not_keep_an_honest_client_out() {
     let mut strangers = Vec::new();
     for i in 0..60usize {
         let mut stranger = TcpStream::connect(address).unwrap();
-        let said: &[u8] = match i % 5 {
+        let sent: &[u8] = match i % 5 {
             0 => b"",
             1 => b"\x16\x03\x01\x02\x00\x01",
             2 => b"LHD1",
             3 => b"GET / HTTP/1.0\r\n\r\n",
             _ => &[0xff; 4000],
         };
-        stranger.write_all(said).unwrap();
+        stranger.write_all(sent).unwrap();
         strangers.push(stranger);
     }
     let dialed = dial_at(address).unwrap();
@@ -69,7 +69,7 @@ fn a_bit_changed_on_the_way_makes_no_session() {
     assert!(unseen < 5, "{unseen}");
 }
 
-/// A server that lets in whoever holds the token.
+/// A server that lets in a client that holds the token.
 fn serve() -> (SocketAddr, mpsc::Receiver<(Session, Control)>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
