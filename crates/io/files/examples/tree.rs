@@ -1,4 +1,4 @@
-//! How fast files go through `SourceTree` and `SinkTree` with nothing between them: no network, no
+//! Speed of files through `SourceTree` and `SinkTree` with nothing between them: no network, no
 //! cipher, but every hash and every message.
 //!
 //! `cargo run --release -p longhaul-files --example tree -- DIR [FILES [BYTES [THREADS [sync]]]]`

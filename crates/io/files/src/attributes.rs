@@ -39,7 +39,7 @@ impl SinkTree {
         self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
     }
 
-    /// What the user should know of the copy, as [`Summary::notes`].
+    /// Notes about the copy for the user, as [`Summary::notes`].
     pub(super) fn notes(&self) -> u64 {
         self.notes.load(Ordering::Relaxed)
     }

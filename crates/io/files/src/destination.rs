@@ -7,14 +7,14 @@ use std::path::Path;
 use longhaul_sys::descriptors;
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 
-use super::above::Above;
 use super::explain;
 use super::hidden::{Failed, Hidden, is_begun};
 use super::identify::{as_path, is_hidden_name};
+use super::moved_destination::DestinationPath;
+use super::parents::Parents;
 use super::place::split;
 use super::sink::SinkOptions;
 use super::special::{Special, leads_to_open_file};
-use super::way::Way;
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,7 @@ pub enum DestinationError {
     Special {
         /// The destination.
         path: String,
-        /// What it is.
+        /// Kind of the thing.
         what: String,
     },
     /// It is in the hidden directory of a transfer.
@@ -64,10 +64,10 @@ pub enum DestinationError {
         /// The destination.
         path: String,
     },
-    /// What it should be in does not exist.
+    /// The directory that should hold it does not exist.
     #[error("{path}: no such directory")]
     NoParent {
-        /// What it should be in.
+        /// That directory.
         path: String,
     },
     /// It leads out of the directory that it is confined to.
@@ -111,7 +111,7 @@ pub enum DestinationError {
     NoRoom {
         /// The destination.
         path: String,
-        /// What there is too little of.
+        /// Resource of which there is too little.
         reason: &'static str,
     },
     /// Anything else.
@@ -119,9 +119,9 @@ pub enum DestinationError {
     Io {
         /// The destination.
         path: String,
-        /// What was tried there, like "cannot list it".
+        /// Action that failed there, like "cannot list it".
         doing: String,
-        /// What the operating system said.
+        /// Error of the operating system.
         error: io::Error,
     },
 }
@@ -151,9 +151,9 @@ pub(super) struct Resolved {
     pub(super) root: ConfinedDir,
     /// The new name of the source in it; `None`: sources keep their own.
     pub(super) name: Option<Vec<u8>>,
-    /// What may have been made on the way to it.
-    pub(super) above: Above,
-    pub(super) way: Way,
+    /// Parents that may have been made for it.
+    pub(super) parents: Parents,
+    pub(super) found_at: DestinationPath,
 }
 
 impl Destination<'_> {
@@ -215,28 +215,33 @@ impl Destination<'_> {
         root: ConfinedDir,
         is_directory: bool,
     ) -> Result<Resolved, DestinationError> {
-        let above = match is_directory {
-            true => Above::of(self.bytes(), self.top())
+        let parents = match is_directory {
+            true => Parents::of(self.bytes(), self.top())
                 .map_err(|error| self.error("cannot look at what it is in", error))?,
-            false => Above::default(),
+            false => Parents::default(),
         };
-        let way = self.way(trimmed(self.bytes()))?;
-        Ok(Resolved { root, name: None, above, way })
+        let found_at = self.destination_path(trimmed(self.bytes()))?;
+        Ok(Resolved { root, name: None, parents, found_at })
     }
 
     /// The source gets a new name, in a directory that is there.
     fn as_name(&self, parent: &[u8], name: &[u8]) -> Result<Resolved, DestinationError> {
         let (root, name) = (self.parent(parent)?, Some(name.to_vec()));
-        Ok(Resolved { root, name, above: Above::default(), way: self.way(parent)? })
+        Ok(Resolved {
+            root,
+            name,
+            parents: Parents::default(),
+            found_at: self.destination_path(parent)?,
+        })
     }
 
-    /// How the directory `path` was found.
-    fn way(&self, path: &[u8]) -> Result<Way, DestinationError> {
-        Way::new(path, self.top())
+    /// Path by which the directory `path` was found.
+    fn destination_path(&self, path: &[u8]) -> Result<DestinationPath, DestinationError> {
+        DestinationPath::new(path, self.top())
             .map_err(|error| self.error("cannot look at what it is in", error))
     }
 
-    /// What it is confined to.
+    /// Directory that it is confined to.
     fn top(&self) -> Option<&ConfinedDir> {
         match self {
             Self::Local(_) => None,
@@ -260,12 +265,12 @@ impl Destination<'_> {
         Err(DestinationError::NotEmpty { path: self.shown() })
     }
 
-    /// Whether it is the null device of this host.
+    /// True if it is the null device of this host.
     pub(super) fn is_null_device(&self) -> bool {
         matches!(self, Self::Local(_)) && self.special(self.bytes()) == Some(Special::Null)
     }
 
-    /// What is there, through links, if it is neither file nor directory.
+    /// Special file there, through links, if it is neither file nor directory.
     fn special(&self, path: &[u8]) -> Option<Special> {
         if matches!(self, Self::Local(_)) && leads_to_open_file(path) {
             return Some(Special::OpenFile);
@@ -289,7 +294,7 @@ impl Destination<'_> {
         taken.ok_or_else(|| DestinationError::Busy { path: self.shown() })
     }
 
-    /// What could not be done, as `doing` says, because of `error`.
+    /// Error for an action that failed, as `doing` says, because of `error`.
     pub(super) fn error(&self, doing: &str, error: io::Error) -> DestinationError {
         let path = self.shown();
         if let Some(reason) = explain::no_room(&error) {
@@ -311,7 +316,7 @@ impl Destination<'_> {
         }
     }
 
-    /// Whether the hidden directory of this transfer lies beside the destination.
+    /// True if the hidden directory of this transfer lies beside the destination.
     fn was_begun_as_name(&self, parent: &[u8], transfer: &[u8; 16]) -> bool {
         self.open(parent).is_ok_and(|root| is_begun(&root, transfer))
     }
@@ -357,7 +362,7 @@ impl Destination<'_> {
     }
 }
 
-/// Whether nothing is in `root` but hidden directories of transfers.
+/// True if nothing is in `root` but hidden directories of transfers.
 pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
     for entry in root.read_dir("")? {
         if !is_hidden_name(entry?.name.as_bytes()) {
@@ -367,7 +372,7 @@ pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether a path can only mean a directory.
+/// True if a path can only mean a directory.
 fn ends_as_directory(path: &[u8]) -> bool {
     matches!(split(path).1, b"" | b"." | b"..")
 }
@@ -380,7 +385,7 @@ fn trimmed(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Whether it leads out of what it is confined to.
+/// True if it leads out of what it is confined to.
 pub(super) fn is_escape(error: &io::Error) -> bool {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
     matches!(inner, Some(ConfinedError::Escapes))

@@ -1,11 +1,11 @@
-//! What went wrong with a file, for people: what failed, and what to do about it.
+//! Errors of files, for people: what failed, and what to do about it.
 
 use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
 
 use super::folding::SameName;
-use super::room::TooLittle;
+use super::free_space::TooLittle;
 use super::special::InTheWay;
 use super::write::Vanished;
 
@@ -83,7 +83,7 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     }
 }
 
-/// Why the destination as a whole failed. Whoever tells it adds what is kept and how to go on.
+/// Reason why the destination as a whole failed. The caller adds what is kept and how to go on.
 pub(super) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
     match no_room(error) {
         Some(reason) => format!("{doing}: {reason}, make room there"),
@@ -91,7 +91,7 @@ pub(super) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
     }
 }
 
-/// What there is too little of, if that is why.
+/// Resource of which there is too little, if that is the reason.
 pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::StorageFull => Some("no space left at the destination"),
@@ -100,7 +100,7 @@ pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
     }
 }
 
-/// What was needed and what there was, if that was looked at first.
+/// Needed and free space, if that was looked at first.
 fn too_little(error: &io::Error) -> Option<&TooLittle> {
     error.get_ref()?.downcast_ref()
 }
@@ -120,7 +120,7 @@ fn vanished(error: &io::Error) -> Option<&Vanished> {
     error.get_ref()?.downcast_ref()
 }
 
-/// Whether the system refused to follow a link.
+/// True if the system refused to follow a link.
 pub(super) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }

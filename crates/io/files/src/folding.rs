@@ -11,9 +11,9 @@ use rustix::io::Errno;
 use super::identify::{PlaceKey, as_path, place_key};
 use super::place::split;
 
-/// What a run has made or found of its copy, where the file system folds names.
+/// Names that a run has made or found of its copy, where the file system folds names.
 ///
-/// Which names are one is up to the file system, so things are told by their inodes.
+/// Which names are one is up to the file system, so inodes distinguish things.
 #[derive(Debug, Default)]
 pub(super) struct Folding {
     /// Device and inode.
@@ -22,7 +22,7 @@ pub(super) struct Folding {
     refused: BTreeSet<PlaceKey>,
 }
 
-/// Whether `directory`, which holds the file `name` in small letters, finds it in capitals too.
+/// True if `directory`, which holds the file `name` in small letters, finds it in capitals too.
 pub(super) fn folds(directory: impl AsFd, name: &str) -> io::Result<bool> {
     let stat = |name: &str| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
     let small = stat(name)?;
@@ -58,7 +58,7 @@ impl Folding {
         self.refused.insert(place_key(place));
     }
 
-    /// Whether `place` is below a directory that was refused.
+    /// True if `place` is below a directory that was refused.
     pub(super) fn is_refused(&self, place: &[u8]) -> bool {
         let mut above = split(place).0;
         while !above.is_empty() && !self.refused.is_empty() {
@@ -85,7 +85,7 @@ impl fmt::Display for SameName {
     }
 }
 
-/// What is at `name` as the directory lists it.
+/// Name as the directory lists it of what is at `name`.
 fn first_name(directory: impl AsFd, name: &[u8], stat: &Stat) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let listed = Dir::new(openat(&directory, ".", flags, Mode::empty()).ok()?).ok()?;

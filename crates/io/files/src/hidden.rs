@@ -13,9 +13,9 @@ use longhaul_sys::random;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::aside::remove_aside;
-use super::identify::{as_path, hidden_name, is_aside_name};
+use super::identify::{as_path, hidden_name, is_staged_name};
 use super::place::{beneath, open_at};
+use super::staged_directories::remove_staged;
 use super::trust::Trust;
 
 /// The hidden directory of a transfer, locked.
@@ -25,7 +25,7 @@ pub(super) struct Hidden {
     pub(super) record: File,
     /// `None` where files cannot be locked.
     pub(super) lock: Option<FileLock>,
-    /// What in it is this user's.
+    /// Trust in what is in it.
     pub(super) trust: Trust,
     /// There is another of the transfer's that is not this user's alone.
     pub(super) others: bool,
@@ -38,7 +38,7 @@ struct Found {
     record: Option<File>,
 }
 
-/// What failed, and why.
+/// A failed action, and its reason.
 #[derive(Debug)]
 pub(super) struct Failed {
     pub(super) doing: String,
@@ -46,14 +46,14 @@ pub(super) struct Failed {
 }
 
 impl Failed {
-    /// What is to be done with the hidden directory `name`, as `doing` says.
+    /// Error for an action on the hidden directory `name`, as `doing` says.
     fn of(doing: &str, name: &[u8]) -> impl FnOnce(io::Error) -> Self {
         let doing = format!("{doing} {}", name.escape_ascii());
         move |error| Self { doing, error }
     }
 }
 
-/// What has a name.
+/// Holder of a name.
 enum Holder {
     Nobody,
     /// Something that is not used, and the error where it could not be opened.
@@ -70,7 +70,7 @@ struct Search<'a> {
     has_learnt: bool,
     /// Something that is not used has one of the names.
     others: bool,
-    /// What is there is to be used: it gets a record where it has none.
+    /// True if what is there is to be used: it gets a record where it has none.
     takes: bool,
 }
 
@@ -128,7 +128,7 @@ impl<'a> Search<'a> {
         Ok(Self { root, transfer, trust, has_learnt: false, others: false, takes })
     }
 
-    /// What an earlier run has left.
+    /// Directory that an earlier run has left.
     fn left(&mut self) -> Result<Option<Found>, Failed> {
         self.others = false;
         for number in 0..NAMES {
@@ -184,7 +184,7 @@ impl<'a> Search<'a> {
         let _ = unlinkat(self.root, name, AtFlags::REMOVEDIR);
     }
 
-    /// What has the name.
+    /// Holder of the name.
     fn holder(&self, name: Vec<u8>) -> Result<Holder, Failed> {
         let directory = match beneath(self.root, &name, OFlags::RDONLY) {
             Ok(directory) => directory,
@@ -282,8 +282,8 @@ pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> i
 
 /// Removes one of the names in the hidden directory.
 pub(super) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
-    if is_aside_name(temp.as_os_str().as_bytes()) {
-        return remove_aside(hidden, temp.as_os_str().as_bytes());
+    if is_staged_name(temp.as_os_str().as_bytes()) {
+        return remove_staged(hidden, temp.as_os_str().as_bytes());
     }
     gone(unlinkat(hidden, temp, AtFlags::empty()))
 }

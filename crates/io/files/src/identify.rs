@@ -1,12 +1,12 @@
-//! What a run and the one that resumes it have in common.
+//! Identities that a run and the one that resumes it have in common.
 
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What identifies a request to the resume record ([`longhaul_objects::record::replay`]) and
-/// names the hidden directory of the transfer.
+/// Identity of a request in the resume record ([`longhaul_objects::record::replay`]) and in the
+/// name of the hidden directory of the transfer.
 ///
 /// `source` tells the sources from any others: a client that pulls passes the server and the
 /// paths as the user wrote them, a server that is pushed to passes what the client sent of
@@ -17,7 +17,7 @@ pub fn transfer_id(source: &[&[u8]], destination: &[u8], verify: bool) -> [u8; 1
     digest(context, source.iter().copied().chain([destination]))
 }
 
-/// What tells the sources of a push, on this host, from any others: the same in a later run of
+/// Label of the sources of a push, on this host: the same in a later run of
 /// the same command on the same host, in whatever directory it runs.
 pub fn source_label(sources: &[PathBuf], copy_contents: bool) -> [u8; 16] {
     let machine = std::fs::read("/etc/machine-id")
@@ -56,7 +56,7 @@ pub(super) fn hidden_name(transfer: &[u8; 16], number: u8) -> Vec<u8> {
     [HIDDEN_PREFIX, &digits[..]].concat()
 }
 
-/// Whether a name is that of a hidden directory of some transfer, also for a file system that folds
+/// True if a name is that of a hidden directory of some transfer, also for a file system that folds
 /// case, leaves out what is not seen, or cuts dots and spaces at the end.
 pub fn is_hidden_name(name: &[u8]) -> bool {
     let plain = folded(name);
@@ -64,8 +64,8 @@ pub fn is_hidden_name(name: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == 32 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What may be left of a name on such a file system. Of what is not ASCII only the ligature of two
-/// letters f becomes digits.
+/// Part of a name that may be left on such a file system. Of what is not ASCII only the ligature of
+/// two letters f becomes digits.
 fn folded(name: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(name.len());
     for (at, byte) in name.iter().enumerate() {
@@ -81,25 +81,25 @@ fn folded(name: &[u8]) -> Vec<u8> {
     plain
 }
 
-/// What is known of a place whose path may be long.
+/// Key of a place whose path may be long.
 pub(super) type PlaceKey = [u8; 16];
 
 /// That of `place`.
 pub(super) fn place_key(place: &[u8]) -> PlaceKey {
-    digest(ASIDE_CONTEXT, [place].into_iter())
+    digest(STAGED_CONTEXT, [place].into_iter())
 }
 
 /// Name, in the hidden directory, of the new directory `place` while it is filled.
-pub(super) fn aside_name(place: &[u8]) -> [u8; 36] {
+pub(super) fn staged_name(place: &[u8]) -> [u8; 36] {
     let mut name = [0; 36];
-    name[..4].copy_from_slice(ASIDE_PREFIX);
+    name[..4].copy_from_slice(STAGED_PREFIX);
     name[4..].copy_from_slice(&hex(&place_key(place)));
     name
 }
 
-/// Whether a name is that of such a directory.
-pub(super) fn is_aside_name(name: &[u8]) -> bool {
-    name.starts_with(ASIDE_PREFIX)
+/// True if a name is that of such a directory.
+pub(super) fn is_staged_name(name: &[u8]) -> bool {
+    name.starts_with(STAGED_PREFIX)
 }
 
 /// 32 hexadecimal digits, as [`longhaul_objects::TempName`] shows itself.
@@ -131,8 +131,8 @@ fn digest<'a>(context: &str, parts: impl Iterator<Item = &'a [u8]>) -> [u8; 16] 
 const HIDDEN_PREFIX: &[u8] = b".longhaul-";
 /// U+FB00 in UTF-8.
 const LIGATURE_FF: &[u8] = "\u{fb00}".as_bytes();
-const ASIDE_PREFIX: &[u8] = b"new-";
-const ASIDE_CONTEXT: &str = "longhaul 2026 directory that is filled";
+const STAGED_PREFIX: &[u8] = b"new-";
+const STAGED_CONTEXT: &str = "longhaul 2026 directory that is filled";
 const NEXT_CONTEXT: &str = "longhaul 2026 next name of a hidden directory";
 const TRANSFER_CONTEXT: &str = "longhaul 2026 identity of a transfer";
 const UNVERIFIED_CONTEXT: &str = "longhaul 2026 identity of a transfer that is not verified";

@@ -4,24 +4,25 @@
 //! with its storage. Both block, and both are shared by as many threads as like to call them.
 //! Which file is where is decided here, with the habits of `cp`; what is moved when is not.
 
-mod above;
-mod aside;
 mod attributes;
 mod cache;
 mod destination;
 mod explain;
 mod folding;
+mod free_space;
 mod hidden;
 mod identify;
 mod large;
+mod moved_destination;
+mod parents;
 mod place;
 mod pseudo;
 mod record;
-mod room;
 mod scan;
 mod sink;
 mod source;
 mod special;
+mod staged_directories;
 mod stamp;
 mod sync;
 mod target;
@@ -30,7 +31,6 @@ pub mod test_faults;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod way;
 mod write;
 
 pub use destination::{Destination, DestinationError};

@@ -15,9 +15,9 @@ use super::sync::sync_data;
 #[derive(Debug)]
 pub(super) struct Record {
     file: File,
-    /// Whether the names that lead to it are durable.
+    /// True if the names that lead to it are durable.
     pub(super) is_findable: bool,
-    /// What waits, and its offset.
+    /// Bytes that wait, and their offset.
     waiting: Vec<u8>,
     offset: u64,
 }
@@ -56,12 +56,12 @@ impl Record {
         }
     }
 
-    /// Whether somebody has removed it: no later run finds it then.
+    /// True if somebody has removed it: no later run finds it then.
     pub(super) fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
-    /// Whether there is nothing for a later run. What waits gets a last chance.
+    /// True if there is nothing for a later run. What waits gets a last chance.
     pub(super) fn is_empty(&mut self) -> bool {
         if !self.waiting.is_empty() {
             let _ = self.append(self.offset, &[], Some(&AtomicU64::default()));

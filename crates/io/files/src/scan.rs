@@ -11,8 +11,9 @@ use rustix::io::Errno;
 use super::source::{SourceTree, file_identity, nanoseconds};
 use super::{explain, identify, pseudo};
 
-/// What is found, one after the other: parents before what is in them, files of a directory one
-/// after the other. Memory depends on the directories found and not read, not on the tree.
+/// Entries that are found, one after the other: parents before what is in them, files of a
+/// directory one after the other. Memory depends on the directories found and not read, not on the
+/// tree.
 ///
 /// What cannot be copied is reported and the scan goes on. Hidden directories of transfers that
 /// are not finished (docs/files.md) are passed over.
@@ -20,7 +21,7 @@ use super::{explain, identify, pseudo};
 pub struct Scan<'a> {
     tree: &'a SourceTree,
     next_root: usize,
-    /// Whether anything was given out: the entry with the empty path comes first, or not at all.
+    /// True if anything was given out: the entry with the empty path comes first, or not at all.
     has_begun: bool,
     listing: Option<Listing>,
     /// Directories that are to be read, the next one last, and memory that their names take.
@@ -58,7 +59,7 @@ pub struct ScanFailure {
 #[derive(Debug)]
 struct Listing {
     dir: Dir,
-    honest: Option<pseudo::Honest>,
+    true_sizes: Option<pseudo::DeviceId>,
     root: usize,
     path: Arc<[u8]>,
     /// Directory of a source whose contents are copied together with other sources.
@@ -69,7 +70,7 @@ struct Listing {
 #[derive(Debug)]
 struct Pending {
     root: usize,
-    /// What holds it, as an entry has it; `None` for a source.
+    /// Path of its directory, as an entry has it; `None` for a source.
     above: Option<Arc<[u8]>>,
     name: Box<[u8]>,
 }
@@ -139,24 +140,24 @@ impl<'a> Scan<'a> {
 
     fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {
         let (root, path) = (pending.root, pending.path());
-        let Ok(told) = EntryPath::new(path.clone()) else { return Some(too_long(path)) };
+        let Ok(entry_path) = EntryPath::new(path.clone()) else { return Some(too_long(path)) };
         let own = self.tree.roots[root].name.as_ref().map_or(0, |own| own.len() + 1);
         let rest = path.get(own..).unwrap_or_default();
         let opened = self.tree.open_directory(root, rest, OFlags::RDONLY);
         let opened = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
-            let honest = pseudo::honest(&fd, &stat);
-            Ok((Dir::new(fd)?, stat, honest))
+            let true_sizes = pseudo::true_sizes(&fd, &stat);
+            Ok((Dir::new(fd)?, stat, true_sizes))
         });
-        let (dir, stat, honest) = match opened {
+        let (dir, stat, true_sizes) = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(unreadable(path, explain::at_source(&error))),
         };
         let is_top = path.is_empty();
         let shares_top = is_top && self.tree.roots.len() > 1;
-        let is_told = is_top && self.has_begun;
-        let entry = (!is_told).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], told));
-        self.listing = Some(Listing { dir, honest, root, path: path.into(), shares_top });
+        let is_known = is_top && self.has_begun;
+        let entry = (!is_known).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], entry_path));
+        self.listing = Some(Listing { dir, true_sizes, root, path: path.into(), shares_top });
         entry.map(Scanned::Entry)
     }
 
@@ -190,7 +191,8 @@ impl<'a> Scan<'a> {
         };
         let (kind, stat) = match found.file_type() {
             FileType::Directory => (FileType::Directory, None),
-            // Saves a look at what cannot be copied, and finds the kind where it is not said.
+            // Saves a look at what cannot be copied, and finds the kind where the directory does
+            // not list it.
             _ => match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(stat) => (FileType::from_raw_mode(stat.st_mode), Some(stat)),
                 // Gone since it was listed, as if it had never been there.
@@ -200,7 +202,7 @@ impl<'a> Scan<'a> {
         };
         match stat {
             Some(stat) if kind != FileType::Directory => {
-                Some(leaf(self.tree, path, &stat, listing.honest, Some((directory, name))))
+                Some(leaf(self.tree, path, &stat, listing.true_sizes, Some((directory, name))))
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
             _ => {
@@ -266,7 +268,7 @@ fn leaf(
     tree: &SourceTree,
     path: Vec<u8>,
     stat: &Stat,
-    honest: Option<pseudo::Honest>,
+    true_sizes: Option<pseudo::DeviceId>,
     link: Option<(BorrowedFd<'_>, &CStr)>,
 ) -> Scanned {
     let kind = match (FileType::from_raw_mode(stat.st_mode), link) {
@@ -294,7 +296,7 @@ fn leaf(
     let size = if is_file { stat.st_size as u64 } else { 0 };
     let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
     let entry = entry(kind, stat, size, identity, path);
-    match pseudo::untold(tree, &entry, stat, honest) {
+    match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
         Some(reason) => unreadable(entry.path.as_bytes().to_vec(), reason),
         None => Scanned::Entry(entry),
     }
@@ -306,7 +308,7 @@ fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: Entr
     Entry { kind, mode, modified, size, identity, path }
 }
 
-/// A failure that the sink can be told of.
+/// A failure that can be reported to the sink.
 fn unreadable(path: Vec<u8>, reason: String) -> Scanned {
     let stand_in = EntryPath::new(path.clone()).ok().filter(|path| !path.is_empty());
     failed(&path, reason, stand_in.map(stand_in_at))
@@ -325,7 +327,7 @@ fn too_long(path: Vec<u8>) -> Scanned {
     Scanned::Failed(ScanFailure { path, reason, stand_in: None })
 }
 
-/// What the allocations of a directory that is to be read take beside its name.
+/// Bytes that the allocations of a directory that is to be read take beside its name.
 const PENDING_COST: usize = 32;
 const TOO_MANY: &str = "the sending side has no memory left for the names of more directories \
                         (--memory); copy it in parts";

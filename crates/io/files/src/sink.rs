@@ -19,22 +19,22 @@ use longhaul_wire::{Entry, EntryKind, Summary};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::above::Above;
-use super::aside::Asides;
 use super::cache::HandleCache;
 use super::destination::{Destination, DestinationError, is_empty};
 use super::explain;
 use super::folding::{self, Folding};
+use super::free_space::SpaceBudget;
 use super::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
-use super::identify::{as_path, hex, is_aside_name, is_hidden_name};
+use super::identify::{as_path, hex, is_hidden_name, is_staged_name};
+use super::moved_destination::DestinationPath;
+use super::parents::Parents;
 use super::place::{beneath, split};
 use super::record::Record;
-use super::room::Room;
 use super::source::nanoseconds;
+use super::staged_directories::StagedDirectories;
 use super::stamp::keeps_change_times;
 use super::sync::sync_whole;
 use super::trust::Trust;
-use super::way::Way;
 use super::write::Unpublished;
 
 /// A destination, for any number of threads: each has a storage of its own
@@ -55,7 +55,7 @@ pub struct SinkTree {
     rename: Option<Rename>,
     pub(super) hidden_name: Vec<u8>,
     pub(super) hidden: OwnedFd,
-    /// What in it is this user's.
+    /// Trust in what is in it.
     pub(super) trust: Trust,
     record: Mutex<Record>,
     removed: AtomicBool,
@@ -67,11 +67,11 @@ pub struct SinkTree {
     pub(super) rough: Mutex<BTreeSet<TempName>>,
     /// Device and inode of the unpublished files that this run has made or found.
     pub(super) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
-    pub(super) room: Mutex<Room>,
-    /// How the destination directory was found.
-    way: Way,
-    /// What the first checkpoint is to make durable of the way to the destination directory.
-    pub(super) above: Mutex<Above>,
+    pub(super) space_budget: Mutex<SpaceBudget>,
+    /// Path by which the destination directory was found.
+    found_at: DestinationPath,
+    /// Parents of the destination directory that the first checkpoint is to make durable.
+    pub(super) parents: Mutex<Parents>,
     /// Where the destination directory folds names.
     pub(super) folding: Option<Mutex<Folding>>,
     /// Entries whose directories this run has made.
@@ -79,8 +79,8 @@ pub struct SinkTree {
     /// A directory of the destination is on another file system than the hidden one.
     pub(super) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
-    pub(super) asides: Mutex<Asides>,
-    /// What the user should know, as [`longhaul_wire::Summary::notes`].
+    pub(super) staged: Mutex<StagedDirectories>,
+    /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(super) notes: AtomicU64,
     /// See [`keeps_change_times`].
     pub(super) keeps_change_times: bool,
@@ -88,25 +88,26 @@ pub struct SinkTree {
     _lock: Option<FileLock>,
 }
 
-/// What a destination is told at its start.
+/// Options of a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SinkOptions {
     /// The destination is a directory, and made where it is missing: the user wrote a slash
     /// behind it, or there are several sources.
     pub is_directory: bool,
-    /// What comes is in a directory that keeps no name of its own: no file can be replaced by it.
+    /// The copy is the contents of a directory that keeps no name of its own: it can replace no
+    /// file.
     pub contents: bool,
-    /// What [`longhaul_objects::SinkConfig::transfer`] is told; see
+    /// Value for [`longhaul_objects::SinkConfig::transfer`]; see
     /// [`transfer_id`](super::transfer_id).
     pub transfer: [u8; 16],
-    /// What [`longhaul_objects::SinkConfig::fsync`] is told.
+    /// Value for [`longhaul_objects::SinkConfig::fsync`].
     pub fsync: Fsync,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,
     /// The destination has to be new, empty, or begun by this transfer: who sends chooses all
     /// names in it.
     pub only_empty: bool,
-    /// What an earlier run has left is gone on with.
+    /// Go on with what an earlier run has left.
     pub goes_on: bool,
 }
 
@@ -114,7 +115,7 @@ pub struct SinkOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StorageError {
-    /// What was written cannot be made durable.
+    /// The written data cannot be made durable.
     #[error("{}", explain::at_whole_destination("cannot make durable what was written", .0))]
     Sync(#[source] io::Error),
     /// The name of the destination directory no longer leads to it.
@@ -172,7 +173,7 @@ impl SinkTree {
         for temp in temps(&hidden.directory).map_err(explain("cannot list"))? {
             match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
                 // Files that the record vouches for may lie in it.
-                Ok(name) if resume.kept() > 0 && is_aside_name(&name) => {
+                Ok(name) if resume.kept() > 0 && is_staged_name(&name) => {
                     left.insert(name);
                 }
                 _ if kept.iter().any(|name| as_path(name) == temp) => {}
@@ -185,8 +186,8 @@ impl SinkTree {
         let folds = folds.map_err(explain("cannot look up names in"))?;
         let tree = Self {
             root: place.root,
-            way: place.way,
-            above: Mutex::new(place.above),
+            found_at: place.found_at,
+            parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
             rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
             hidden_name: hidden.name,
@@ -200,11 +201,11 @@ impl SinkTree {
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),
             own: Mutex::default(),
-            room: Mutex::new(Room::default()),
+            space_budget: Mutex::new(SpaceBudget::default()),
             folding: folds.then(Mutex::default),
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
-            asides: Mutex::new(Asides::new(left)),
+            staged: Mutex::new(StagedDirectories::new(left)),
             notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
             keeps_change_times,
             _lock: hidden.lock,
@@ -265,7 +266,7 @@ impl SinkTree {
         }
         let explain = |error| explain::at_destination("cannot make the directory", &error);
         let mode = self.provisional_mode(entry);
-        if let Some(made) = self.make_aside(&place, mode) {
+        if let Some(made) = self.make_staged(&place, mode) {
             lock(&self.made).insert_one(id.as_wire());
             return made.map_err(explain);
         }
@@ -292,8 +293,8 @@ impl SinkTree {
         Ok(Made::InPlace)
     }
 
-    /// Sets modification time and mode. A directory that was there before keeps its mode: it is
-    /// told by being of another than this or an earlier run would have made it with.
+    /// Sets modification time and mode. A directory that was there before keeps its mode: it has
+    /// another than this or an earlier run would have made it with.
     fn finish_directory(&self, directory: &NamedEntry) -> Result<(), String> {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
@@ -352,9 +353,9 @@ impl SinkTree {
 
     /// Checks that the destination directory is still where the user has named it.
     fn check_way(&self) -> Result<(), StorageError> {
-        match self.way.leads_to(&self.root).map_err(StorageError::Sync)? {
+        match self.found_at.leads_to(&self.root).map_err(StorageError::Sync)? {
             true => Ok(()),
-            false => Err(StorageError::Moved(self.way.shown())),
+            false => Err(StorageError::Moved(self.found_at.shown())),
         }
     }
 
@@ -383,7 +384,7 @@ impl SinkTree {
         u32::from(entry.mode) & 0o777 | 0o700
     }
 
-    /// Whether a later run could go on from what is in the hidden directory, or could not tell
+    /// True if a later run could go on from what is in the hidden directory, or could not tell
     /// without it that the destination is the new name, or that this transfer has begun to fill it.
     fn is_worth_keeping(&self) -> bool {
         !lock(&self.record).is_empty()
@@ -518,7 +519,7 @@ fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Whether a file of that name has the size and the modification time of `entry`.
+/// True if a file of that name has the size and the modification time of `entry`.
 pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
@@ -527,7 +528,7 @@ pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool
     })
 }
 
-/// Whether it has the modification time of `entry`.
+/// True if it has the modification time of `entry`.
 pub(super) fn has_time(stat: &Stat, entry: &Entry) -> bool {
     nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
 }

@@ -48,7 +48,7 @@ pub struct SourceTree {
     pub(super) names_most: usize,
 }
 
-/// What paths are relative to, and confined to.
+/// Directory that paths are relative to, and confined to.
 #[derive(Debug)]
 enum Base {
     Local,
@@ -98,7 +98,7 @@ impl SourceTree {
         Self { names_most: usize::try_from(most.get()).unwrap_or(usize::MAX), ..self }
     }
 
-    /// Whether whole blocks of large files are read past the page cache (`O_DIRECT`).
+    /// Reads whole blocks of large files past the page cache (`O_DIRECT`), if `direct`.
     pub fn direct(self, direct: bool) -> Self {
         Self { direct, ..self }
     }
@@ -139,7 +139,8 @@ impl SourceTree {
         failed
     }
 
-    /// Reads the first byte of the file of the entry `path`, of which `stat` was told; 0 where there is none.
+    /// Reads the first byte of the file of the entry `path`, which has the status `stat`; 0 where
+    /// there is none.
     pub(super) fn read_first_byte(&self, path: &[u8], stat: &Stat) -> io::Result<usize> {
         let file = self.open_file(path, &mut None)?;
         let found = rustix::fs::fstat(&file)?;
@@ -183,7 +184,7 @@ impl SourceTree {
             // As files of `/sys` do, which say that they have a page.
             let (size, end) = (piece.entry.size, piece.file_offset + count as u64);
             return Err(format!(
-                "its size is told as {size} but it ends after {end} bytes, so it is not copied; \
+                "it reports {size} bytes but ends after {end} bytes, so it is not copied; \
                  longhaul pipe can send it"
             ));
         }
@@ -248,7 +249,7 @@ impl SourceTree {
         }
     }
 
-    /// What source number `root` is, through links.
+    /// Status of source number `root`, through links.
     pub(super) fn root_stat(&self, root: usize) -> io::Result<Stat> {
         let path = as_path(&self.roots[root].path);
         match &self.base {
@@ -294,7 +295,7 @@ impl SourceTree {
         self.roots.len() == 1 || *lock(&self.tops).entry(top.to_vec()).or_insert(root) == root
     }
 
-    /// What source number `root` is called in a report when it cannot be copied at all.
+    /// Name of source number `root` in a report when it cannot be copied at all.
     pub(super) fn label(&self, root: usize) -> &[u8] {
         let root = &self.roots[root];
         let mut components = root.path.rsplit(|byte| *byte == b'/');
@@ -324,7 +325,7 @@ pub(super) fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::R
     Ok(done + more)
 }
 
-/// What the system says of a file that identifies its contents.
+/// Attributes of a file that identify its contents.
 pub(super) fn file_identity(stat: &Stat) -> FileIdentity {
     FileIdentity {
         device: stat.st_dev,

@@ -10,7 +10,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-/// What is neither file, directory nor link.
+/// A thing that is neither file, directory nor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Special {
     /// The device that swallows everything.
@@ -33,7 +33,7 @@ impl Special {
         }
     }
 
-    /// What has the name, if that is such a thing. A link is none, wherever it leads.
+    /// Special file of that name, if there is one. A link is none, wherever it leads.
     pub(super) fn at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Self>> {
         match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Self::of(&stat)),
@@ -43,7 +43,8 @@ impl Special {
     }
 }
 
-/// Whether the link at `path` of this host leads to where the system shows what processes have open.
+/// True if the link at `path` of this host leads to where the system shows what processes have
+/// open.
 pub(super) fn leads_to_open_file(path: &[u8]) -> bool {
     readlinkat(CWD, path, Vec::new()).is_ok_and(|target| target.to_bytes().starts_with(b"/proc/"))
 }

@@ -1,4 +1,5 @@
-//! Whether an unpublished file is as the last run has left it (docs/files.md section "Altered files").
+//! Stamps show that an unpublished file is as the last run has left it (docs/files.md section
+//! "Altered files").
 
 use std::fs::File;
 use std::io;
@@ -43,16 +44,16 @@ impl SinkTree {
             return stat_file(&self.hidden, &hex(&file.temp.0)).ok();
         };
         let (parent, name) = split(entry.path.as_bytes());
-        let open = || self.open_aside_of(entry, OFlags::PATH);
+        let open = || self.open_staged_of(entry, OFlags::PATH);
         stat_file(LastDirectory::or_open(last, parent, open).ok()?, name).ok()
     }
 
-    /// What says that nobody has written to a file: writing changes its status change time, whatever
-    /// is done to the others afterwards.
+    /// Stamp that shows that nobody has written to a file: writing changes its status change time,
+    /// whatever is done to the others afterwards.
     pub(super) fn stamp(&self, stat: &Stat) -> Option<Stamp> {
         // A time in whole seconds stays the same for too long.
         (self.keeps_change_times && stat.st_ctime_nsec != 0).then(|| {
-            // Devices are numbered anew when they are mounted again.
+            // Devices get new numbers when they are mounted again.
             Stamp(identity(&FileIdentity { device: 0, ..file_identity(stat) }))
         })
     }
@@ -90,7 +91,7 @@ impl SinkTree {
     }
 }
 
-/// What is under the name, if that is a file.
+/// Status of the file under the name, if it is one.
 pub(super) fn stat_file(directory: impl AsFd, name: &[u8]) -> io::Result<Stat> {
     let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
@@ -102,7 +103,7 @@ fn changed(stat: &Stat) -> SystemTime {
     SystemTime::UNIX_EPOCH + since
 }
 
-/// Whether the file system keeps a status change time that programs cannot set, as they can set the
+/// True if the file system keeps a status change time that programs cannot set, as they can set the
 /// modification time. `record` gets its own back.
 pub(super) fn keeps_change_times(record: &File) -> bool {
     let set = |seconds, nanoseconds| {

@@ -33,7 +33,7 @@ impl SinkTree {
                     None => self
                         .open_file(file.temp)
                         .and_then(|open| sync_data(open.file(), &self.notes)),
-                    Some(entry) => self.sync_aside(entry),
+                    Some(entry) => self.sync_staged(entry),
                 };
                 match synced {
                     // It failed meanwhile.
@@ -46,9 +46,9 @@ impl SinkTree {
             }
         }
         // The way to the destination directory is in that file system, too, as far as it matters.
-        let above = core::mem::take(&mut *lock(&self.above));
+        let parents = core::mem::take(&mut *lock(&self.parents));
         if !whole {
-            above.sync(&self.root, &self.notes)?;
+            parents.sync(&self.root, &self.notes)?;
         }
         if whole && !elsewhere {
             return Ok(());

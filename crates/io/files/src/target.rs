@@ -1,4 +1,4 @@
-//! What a copy is written to: a tree, or nothing.
+//! Target of a copy: a tree, or nothing.
 
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
@@ -52,7 +52,7 @@ impl Target {
         }
     }
 
-    /// What the user should know of the copy so far, as [`longhaul_wire::Summary::notes`].
+    /// Notes about the copy so far for the user, as [`longhaul_wire::Summary::notes`].
     pub fn notes(&self) -> u64 {
         match self {
             Self::Tree(tree) => tree.notes(),
@@ -60,7 +60,7 @@ impl Target {
         }
     }
 
-    /// Whether nothing is kept.
+    /// True if nothing is kept.
     pub fn discards(&self) -> bool {
         matches!(self, Self::Null)
     }

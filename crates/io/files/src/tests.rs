@@ -1,13 +1,13 @@
 //! Real files through a source and a sink in one process, without a network.
 
 mod altered;
-mod asides;
 mod attributes;
 mod copies;
 mod faults;
 mod folding;
 mod owners;
 mod places;
+mod staged_directories;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;

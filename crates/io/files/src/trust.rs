@@ -9,7 +9,7 @@ use rustix::process::geteuid;
 
 use super::place::{beneath, open_at};
 
-/// What has to be true of a thing for this user to go on from it.
+/// Conditions on a thing for this user to go on from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trust {
     /// Nobody else may write to the directory that holds it. Owners are not asked for: some file
@@ -32,8 +32,8 @@ impl Trust {
         Ok(if others { Self::Own { uid, shown: 0 } } else { Self::Anything })
     }
 
-    /// What is known of it when something was made in `directory` under the name `name`, looked at, and
-    /// removed again.
+    /// Trust that follows when something was made in `directory` under the name `name`, looked at,
+    /// and removed again.
     pub(super) fn learn(self, directory: &ConfinedDir, name: &[u8]) -> Self {
         let Self::Own { uid, .. } = self else { return self };
         let Ok((made, file)) = shown(directory, name) else { return self };
@@ -70,7 +70,7 @@ impl Trust {
     }
 }
 
-/// How the file system shows a new directory, and a new file in it.
+/// Attributes that the file system shows of a new directory, and of a new file in it.
 fn shown(directory: &ConfinedDir, name: &[u8]) -> rustix::io::Result<(Stat, Stat)> {
     mkdirat(directory, name, Mode::RWXU)?;
     let looked = beneath(directory, name, OFlags::RDONLY).and_then(|made| {

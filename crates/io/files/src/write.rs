@@ -16,11 +16,11 @@ use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat
 use rustix::io::Errno;
 
 use super::explain;
+use super::free_space::Space;
 use super::hidden::gone;
-use super::identify::{aside_name, hex};
+use super::identify::{hex, staged_name};
 use super::large::large;
 use super::place::{beneath, open_at, split};
-use super::room::Space;
 use super::sink::{LastDirectory, SinkTree, has_time};
 use super::special::{InTheWay, Special, rename_over_files};
 use super::stamp::stat_file;
@@ -76,9 +76,9 @@ impl SinkTree {
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }
-        self.take_room(data.len())?;
+        self.take_space(data.len())?;
         if piece.aside {
-            return self.write_aside(entry, data, last);
+            return self.write_staged(entry, data, last);
         }
         // At once whole, nothing is left to do but to give it its name; unless its final mode keeps
         // this process from opening it again to sync it.
@@ -171,13 +171,13 @@ impl SinkTree {
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let (parent, name) = split(&place);
         let parent = self.parent(parent, last).map_err(explain)?;
-        let aside;
+        let staged;
         let temp = hex(&temp.0);
         let (directory, from) = if file.aside {
-            let inside = aside_name(split(&place).0);
-            let opened = self.open_aside_of(entry, OFlags::PATH);
-            aside = opened.map_err(|error| explain(self.vanished(error, &inside)))?;
-            (&aside, name)
+            let inside = staged_name(split(&place).0);
+            let opened = self.open_staged_of(entry, OFlags::PATH);
+            staged = opened.map_err(|error| explain(self.vanished(error, &inside)))?;
+            (&staged, name)
         } else {
             self.finish(entry, file.temp)
                 .and_then(|()| self.check_own(entry, file.temp))
@@ -205,9 +205,9 @@ impl SinkTree {
         Ok(())
     }
 
-    /// Checks that nobody has put another file in the place of an unpublished one. Where a file system may
-    /// number a file anew while it is there, its modification time tells, which this run has set, if it
-    /// may; FAT does not keep that as it was set.
+    /// Checks that nobody has put another file in the place of an unpublished one. Where a file
+    /// system may give a file a new number while it is there, its modification time tells, which
+    /// this run has set, if it may; FAT does not keep that as it was set.
     fn check_own(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
         let own = lock(&self.own).remove(&temp);
         // An empty one was made in this call.
@@ -235,7 +235,7 @@ impl SinkTree {
             return self.set_link_time(&self.hidden, &name, entry);
         }
         if entry.size == 0 {
-            let file = create_anew(&self.hidden, &name, u32::from(entry.mode) & 0o777)?;
+            let file = create_new_file(&self.hidden, &name, u32::from(entry.mode) & 0o777)?;
             return self.set_attributes(file, None, entry);
         }
         if lock(&self.rough).remove(&temp) {
@@ -290,7 +290,7 @@ impl SinkTree {
 
     /// Makes a new unpublished file, instead of one that is there.
     fn create(&self, temp: TempName, mode: u32) -> io::Result<OwnedFd> {
-        let file = create_anew(&self.hidden, &hex(&temp.0), mode)?;
+        let file = create_new_file(&self.hidden, &hex(&temp.0), mode)?;
         let stat = fstat(&file)?;
         lock(&self.own).insert(temp, (stat.st_dev, stat.st_ino));
         Ok(file)
@@ -340,7 +340,7 @@ impl SinkTree {
 }
 
 /// Makes a new file, instead of one that is there.
-pub(super) fn create_anew(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
+pub(super) fn create_new_file(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(mode);
     match open_at(&directory, name, NEW, mode) {
         // From an earlier write of the same group, which did not verify.

@@ -1,4 +1,4 @@
-//! What somebody does to unpublished files between two runs.
+//! Changes by somebody to unpublished files between two runs.
 
 use std::fs::{File, FileTimes};
 use std::io::Write;
@@ -167,10 +167,10 @@ fn a_small_file_that_was_altered_in_a_directory_that_never_appeared_is_copied_ag
     drop(copy);
     assert!(!scratch.at("to").exists());
     let hidden = scratch.names("").into_iter().find(|name| name.starts_with(".longhaul-")).unwrap();
-    let aside = scratch.names(&hidden).into_iter().find(|name| name.starts_with("new-")).unwrap();
-    let aside = scratch.at(&hidden).join(aside);
-    let kept = std::fs::read_dir(&aside).unwrap().count() as u64;
-    let one = std::fs::read_dir(&aside).unwrap().next().unwrap().unwrap().path();
+    let staged = scratch.names(&hidden).into_iter().find(|name| name.starts_with("new-")).unwrap();
+    let staged = scratch.at(&hidden).join(staged);
+    let kept = std::fs::read_dir(&staged).unwrap().count() as u64;
+    let one = std::fs::read_dir(&staged).unwrap().next().unwrap().unwrap().path();
     alter(&one, 4_000);
     let copy = Copy::new(tree(), &scratch.at("to"));
     copy.run();

@@ -1,4 +1,4 @@
-//! What is copied, and going on where it was.
+//! Copies, and going on where they were.
 
 use std::ffi::OsStr;
 use std::fs::{FileTimes, Permissions};

@@ -1,4 +1,4 @@
-//! What goes wrong at either side.
+//! Faults at either side.
 
 use std::fs::Permissions;
 use std::process::Command;
@@ -10,7 +10,7 @@ use longhaul_needs::needs;
 use super::*;
 
 #[test]
-fn what_cannot_be_read_is_said_and_the_rest_is_copied() {
+fn unreadable_files_are_reported_and_the_rest_is_copied() {
     let scratch = Scratch::new();
     scratch.file("from/good", "good");
     scratch.file("from/secret", "secret");
@@ -65,8 +65,8 @@ fn contents_that_the_size_does_not_tell_are_not_lost_silently() {
     }
     let failures = copy.failures();
     for (path, why) in [
-        ("cpuinfo", "size is told as 0"),
-        ("random/boot_id", "size is told as 0"),
+        ("cpuinfo", "it reports size 0"),
+        ("random/boot_id", "it reports size 0"),
         ("mem", "cannot be read"),
         ("pagemap", "cannot be read"),
     ] {
@@ -167,14 +167,14 @@ fn a_large_file_that_changes_between_its_groups_is_found_out() {
     file.set_len(size - 5).unwrap();
     assert_eq!(tree.read_group(&task(1), &mut buffer).len(), 1);
     assert!(buffer.iter().all(|byte| *byte == 0));
-    // Nothing remembers the failed file; what has its name is looked at anew.
+    // Nothing remembers the failed file; what has its name is looked at again.
     std::fs::remove_file(&from).unwrap();
     assert_eq!(tree.read_group(&task(2), &mut buffer).len(), 1);
 }
 
 #[needs(root)]
 #[test]
-fn a_destination_without_permission_is_said() {
+fn a_destination_without_permission_is_reported() {
     let scratch = Scratch::new();
     scratch.file("from", "from");
     let to = scratch.directory("to");
@@ -214,7 +214,7 @@ fn a_destination_without_permission_is_said() {
 
 #[needs(mounts)]
 #[test]
-fn a_full_disk_is_said_and_making_room_helps() {
+fn a_full_disk_is_reported_and_making_room_helps() {
     let scratch = Scratch::new();
     let disk = Mounted::new(&scratch, "disk", "size=4m");
     for number in 0..40 {
@@ -295,7 +295,7 @@ fn a_disk_is_not_filled_to_the_last_byte() {
 }
 
 #[test]
-fn a_read_only_file_system_is_said() {
+fn a_read_only_file_system_is_reported() {
     let scratch = Scratch::new();
     let disk = Mounted::new(&scratch, "disk", "ro");
     scratch.file("from", "from");
@@ -378,13 +378,13 @@ fn an_unpublished_file_that_somebody_removed_is_named_and_nothing_stays() {
 
 /// As those of `/sys`, which have a page whatever is in it.
 #[test]
-fn a_file_that_ends_before_its_size_is_not_said_to_have_changed() {
+fn a_file_that_ends_before_its_size_is_not_reported_as_changed() {
     let scratch = Scratch::new();
     let source = PathBuf::from("/sys/kernel/fscaps");
-    let told = std::fs::metadata(&source).unwrap().len();
+    let size = std::fs::metadata(&source).unwrap().len();
     let copy = Copy::new(SourceTree::local(&[source], false), &scratch.at("to"));
     copy.run();
     let failures = copy.failures();
-    let expected = format!("its size is told as {told} but it ends after");
+    let expected = format!("it reports {size} bytes but ends after");
     assert!(failures.len() == 1 && failures[0].1.contains(&expected), "{failures:?}");
 }

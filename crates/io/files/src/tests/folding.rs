@@ -97,6 +97,6 @@ fn nothing_of_the_second_directory_gets_into_the_first() {
     assert_eq!(failures.len(), 5, "{failures:?}");
     assert!(failures.iter().all(|(path, _)| path.starts_with(&format!("from/{lost}"))));
     let (_, reason) =
-        failures.iter().find(|(path, _)| *path == format!("from/{lost}")).expect("it is told");
+        failures.iter().find(|(path, _)| *path == format!("from/{lost}")).expect("it is reported");
     assert!(reason.contains("takes its name for that of"), "{reason}");
 }

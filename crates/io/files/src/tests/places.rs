@@ -1,4 +1,4 @@
-//! What is where: the habits of `cp`, confinement, and links.
+//! Places: the habits of `cp`, confinement, and links.
 
 use std::os::unix::fs::symlink;
 use std::sync::Arc;
@@ -418,7 +418,7 @@ fn names_above_that_nobody_here_could_have_made_are_left_alone() {
     });
 }
 
-/// What is confirmed has to be where the user looks for it.
+/// Confirmed files have to be where the user looks for them.
 #[test]
 fn a_destination_directory_that_was_exchanged_is_noticed() {
     let exchanges: [fn(&Scratch); 2] = [|_| {}, |scratch| drop(scratch.directory("there"))];

@@ -1,5 +1,5 @@
-//! How much of a disk a copy takes: it looks first, and leaves a reserve to others and to its own
-//! resume record.
+//! Limits the part of a disk that a copy takes: it looks first, and leaves a reserve to others and
+//! to its own resume record.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -39,7 +39,7 @@ impl Space {
         share.min(self.total / RESERVE_PART_MAX)
     }
 
-    /// What stays above the reserve when `needed` bytes are taken, and `owed` ones later.
+    /// Bytes that stay above the reserve when `needed` bytes are taken, and `owed` ones later.
     pub(super) fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
         if self.total == 0 {
             return Ok(u64::MAX);
@@ -81,16 +81,16 @@ impl From<TooLittle> for io::Error {
     }
 }
 
-/// What a copy has been promised of its disk.
+/// Space that a copy has been promised on its disk.
 #[derive(Debug, Default)]
-pub(super) struct Room {
+pub(super) struct SpaceBudget {
     /// Lengths of unpublished files whose blocks are not theirs yet.
     promised: BTreeMap<TempName, u64>,
     /// Bytes that small files may take before the disk is looked at again.
     unlooked: u64,
 }
 
-impl Room {
+impl SpaceBudget {
     /// Takes `len` bytes of what may be taken without looking; or tells that it is too little.
     fn draw(&mut self, len: u64) -> bool {
         let left = self.unlooked.checked_sub(len);
@@ -113,26 +113,26 @@ impl Room {
 }
 
 impl SinkTree {
-    /// Takes room for `len` bytes of a small file.
-    pub(super) fn take_room(&self, len: usize) -> io::Result<()> {
+    /// Takes space for `len` bytes of a small file.
+    pub(super) fn take_space(&self, len: usize) -> io::Result<()> {
         let len = (len as u64).next_multiple_of(BLOCK);
-        let mut room = lock(&self.room);
-        if room.draw(len) {
+        let mut budget = lock(&self.space_budget);
+        if budget.draw(len) {
             return Ok(());
         }
-        let owed = self.owed(&room);
-        Ok(room.take(Space::of(&self.hidden), owed, len)?)
+        let owed = self.owed(&budget);
+        Ok(budget.take(Space::of(&self.hidden), owed, len)?)
     }
 
     /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
     /// not fit.
     pub(super) fn reserve(&self, temp: TempName, file: &File, len: u64) -> io::Result<()> {
         {
-            let mut room = lock(&self.room);
-            let owed = self.owed(&room);
-            room.take(Space::of(file), owed, len)?;
+            let mut budget = lock(&self.space_budget);
+            let owed = self.owed(&budget);
+            budget.take(Space::of(file), owed, len)?;
             // Before it has the blocks, so that nobody else is given them meanwhile.
-            room.promised.insert(temp, len);
+            budget.promised.insert(temp, len);
         }
         let allocated = allocate(file, len);
         if !matches!(allocated, Ok(Allocation::Sparse)) {
@@ -143,16 +143,16 @@ impl SinkTree {
 
     /// An earlier run has given a large file its length, and perhaps not all of its blocks.
     pub(super) fn promise(&self, temp: TempName, len: u64) {
-        lock(&self.room).promised.insert(temp, len);
+        lock(&self.space_budget).promised.insert(temp, len);
     }
 
     /// The file is whole, or is not to be.
     pub(super) fn forget_promise(&self, temp: TempName) {
-        lock(&self.room).promised.remove(&temp);
+        lock(&self.space_budget).promised.remove(&temp);
     }
 
-    fn owed(&self, room: &Room) -> u64 {
-        room.owed(|temp| {
+    fn owed(&self, budget: &SpaceBudget) -> u64 {
+        budget.owed(|temp| {
             let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW);
             stat.ok().map(|stat| (stat.st_blocks as u64).saturating_mul(STAT_BLOCK))
         })
@@ -176,7 +176,7 @@ const RESERVE_PART_MAX: u64 = 16;
 /// too; and no more than the smallest reserve of a disk of some size.
 const UNLOOKED_PART: u64 = 4;
 const UNLOOKED_MAX: u64 = RESERVE_MIN;
-/// What file systems commonly give files in.
+/// Unit in which file systems commonly give space to files.
 const BLOCK: u64 = 4096;
 /// Unit of `st_blocks`.
 const STAT_BLOCK: u64 = 512;
@@ -226,33 +226,33 @@ mod tests {
 
     #[test]
     fn small_files_take_a_part_before_the_next_look() {
-        let mut room = Room::default();
-        assert!(!room.draw(1));
+        let mut budget = SpaceBudget::default();
+        assert!(!budget.draw(1));
         let space = Space { free: 104 * MIB, total: GIB };
-        room.take(space, 0, 0).unwrap();
-        assert!(room.draw(9 * MIB));
-        assert!(!room.draw(2 * MIB));
-        assert!(room.draw(MIB));
-        assert!(!room.draw(1));
+        budget.take(space, 0, 0).unwrap();
+        assert!(budget.draw(9 * MIB));
+        assert!(!budget.draw(2 * MIB));
+        assert!(budget.draw(MIB));
+        assert!(!budget.draw(1));
         // What was allowed before is not after a look that found too little.
-        room.take(space, 0, 0).unwrap();
-        room.take(space, 40 * MIB, 1).unwrap_err();
-        assert!(!room.draw(1));
-        room.take(Space { free: 900 * GIB, total: 900 * GIB }, 0, 0).unwrap();
-        assert!(!room.draw(UNLOOKED_MAX + 1));
+        budget.take(space, 0, 0).unwrap();
+        budget.take(space, 40 * MIB, 1).unwrap_err();
+        assert!(!budget.draw(1));
+        budget.take(Space { free: 900 * GIB, total: 900 * GIB }, 0, 0).unwrap();
+        assert!(!budget.draw(UNLOOKED_MAX + 1));
     }
 
     #[test]
     fn what_is_promised_and_not_taken_is_owed() {
-        let mut room = Room::default();
+        let mut budget = SpaceBudget::default();
         for (number, len) in [(1, 10), (2, 20), (3, 30)] {
-            room.promised.insert(TempName([number; 16]), len);
+            budget.promised.insert(TempName([number; 16]), len);
         }
         let taken = |temp: &TempName| match temp.0[0] {
             1 => Some(4),
             2 => Some(50),
             _ => None,
         };
-        assert_eq!(room.owed(taken), 6 + 30);
+        assert_eq!(budget.owed(taken), 6 + 30);
     }
 }

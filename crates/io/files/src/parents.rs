@@ -1,4 +1,4 @@
-//! The way to a destination directory: `cp SRC DST/` makes what is missing of it.
+//! Parents of a destination directory: `cp SRC DST/` makes those that are missing.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,22 +12,22 @@ use super::sync::{sync_all_of, sync_directory};
 /// Directories above the destination directory that may hold names which are not durable: this run has
 /// made them, or an earlier one that ended before its first checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Above {
+pub(super) struct Parents {
     levels: usize,
     /// Device and inode of the directory that the destination is confined to.
     top: Option<(u64, u64)>,
 }
 
-impl Above {
-    /// What there can be of it where `path` is made, below the directory `top` if it is confined.
+impl Parents {
+    /// Parents that there can be where `path` is made, below the directory `top` if it is confined.
     pub(super) fn of(path: &[u8], top: Option<impl AsFd>) -> io::Result<Self> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let top = top.map(fstat).transpose()?.as_ref().map(identity);
         Ok(Self { levels: names.count(), top })
     }
 
-    /// Makes the names on the way to `directory` durable, its own first. A run makes directories one in
-    /// the other, so it ends where this process may make none, and at a mount.
+    /// Makes the names of `directory` and its parents durable, its own first. A run makes
+    /// directories one in the other, so it ends where this process may make none, and at a mount.
     pub(super) fn sync(self, directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
         let mut here: OwnedFd = openat(directory, ".", FLAGS, Mode::empty())?;
         for _ in 0..self.levels {
@@ -51,7 +51,7 @@ impl Above {
     }
 }
 
-/// Whether this process may make names in what holds `directory`.
+/// True if this process may make names in the parent of `directory`.
 fn may_make(directory: impl AsFd) -> bool {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     accessat(directory, "..", access, AtFlags::EACCESS).is_ok()

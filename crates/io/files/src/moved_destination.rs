@@ -1,32 +1,32 @@
-//! Whether the name of the destination directory still leads to the one that is held open.
+//! Checks that the name of the destination directory still leads to the one that is held open.
 
 use std::io;
 
 use longhaul_sys::files::ConfinedDir;
 use rustix::fs::fstat;
 
-use super::above::identity;
 use super::destination::is_escape;
 use super::explain::is_link;
 use super::identify::as_path;
+use super::parents::identity;
 
-/// How the destination directory was found.
+/// Path by which the destination directory was found.
 #[derive(Debug)]
-pub(super) struct Way {
-    /// What it is confined to, if it is.
+pub(super) struct DestinationPath {
+    /// Directory that it is confined to, if it is.
     top: Option<ConfinedDir>,
     path: Vec<u8>,
 }
 
-impl Way {
+impl DestinationPath {
     /// By `path`, below the directory `top` if it is confined.
     pub(super) fn new(path: &[u8], top: Option<&ConfinedDir>) -> io::Result<Self> {
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self { top: top.map(ConfinedDir::try_clone).transpose()?, path: path.to_vec() })
     }
 
-    /// Whether it leads to `directory`: somebody may have moved that meanwhile, or put another in its
-    /// place.
+    /// True if it leads to `directory`: somebody may have moved that meanwhile, or put another in
+    /// its place.
     ///
     /// # Errors
     /// The operating system does not tell.
@@ -49,7 +49,7 @@ impl Way {
     }
 }
 
-/// Whether nothing has the name, or what is on the way to it is no directory, or leads out.
+/// True if nothing has the name, or a parent of it is no directory, or it leads out.
 fn leads_nowhere(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     kinds.contains(&error.kind()) || is_link(error) || is_escape(error)

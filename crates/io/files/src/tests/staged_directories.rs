@@ -76,7 +76,7 @@ fn a_directory_that_appears_meanwhile_keeps_what_is_in_it() {
 }
 
 #[test]
-fn what_appears_in_the_way_of_a_new_directory_is_said_and_not_followed() {
+fn an_obstacle_to_a_new_directory_is_reported_and_not_followed() {
     for is_link in [false, true] {
         let scratch = Scratch::new();
         let from = small_files(&scratch);
@@ -93,7 +93,7 @@ fn what_appears_in_the_way_of_a_new_directory_is_said_and_not_followed() {
         assert!(failures.iter().any(|(path, _)| path == "from/f1"), "{failures:?}");
         assert!(failures.iter().any(|(path, _)| path == "from/sub/deep/f1"), "{failures:?}");
         let reason = if is_link { "link" } else { "no directory is where its directory should be" };
-        assert!(failures.iter().any(|(_, said)| said.contains(reason)), "{failures:?}");
+        assert!(failures.iter().any(|(_, text)| text.contains(reason)), "{failures:?}");
         assert_eq!(copy.confirmed(), 0);
         assert_eq!(scratch.names("elsewhere"), [""; 0]);
         if !is_link {

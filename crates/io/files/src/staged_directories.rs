@@ -15,16 +15,16 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::hidden::gone;
-use super::identify::{PlaceKey, as_path, aside_name, place_key};
+use super::identify::{PlaceKey, as_path, place_key, staged_name};
 use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, is_whole};
 use super::stamp::stat_file;
 use super::sync::sync_whole;
-use super::write::create_anew;
+use super::write::create_new_file;
 
 /// Which directories are where.
 #[derive(Debug, Default)]
-pub(super) struct Asides {
+pub(super) struct StagedDirectories {
     /// Directories that this run has made where nothing but the destination directory gives them
     /// group, access list or quota: one made in the hidden directory is then the same.
     plain: BTreeSet<PlaceKey>,
@@ -34,7 +34,7 @@ pub(super) struct Asides {
     left: BTreeSet<[u8; 36]>,
 }
 
-impl Asides {
+impl StagedDirectories {
     /// `left` are names in the hidden directory.
     pub(super) fn new(left: BTreeSet<[u8; 36]>) -> Self {
         Self { left, ..Self::default() }
@@ -47,26 +47,26 @@ impl SinkTree {
     ///
     /// What an earlier run has left is not filled further: it may hold files that are not whole.
     /// Those that are get their names when they are looked for ([`Self::take_left`]).
-    pub(super) fn make_aside(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
+    pub(super) fn make_staged(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
         // There, which of two gets the name shows only in its place.
         if self.folding.is_some() {
             return None;
         }
         let (parent, _) = split(place);
-        let name = aside_name(place);
-        let mut asides = lock(&self.asides);
+        let name = staged_name(place);
+        let mut staged = lock(&self.staged);
         let above = place_key(parent);
-        let is_unplaced = asides.unplaced.contains(&above);
-        if !parent.is_empty() && !asides.plain.contains(&above) {
+        let is_unplaced = staged.unplaced.contains(&above);
+        if !parent.is_empty() && !staged.plain.contains(&above) {
             return None;
         }
-        if asides.left.contains(&name) {
+        if staged.left.contains(&name) {
             if !is_unplaced {
                 return None;
             }
             // What would hold its files is new again: somebody has removed it.
-            asides.left.remove(&name);
-            if let Err(error) = remove_aside(&self.hidden, &name) {
+            staged.left.remove(&name);
+            if let Err(error) = remove_staged(&self.hidden, &name) {
                 return Some(Err(error));
             }
         }
@@ -77,22 +77,22 @@ impl SinkTree {
             return Some(Err(error.into()));
         }
         let key = place_key(place);
-        asides.plain.insert(key);
-        asides.unplaced.insert(key);
+        staged.plain.insert(key);
+        staged.unplaced.insert(key);
         Some(Ok(Made::Aside))
     }
 
-    /// A new directory was made in its place: those in it may be made aside all the same.
+    /// A new directory was made in its place: those in it may be staged all the same.
     pub(super) fn note_made_in_place(&self, place: &[u8]) {
-        let mut asides = lock(&self.asides);
+        let mut staged = lock(&self.staged);
         let (parent, _) = split(place);
-        if parent.is_empty() || asides.plain.contains(&place_key(parent)) {
-            asides.plain.insert(place_key(place));
+        if parent.is_empty() || staged.plain.contains(&place_key(parent)) {
+            staged.plain.insert(place_key(place));
         }
     }
 
-    /// See [`longhaul_objects::Action::PlaceDirectories`]. Whatever stands in the way is told
-    /// of the files, when they are published one by one.
+    /// See [`longhaul_objects::Action::PlaceDirectories`]. Obstacles are reported for the files,
+    /// when they are published one by one.
     pub(super) fn place_directory(&self, directory: &FilledDirectory) -> bool {
         let Ok(place) = self.place(&directory.entry) else {
             return false;
@@ -110,7 +110,7 @@ impl SinkTree {
                 lock(&self.made).remove(id..id + 1);
             }
         }
-        lock(&self.asides).unplaced.remove(&place_key(&place));
+        lock(&self.staged).unplaced.remove(&place_key(&place));
         result.is_ok()
     }
 
@@ -120,9 +120,9 @@ impl SinkTree {
         directory: &FilledDirectory,
         last: &mut Option<LastDirectory>,
     ) -> io::Result<()> {
-        let aside = aside_name(place);
+        let staged = staged_name(place);
         if !directory.spoiled.is_empty() {
-            let inside = open_aside(&self.hidden, &aside, OFlags::RDONLY)?;
+            let inside = open_staged(&self.hidden, &staged, OFlags::RDONLY)?;
             for name in &directory.spoiled {
                 gone(unlinkat(&inside, &name[..], AtFlags::empty()))?;
             }
@@ -133,11 +133,11 @@ impl SinkTree {
         }
         let (parent, name) = split(place);
         let parent = self.parent(parent, last)?;
-        Ok(renameat_with(&self.hidden, &aside[..], parent, name, RenameFlags::NOREPLACE)?)
+        Ok(renameat_with(&self.hidden, &staged[..], parent, name, RenameFlags::NOREPLACE)?)
     }
 
-    /// Writes a whole file straight into its directory, which is aside.
-    pub(super) fn write_aside(
+    /// Writes a whole file straight into its staged directory.
+    pub(super) fn write_staged(
         &self,
         entry: &Entry,
         data: &[u8],
@@ -146,22 +146,22 @@ impl SinkTree {
         // Its directory may be open already, which says nothing of its own name.
         self.place(entry).map_err(io::Error::other)?;
         let (parent, name) = split(entry.path.as_bytes());
-        let open = || self.open_aside_of(entry, OFlags::PATH);
+        let open = || self.open_staged_of(entry, OFlags::PATH);
         let directory = LastDirectory::or_open(last, parent, open)?;
-        let file = File::from(create_anew(directory, name, u32::from(entry.mode) & 0o777)?);
+        let file = File::from(create_new_file(directory, name, u32::from(entry.mode) & 0o777)?);
         file.write_all_at(data, 0)?;
         self.set_attributes(&file, None, entry)
     }
 
-    /// The directory that holds `entry` and is, or was, aside.
-    pub(super) fn open_aside_of(&self, entry: &Entry, flags: OFlags) -> io::Result<OwnedFd> {
+    /// The directory that holds `entry` and is, or was, staged.
+    pub(super) fn open_staged_of(&self, entry: &Entry, flags: OFlags) -> io::Result<OwnedFd> {
         let place = self.place(entry).map_err(io::Error::other)?;
-        open_aside(&self.hidden, &aside_name(split(&place).0), flags)
+        open_staged(&self.hidden, &staged_name(split(&place).0), flags)
     }
 
     /// Makes durable a file that was written straight into its directory.
-    pub(super) fn sync_aside(&self, entry: &Entry) -> io::Result<()> {
-        let directory = self.open_aside_of(entry, OFlags::RDONLY)?;
+    pub(super) fn sync_staged(&self, entry: &Entry) -> io::Result<()> {
+        let directory = self.open_staged_of(entry, OFlags::RDONLY)?;
         let (_, name) = split(entry.path.as_bytes());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         sync_whole(open_at(&directory, name, flags, Mode::empty())?, &self.notes)?;
@@ -179,11 +179,11 @@ impl SinkTree {
         let mut take = || {
             let place = self.place(entry).ok()?;
             let (parent, name) = split(&place);
-            let aside = aside_name(parent);
-            if !lock(&self.asides).left.contains(&aside) {
+            let staged = staged_name(parent);
+            if !lock(&self.staged).left.contains(&staged) {
                 return None;
             }
-            let left = open_aside(&self.hidden, &aside, OFlags::PATH).ok()?;
+            let left = open_staged(&self.hidden, &staged, OFlags::PATH).ok()?;
             let parent = self.parent(parent, last).ok()?;
             let stat = stat_file(&left, name).ok()?;
             let stamp = self.stamp(&stat).filter(|_| self.trust.has_file(&stat));
@@ -196,7 +196,7 @@ impl SinkTree {
         take().map_or(Checked::Missing, |()| Checked::There)
     }
 
-    /// Whether something has the name.
+    /// True if something has the name.
     fn is_there(&self, place: &[u8]) -> bool {
         let (parent, name) = split(place);
         let parent = beneath(&self.root, parent, OFlags::PATH);
@@ -207,13 +207,13 @@ impl SinkTree {
 }
 
 /// Opens a directory of the hidden directory.
-fn open_aside(hidden: impl AsFd, name: &[u8; 36], flags: OFlags) -> io::Result<OwnedFd> {
+fn open_staged(hidden: impl AsFd, name: &[u8; 36], flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(open_at(hidden, &name[..], flags, Mode::empty())?)
 }
 
 /// Removes a directory of the hidden directory, with the files in it.
-pub(super) fn remove_aside(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
+pub(super) fn remove_staged(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match open_at(&hidden, name, flags, Mode::empty()) {
         Ok(directory) => directory,
