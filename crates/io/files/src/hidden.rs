@@ -77,7 +77,7 @@ struct Search<'a> {
 impl Hidden {
     /// Takes what an earlier run has left in `root`, or makes it. `None` while another run has it.
     ///
-    /// What is not this user's alone is left where it is, and another name taken.
+    /// A directory that is not this user's alone is left where it is, and another name taken.
     pub(super) fn take(root: &ConfinedDir, transfer: &[u8; 16]) -> Result<Option<Self>, Failed> {
         let mut search = Search::new(root, transfer, true)?;
         let mut is_locked = false;

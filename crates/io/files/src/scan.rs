@@ -15,7 +15,7 @@ use super::{explain, identify, pseudo};
 /// directory one after the other. Memory depends on the directories found and not read, not on the
 /// tree.
 ///
-/// What cannot be copied is reported and the scan goes on. Hidden directories of transfers that
+/// The scan reports what cannot be copied and goes on. Hidden directories of transfers that
 /// are not finished (docs/files.md) are passed over.
 #[derive(Debug)]
 pub struct Scan<'a> {

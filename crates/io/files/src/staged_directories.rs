@@ -45,8 +45,8 @@ impl SinkTree {
     /// Makes the new directory `place` in the hidden directory, if that is as good: `None` where it
     /// is not.
     ///
-    /// What an earlier run has left is not filled further: it may hold files that are not whole.
-    /// Those that are get their names when they are looked for ([`Self::take_left`]).
+    /// A directory that an earlier run has left is not filled further: it may hold files that are
+    /// not whole. Those that are get their names when they are looked for ([`Self::take_left`]).
     pub(super) fn make_staged(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
         // There, which of two gets the name shows only in its place.
         if self.folding.is_some() {

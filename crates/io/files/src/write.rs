@@ -149,7 +149,7 @@ impl SinkTree {
         Ok(stat)
     }
 
-    /// What cannot be published need not be sent.
+    /// Checks early for a special file in the place: what cannot be published need not be sent.
     fn check_not_special(&self, place: &[u8]) -> io::Result<()> {
         let (parent, name) = split(place);
         // Its directory may not be in its place; then nothing has the name.
