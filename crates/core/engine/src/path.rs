@@ -250,8 +250,8 @@ impl Path {
         self.renew(now);
     }
 
-    /// How the controller used the history given to [`Path::recall`]; `None` where it does not build
-    /// on it.
+    /// Use that the controller made of the history given to [`Path::recall`]; `None` where it does
+    /// not build on it.
     pub fn memory_use(&self) -> Option<MemoryUse> {
         self.controller.memory_use()
     }

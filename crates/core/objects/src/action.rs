@@ -6,19 +6,16 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryPath};
 
-use crate::directory::Named;
-use crate::entry::{EntryId, TempName};
-use crate::hash::ChainingValue;
-use crate::record::Stamp;
+use crate::{ChainingValue, EntryId, Named, Stamp, TempName};
 
-/// What the driver of a [`crate::sink::Sink`] is to do with its storage.
+/// Action of the driver of a [`crate::Sink`] on its storage.
 ///
 /// Some are done [in the order given](Self::is_in_order), the others at the same time as anything.
-/// What came of each is an [`Answer`].
+/// The result of each is an [`Answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Make these directories, parents first; one that exists already is as good. One that does not
-    /// may be made aside, out of sight, until [`Action::PlaceDirectories`]. Answered by
+    /// may be staged, out of sight, until [`Action::PlaceDirectories`]. Answered by
     /// [`Answer::DirectoriesMade`]. Make them writable whatever their mode says:
     /// [`Action::FinishDirectories`] sets it.
     MakeDirectories(Vec<NamedEntry>),
@@ -28,7 +25,7 @@ pub enum Action {
         file: NamedEntry,
         /// Its name until it is published.
         temp: TempName,
-        /// What there should be already.
+        /// File that there should be already.
         existing: Existing,
     },
     /// Read these groups of an unpublished file, at most [`crate::limits::RECHECK_GROUPS`], and
@@ -42,14 +39,14 @@ pub enum Action {
         groups: Vec<(u32, ChainingValue)>,
     },
     /// Say of each whether it is under its name with its size and modification time, or give it
-    /// that name where it has its stamp in a directory that an earlier run left aside. Answered by
+    /// that name where it has its stamp in a directory that an earlier run left staged. Answered by
     /// [`Answer::Checked`].
     CheckPublished(Vec<RecordedFile>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answered by
     /// [`Answer::Published`].
     Publish(Vec<Publication>),
-    /// Remove from these directories, which were made aside, what failed in them, and give them
+    /// Remove from these staged directories what failed in them, and give them
     /// their names, unless something has them: then what is in them is published one by one.
     /// Answered by [`Answer::DirectoriesPlaced`].
     PlaceDirectories(Vec<FilledDirectory>),
@@ -69,7 +66,7 @@ pub enum Action {
     AppendRecord {
         /// Where to write; what was there is no longer needed.
         offset: u64,
-        /// What to write.
+        /// Bytes to write.
         bytes: Vec<u8>,
         /// True if to sync before answering.
         sync: bool,
@@ -95,23 +92,23 @@ impl Action {
     }
 }
 
-/// What came of an [`Action`], for [`crate::sink::Sink::handle_answer`]. Reasons are for people.
+/// Result of an [`Action`], for [`crate::Sink::handle_answer`]. Reasons are for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Where each directory was made, or why not.
     DirectoriesMade(Vec<(EntryId, Result<Made, String>)>),
-    /// What became of the file, or why it cannot be opened.
+    /// State of the file, or why it cannot be opened.
     Prepared(EntryId, Result<Prepared, String>),
     /// So many groups of the file were compared.
     Rechecked {
         /// The file.
         file: EntryId,
-        /// How many were.
+        /// Number of those that were.
         groups: usize,
         /// Those that are not what was recorded, or cannot be read.
         wrong: Vec<u32>,
     },
-    /// What became of each file.
+    /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not.
     Published(Vec<(EntryId, Result<(), String>)>),
@@ -154,7 +151,7 @@ pub struct RecordedFile {
     pub id: EntryId,
     /// The entry.
     pub entry: Arc<Entry>,
-    /// Where it had not got its name: what it had in its directory, which was made aside.
+    /// Where it had not got its name: what it had in its staged directory.
     pub stamp: Option<Stamp>,
 }
 
@@ -168,11 +165,11 @@ pub struct Publication {
     /// The file that holds the contents; for links and empty files a name that is free to use.
     pub temp: TempName,
     /// The contents are not there, but under the entry's own name in its directory, which was made
-    /// aside and could not be placed.
+    /// staged and could not be placed.
     pub aside: bool,
 }
 
-/// A directory that was made aside and is to get its name.
+/// A staged directory that is to get its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilledDirectory {
     /// The number, for the answer.
@@ -192,7 +189,7 @@ pub enum Made {
     Aside,
 }
 
-/// What became of a file that an earlier run has recorded as published.
+/// State of a file that an earlier run has recorded as published.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checked {
     /// It is not there.
@@ -201,7 +198,7 @@ pub enum Checked {
     There,
 }
 
-/// What an earlier run left of a large file.
+/// Unpublished part of a large file that an earlier run left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Nothing: create the file, replacing what has that name, and allocate its size.
@@ -215,7 +212,7 @@ pub enum Existing {
     Whole(Option<Stamp>),
 }
 
-/// What became of [`Action::PrepareFile`].
+/// Result of [`Action::PrepareFile`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prepared {
     /// The file is open: new and allocated, or the existing one.
@@ -223,13 +220,13 @@ pub enum Prepared {
     /// The existing file is open, and somebody may have written to it: its groups are to be compared
     /// ([`Action::RecheckGroups`]) before they are believed.
     Altered,
-    /// The existing file is not there any more. It will be asked for anew.
+    /// The existing file is not there any more. It will be asked for again.
     Missing,
     /// The entry is already whole under its final name.
     Published,
 }
 
-/// What a checkpoint makes durable.
+/// Files and directories that a checkpoint makes durable.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Checkpoint {
     /// Number of the checkpoint, for the answer.
@@ -250,16 +247,16 @@ pub struct NamedFile {
     pub id: EntryId,
     /// Its name until it is published.
     pub temp: TempName,
-    /// The entry, where the file has its own name in its directory, which was made aside.
+    /// The entry, where the file has its own name in its staged directory.
     pub aside: Option<Arc<Entry>>,
 }
 
-/// What to do with a group that was received whole.
+/// Verdict on a group that was received whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Write it, then call [`crate::sink::Sink::group_written`].
+    /// Write it, then call [`crate::Sink::group_written`].
     Write(WriteTask),
-    /// It is not needed (any more), or did not verify ([`crate::sink::Sink::poll_unverified`]): drop it.
+    /// It is not needed (any more), or did not verify ([`crate::Sink::poll_unverified`]): drop it.
     Discard,
     /// It was received before: drop it.
     Duplicate,
@@ -274,7 +271,7 @@ pub struct WriteTask {
     pub object: ObjectId,
     /// The group.
     pub group: u32,
-    /// What goes where.
+    /// Parts of the group, each with its place.
     pub pieces: Vec<WritePiece>,
 }
 
@@ -288,9 +285,9 @@ pub struct WritePiece {
     pub entry: Arc<Entry>,
     /// The file to write to. That of a large file is prepared; that of a small one is created by
     /// the first write to it, unless an earlier run left it: then it has the same size, and every
-    /// byte is written anew before it is published.
+    /// byte is written again before it is published.
     pub temp: TempName,
-    /// Not to that, but to a file of the entry's own name in its directory, which was made aside,
+    /// Not to that, but to a file of the entry's own name in its staged directory,
     /// replacing what has that name. It is the whole file.
     pub aside: bool,
     /// Offset within the file.

@@ -25,7 +25,7 @@ pub struct GroupAssembly {
     front: u32,
     /// Bytes in `later`.
     beyond: u32,
-    /// What arrived beyond a gap.
+    /// Ranges that arrived beyond a gap.
     later: RangeSet,
 }
 
@@ -35,7 +35,7 @@ impl GroupAssembly {
         Self { len: 0, front: 0, beyond: 0, later: RangeSet::new() }
     }
 
-    /// Begins anew with a group of `len` bytes of which none has arrived.
+    /// Starts again with a group of `len` bytes of which none has arrived.
     pub fn start(&mut self, len: u32) {
         self.len = len;
         self.front = 0;

@@ -68,7 +68,7 @@ pub(crate) fn parent(entry: &Entry) -> Option<&[u8]> {
     path.get(..slash)
 }
 
-/// What the entry is known by in the resume record.
+/// Key of the entry in the resume record.
 pub(crate) fn key(entry: &Entry) -> EntryKey {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&entry.identity);
@@ -93,7 +93,7 @@ impl fmt::Debug for EntryKey {
 /// [`fmt::Display`] gives 32 hexadecimal digits.
 ///
 /// That of a small file depends on its key alone, so that a later run uses it again. That of a
-/// large file is new whenever the file is begun anew, so that claims of the resume record never
+/// large file is new whenever the file is started again, so that claims of the resume record never
 /// meet another file than the one they were made for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TempName(pub [u8; 16]);
@@ -123,7 +123,7 @@ impl fmt::Debug for TempName {
     }
 }
 
-/// What the operating system says of a file at the source.
+/// Identity of a file at the source, from the operating system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileIdentity {
     /// Number of the device.
@@ -148,7 +148,7 @@ pub fn identity(file: &FileIdentity) -> [u8; 16] {
     first_16(&hasher)
 }
 
-/// What two entries of one path have in common.
+/// Key that two entries of one path have in common.
 #[derive(Clone, Copy, Debug, Eq)]
 pub(crate) struct PathKey([u8; 16]);
 

@@ -22,7 +22,7 @@ pub fn group_chaining_value(data: &[u8], group: u32, is_only_group: bool) -> Cha
     hasher.finalize_non_root()
 }
 
-/// What stands for the chaining value of a group where both ends agreed not to hash.
+/// Value in place of the chaining value of a group where both ends agreed not to hash.
 pub const UNHASHED: ChainingValue = [0; 32];
 
 /// Number of groups of an object of `size` bytes, at most [`crate::limits::OBJECT_MAX`].

@@ -5,7 +5,7 @@ use longhaul_units::{ObjectId, RangeSet};
 use crate::hash::{group_count, group_len};
 use crate::table::ObjectTable;
 
-/// What a source may send, and the groups that it has begun to send, for the threads that receive:
+/// Credit of a source, and the groups that it has begun to send, for the threads that receive:
 /// holds it to its credit (docs/protocol.md section 7.2).
 ///
 /// A group counts, with all of its bytes, when the first authentic bytes of it come; what comes of it

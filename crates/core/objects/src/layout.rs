@@ -4,7 +4,7 @@ use crate::entry::EntryId;
 use crate::hash::{group_count, group_len};
 use crate::limits::{GROUP_SIZE, LARGE_FILE_MIN};
 
-/// How the contents of files lie one behind the other in an object.
+/// Layout of an object: the contents of files, one behind the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     size: u64,

@@ -1,4 +1,4 @@
-//! What is moved, apart from how: manifest, hash groups, repair and resuming
+//! Contents of a transfer, apart from their transport: manifest, hash groups, repair and resuming
 //! (docs/protocol.md section 7, docs/objects.md).
 //!
 //! Two state machines face each other. [`Source`] holds the files: it makes objects of them and
@@ -9,7 +9,7 @@
 //!
 //! [`PipeSource`] and [`PipeSink`] do the same for bytes of unknown number, in order.
 //!
-//! What this crate does not do: it does not encode messages (that is `longhaul-wire`), does not
+//! Not in this crate: it does not encode messages (that is `longhaul-wire`), does not
 //! decide where files go (the driver maps entries to a destination and confines them to it), and
 //! does not read or write.
 //!

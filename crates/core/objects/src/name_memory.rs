@@ -1,9 +1,9 @@
 //! Memory for names that are kept for long: those of directories, and of files in directories that
-//! are filled aside (docs/objects.md section "Names").
+//! are staged (docs/objects.md section "Names").
 
 use crate::limits::{NAME_MARGIN, NAME_MEMORY};
 
-/// How much of it there is and is taken. The driver gives more when it is asked for, or says that there
+/// Amounts given and taken. The driver gives more when it is asked for, or says that there
 /// is no more.
 #[derive(Debug)]
 pub(crate) struct NameMemory {
@@ -35,7 +35,7 @@ impl NameMemory {
         self.taken = self.taken.saturating_sub(bytes);
     }
 
-    /// What there should be, if that is more than there is.
+    /// Amount that is needed, if it is more than there is.
     pub(crate) fn wanted(&self) -> Option<u64> {
         (!self.is_plentiful()).then_some(2 * self.capacity)
     }

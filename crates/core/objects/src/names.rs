@@ -29,7 +29,7 @@ impl TopNames {
         names.map_or(Self::Contents, Self::Only)
     }
 
-    /// What the source is to announce, if only to say that it failed: the top of what was asked for.
+    /// Names that the source has to announce, if only as failed: the top of what was asked for.
     pub(crate) fn due(&self) -> impl Iterator<Item = &[u8]> {
         let (names, top) = match self {
             Self::Any => (None, None),
@@ -39,7 +39,7 @@ impl TopNames {
         names.into_iter().flatten().map(Vec::as_slice).chain(top)
     }
 
-    /// Whether `entry` may be part of the copy.
+    /// True if `entry` may be part of the copy.
     pub fn admit(&self, entry: &Entry) -> bool {
         match self {
             Self::Any => true,

@@ -9,11 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entry::first_16;
-use crate::entry::{EntryId, EntryKey, TempName};
-use crate::hash::ChainingValue;
-use crate::tags::Tag;
+use crate::{ChainingValue, EntryId, EntryKey, Tag, TempName};
 
-/// How a run makes its claims durable, as the record says it.
+/// Way in which a run makes its claims durable, as the record says it.
 ///
 /// A run that never syncs can be trusted only until the operating system restarts, so it
 /// names the boot it ran in.
@@ -23,17 +21,17 @@ pub enum Fsync {
     End,
     /// Nothing is synced.
     Never {
-        /// What identifies the running boot of the operating system, not all zero.
+        /// Identity of the running boot of the operating system, not all zero.
         boot: [u8; 16],
     },
 }
 
-/// What the driver tells an unpublished file by ([`crate::action::Action::StampFiles`]): it
-/// has the same stamp for as long as nobody writes to it.
+/// Stamp by which the driver recognizes an unpublished file ([`crate::Action::StampFiles`]): it has
+/// the same stamp for as long as nobody writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub [u8; 16]);
 
-/// What an earlier run left.
+/// State that an earlier run left.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ResumeState {
     len: u64,
@@ -48,7 +46,8 @@ pub struct ResumeState {
     kept: Vec<(EntryKey, Stamp)>,
     /// Groups of small files, by what they consist of.
     bundled: BTreeMap<[u8; 16], (ChainingValue, Option<Tag>)>,
-    /// How many were published and kept when these were found not to be what the record says.
+    /// Numbers of files that were published and kept when these were found not to be what the
+    /// record says.
     unpublished: BTreeMap<EntryKey, (usize, usize)>,
 }
 
@@ -170,7 +169,7 @@ impl ResumeState {
                 if file.temp != temp {
                     *file = new();
                 }
-                // Whoever wrote them wrote to the file.
+                // Their writer wrote to the file.
                 file.stamp = None;
                 if *trusted {
                     let groups = (first..).zip(values);
@@ -382,7 +381,7 @@ impl RecordWriter {
     }
 }
 
-/// What is new since the last entries.
+/// Changes since the last entries.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Groups that were recorded and are not so any more.
@@ -415,7 +414,7 @@ pub(crate) struct Claim {
 /// A group of small files that is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bundled {
-    /// What it consists of.
+    /// Digest of its contents.
     pub(crate) contents: [u8; 32],
     pub(crate) value: ChainingValue,
     pub(crate) tag: Option<Tag>,
@@ -438,7 +437,7 @@ fn read_values(bytes: &[u8], tagged: bool) -> Option<Vec<(ChainingValue, Option<
     bytes.len().is_multiple_of(size).then(|| bytes.chunks(size).map_while(read).collect())
 }
 
-/// What a RUN entry says: zeros for a run that syncs.
+/// Boot in a RUN entry: zeros for a run that syncs.
 fn boot_of(fsync: Fsync) -> [u8; 16] {
     match fsync {
         Fsync::End => [0; 16],

@@ -101,11 +101,11 @@ pub struct SinkConfig {
     pub capacity: u64,
     /// When data is synced.
     pub fsync: Fsync,
-    /// What identifies the request; see [`crate::record::replay`].
+    /// Identity of the request; see [`crate::record::replay`].
     pub transfer: [u8; 16],
     /// Random, different in every run.
     pub nonce: [u8; 16],
-    /// What the source may call what it sends.
+    /// Names that the source may use.
     pub names: TopNames,
     /// The source is asked what it believes of the record of an earlier run: others may have written
     /// that. Who copies to himself believes his own.
@@ -133,7 +133,7 @@ impl Default for SinkConfig {
     }
 }
 
-/// What a sink has done so far.
+/// Counters of a sink so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SinkStats {
     /// Entries announced.
@@ -190,7 +190,7 @@ pub enum SinkError {
         /// The name, escaped.
         name: String,
     },
-    /// What an entry is in was not announced before it as a directory.
+    /// The parent of an entry was not announced before it as a directory.
     #[error("{entry:?} is in no directory")]
     Orphan {
         /// The entry.
@@ -261,7 +261,7 @@ impl Sink {
         }
     }
 
-    /// Whether RESULT comes next.
+    /// True if RESULT comes next.
     pub fn is_result_due(&self) -> bool {
         self.ending.is_result_due()
     }
@@ -271,7 +271,7 @@ impl Sink {
         self.report.set_host(host);
     }
 
-    /// What the source's user should know though nothing failed, for RESULT ([`Summary::notes`]).
+    /// Sets the notes for the source's user, for RESULT ([`Summary::notes`]).
     pub fn set_notes(&mut self, notes: u64) {
         self.report.set_notes(notes);
     }
@@ -353,7 +353,7 @@ impl Sink {
         self.ending.is_done()
     }
 
-    /// What RESULT says, so far.
+    /// Values of RESULT, so far.
     pub fn summary(&self) -> Summary {
         self.report.summary()
     }
@@ -439,7 +439,7 @@ enum SourceKnows {
     No,
 }
 
-/// What stays of a failed file for a later run.
+/// Part of a failed file that stays for a later run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kept {
     Nothing,

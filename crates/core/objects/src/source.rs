@@ -118,7 +118,7 @@ pub struct ReadPiece {
     pub len: u32,
 }
 
-/// What a source has done so far.
+/// Counters of a source so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourceStats {
     /// Entries found.
@@ -155,7 +155,7 @@ pub enum SourceError {
     /// ACCEPT goes back, or names objects that were not announced.
     #[error("ACCEPT of {objects} objects is not possible")]
     Accept {
-        /// What ACCEPT says.
+        /// Values of ACCEPT.
         objects: u64,
     },
     /// OFFER of an object that was not announced or is accepted, or of groups that are not, or were
@@ -468,7 +468,7 @@ impl Source {
         self.result.is_some()
     }
 
-    /// What the sink reported at the end.
+    /// Summary that the sink reported at the end.
     pub fn result(&self) -> Option<&Summary> {
         self.result.as_ref()
     }

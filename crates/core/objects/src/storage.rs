@@ -1,4 +1,4 @@
-//! What a sink's driver does with its storage: one way for files, for what keeps nothing, and for
+//! Work of a sink's driver on its storage: one way for files, for what keeps nothing, and for
 //! memory in simulations.
 
 use alloc::string::{String, ToString};
@@ -19,7 +19,7 @@ use crate::record::Stamp;
 pub trait Storage {
     /// Why something failed that concerns one entry, for people.
     type Error: Display;
-    /// How the storage failed as a whole: the transfer ends, and what is recorded stays valid.
+    /// Failure of the storage as a whole: the transfer ends, and what is recorded stays valid.
     type Failure;
 
     /// See [`Action::MakeDirectories`].

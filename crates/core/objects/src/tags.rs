@@ -1,15 +1,15 @@
-//! What a source believes of the record of an earlier run, and the tags by which it knows
+//! Belief of a source in the record of an earlier run, and the tags by which it knows
 //! a group that it named itself (docs/protocol.md section 7.4).
 
 use core::fmt;
 
-use crate::hash::ChainingValue;
+use crate::ChainingValue;
 use crate::layout::Part;
 
-/// What shows that a source has sent a sink the chaining value of a group.
+/// Proof that a source has sent a sink the chaining value of a group.
 pub type Tag = [u8; 16];
 
-/// What a [`crate::source::Source`] believes of the groups that a sink says to have from an earlier run.
+/// Belief of a [`crate::Source`] in the groups that a sink says to have from an earlier run.
 #[derive(Clone, Debug, Default)]
 pub enum Belief {
     /// Everything: the sink is the client, whose record nobody else has written.
@@ -57,7 +57,7 @@ impl fmt::Debug for TagKey {
     }
 }
 
-/// What a group consists of: the identity of each file with bytes in it, and which they are. `None` if
+/// Contents of a group: the identity of each file with bytes in it, and which they are. `None` if
 /// one is not known any more.
 pub(crate) fn contents(
     parts: impl Iterator<Item = Part>,

@@ -27,7 +27,7 @@ impl Side {
     }
 }
 
-/// How the two directions of a session end at a gateway (docs/relay.md section 4).
+/// Ends of the two directions of a session at a gateway (docs/relay.md section 4).
 ///
 /// Order of calls: [`Self::drained`] once all bytes of a side were passed on and its end was read;
 /// then the driver ends the writing to the other side and calls [`Self::shut`]; then

@@ -68,7 +68,7 @@ impl Session {
         Join { connection: self.connection, lane, proof }
     }
 
-    /// Whether `join` was made by the peer for a lane of this connection. In constant time for
+    /// True if `join` was made by the peer for a lane of this connection. In constant time for
     /// the proof.
     pub fn verify_join(&self, join: &Join) -> bool {
         let expected = self.join(join.lane);

@@ -153,7 +153,7 @@ impl TokenKey {
         self.prove(PROOF_LABEL, &[role.label(), &[0], secret.bytes(), transcript])
     }
 
-    /// Whether `proof` is what [`Self::proof`] returns, in constant time.
+    /// True if `proof` is what [`Self::proof`] returns, in constant time.
     pub(crate) fn verify(
         &self,
         proof: &[u8; 32],

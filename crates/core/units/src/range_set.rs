@@ -95,7 +95,7 @@ impl RangeSet {
         }
     }
 
-    /// Whether `number` is in the set.
+    /// True if `number` is in the set.
     pub fn contains(&self, number: u64) -> bool {
         // The common question is about a number at or past the end.
         match self.ranges.back() {

@@ -25,7 +25,7 @@ macro_rules! close_codes {
                 }
             }
 
-            /// What the code means, for people, if it is defined.
+            /// Meaning of the code, for people, if it is defined.
             pub const fn meaning(self) -> Option<&'static str> {
                 match self.0 {
                     $($code => Some($meaning),)*

@@ -46,7 +46,7 @@ impl DecodeError {
     }
 }
 
-/// What was to be written does not fit.
+/// Error: the value does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room to write")]
 pub struct Full;

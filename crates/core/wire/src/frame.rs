@@ -28,9 +28,9 @@ pub enum Frame<'a> {
     Padding(usize),
     /// Asks for FEEDBACK at once (5.2).
     Ping,
-    /// What a sender of packets says of itself (5.3).
+    /// State of a sender of packets (5.3).
     State(State),
-    /// What a receiver of packets knows (5.4).
+    /// Knowledge of a receiver of packets (5.4).
     Feedback(Feedback<'a>),
     /// Bytes of a stream (5.5).
     Stream {
@@ -93,7 +93,7 @@ pub enum Frame<'a> {
     },
 }
 
-/// What a sender of packets says of itself (docs/protocol.md section 5.3).
+/// State of a sender of packets (docs/protocol.md section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct State {
     /// Lowest packet number whose fate the sender still tracks.

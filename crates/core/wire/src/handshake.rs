@@ -162,7 +162,7 @@ macro_rules! choices {
 }
 
 choices! {
-    /// How the payload of objects is protected (docs/protocol.md section 4.3).
+    /// Protection of the payload of objects (docs/protocol.md section 4.3).
     Protect, "protection" {
         /// Encrypted and authenticated.
         1 Aead "aead"
@@ -172,7 +172,7 @@ choices! {
         3 Clear "clear"
     }
 
-    /// What seals packets.
+    /// Cipher that seals packets.
     Cipher, "cipher" {
         /// AES-128-GCM.
         1 Aes128Gcm "aes-128-gcm"
@@ -180,7 +180,7 @@ choices! {
         2 ChaCha20Poly1305 "chacha20-poly1305"
     }
 
-    /// What moves streams and objects.
+    /// Carrier of streams and objects.
     Carrier, "carrier" {
         /// UDP lanes (docs/protocol.md section 4).
         1 Udp "udp"
@@ -201,7 +201,7 @@ impl Cipher {
     }
 }
 
-/// What a host can take in when the connection begins.
+/// Limits of a host for receiving when the connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveLimits {
     /// Size of the socket buffer.
@@ -230,7 +230,7 @@ pub struct Hello {
     pub lanes: u16,
     /// The client's name and version, for logs. Written up to [`MAX_IMPLEMENTATION`] bytes.
     pub implementation: Option<String>,
-    /// What the client can take in.
+    /// Limits of the client for receiving.
     pub receive_limits: Option<ReceiveLimits>,
     /// Profile of the connection. Written up to [`MAX_PROFILE`] bytes.
     pub profile: Option<String>,
@@ -325,7 +325,7 @@ pub struct Welcome {
     pub udp_port: Option<u16>,
     /// The server's name and version, for logs. Written up to [`MAX_IMPLEMENTATION`] bytes.
     pub implementation: Option<String>,
-    /// What the server can take in.
+    /// Limits of the server for receiving.
     pub receive_limits: Option<ReceiveLimits>,
 }
 

@@ -36,7 +36,7 @@ impl fmt::Debug for ConnectionId {
     }
 }
 
-/// What is behind a packet's header.
+/// Kind of the contents behind a packet's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// Sealed frames (docs/protocol.md section 5).
@@ -69,7 +69,7 @@ impl Kind {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// What is behind the header.
+    /// Kind of the contents behind the header.
     pub kind: Kind,
     /// Lane that the packet travels on.
     pub lane: LaneId,

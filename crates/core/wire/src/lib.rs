@@ -53,7 +53,7 @@ pub use header::{
     AEAD_TAG_LEN, BASE_DATAGRAM, CLEAR_TAG_LEN, ConnectionId, HEADER_LEN, Header, Kind,
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
 };
-/// What messages and frames name.
+/// Types that messages and frames name.
 pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
     Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath, MAX_MESSAGE,

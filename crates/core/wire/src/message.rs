@@ -32,7 +32,7 @@ pub const MAX_PIPE_NAME: usize = 255;
 /// A message of stream 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// What the client wants; its first and only request.
+    /// Request of the client, its first and only one.
     Request(Request),
     /// The end of a pipe that the client wants; instead of a request.
     Pipe(PipeRequest),
@@ -47,7 +47,7 @@ pub enum Message {
 /// REQUEST: what the client wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Who is the source.
+    /// Direction: which end is the source.
     pub direction: Direction,
     /// The destination is taken as a directory.
     pub destination_is_directory: bool,
@@ -57,7 +57,7 @@ pub struct Request {
     pub copy_contents: bool,
     /// Contents are not hashed at either end: what is corrupted outside of the network is not found.
     pub unhashed: bool,
-    /// What tells the sources from others: the same when the same copy is made again, so that the
+    /// Label of the sources: the same when the same copy is made again, so that the
     /// sink finds what it has of it.
     pub label: [u8; 16],
     /// Paths at the server, each at most [`MAX_PATH`] bytes, none of them zero: the destination
@@ -79,7 +79,7 @@ pub enum Direction {
 pub struct PipeRequest {
     /// Which end.
     pub role: PipeRole,
-    /// What the two ends have in common: 1 to [`MAX_PIPE_NAME`] bytes, none of them zero.
+    /// Name that the two ends have in common: 1 to [`MAX_PIPE_NAME`] bytes, none of them zero.
     pub name: Vec<u8>,
 }
 
@@ -239,11 +239,11 @@ pub struct Summary {
     pub failed: u64,
     /// Bytes of the confirmed files.
     pub bytes: Bytes,
-    /// How many of them were durable before.
+    /// Number of them that were durable before.
     pub resumed: Bytes,
-    /// What the user should know though nothing failed, as bits; others than those named here are ignored.
+    /// Notes for the user though nothing failed, as bits; others than those named here are ignored.
     pub notes: u64,
-    /// What it cost the sink's host, and how that fared.
+    /// Account of the sink's host: costs and condition.
     pub host: HostAccount,
 }
 
@@ -254,7 +254,7 @@ impl Summary {
     pub const MODES_NOT_SET: u64 = 2;
     /// Modification times were the first or the last that an entry can have: they stand for those beyond.
     pub const TIMES_OUT_OF_RANGE: u64 = 4;
-    /// What an earlier run may have left there is not the sink's alone, and was not used.
+    /// Files that an earlier run may have left there are not the sink's alone, and were not used.
     pub const LEFT_ALONE: u64 = 8;
     /// All disks of the sink's host were synced, since nothing else may be, and that tells no errors.
     pub const SYNC_NOT_CHECKED: u64 = 16;

@@ -238,7 +238,7 @@ fn a_sender_that_has_few_turns_starts_all_the_same() {
     }
 }
 
-/// What overflows while the receiver has no turn says little of what it takes.
+/// Overflows while the receiver has no turn say little of what it takes.
 #[test]
 fn a_stall_that_overflows_the_socket_is_soon_made_up_for() {
     for (gbps, rtt_ms) in [(2, 300), (1, 100), (10, 50)] {
@@ -471,8 +471,8 @@ fn takes_no_more_from_many() {
     }
 }
 
-/// What was not sent in pauses of the sender's host waits in the queue, and the next pause leaves
-/// the link busy.
+/// Packets that were not sent in pauses of the sender's host wait in the queue, and the next pause
+/// leaves the link busy.
 #[test]
 fn a_sender_without_a_turn_now_and_then_keeps_the_path_filled() {
     for (mbps, rtt_ms) in [(1_000, 100), (100, 50)] {

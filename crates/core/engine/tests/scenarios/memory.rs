@@ -90,7 +90,7 @@ fn a_known_path_is_filled_a_round_trip_behind_the_first_packet() {
     }
 }
 
-/// What is lost is no more than what was sent too much: half of the known rate, for a round trip.
+/// Losses are no more than what was sent too much: half of the known rate, for a round trip.
 #[test]
 fn a_path_that_carries_less_than_it_did_is_retreated_to() {
     for (mbps, rtt_ms, times) in [(1_000, 100, 10), (1_000, 100, 4), (1_000, 20, 10), (100, 50, 10)]

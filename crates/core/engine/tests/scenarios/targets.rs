@@ -31,7 +31,7 @@ pub enum Queue {
     KiB(u64),
 }
 
-/// Who sends.
+/// A sender.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender {
     pub kind: Kind,
@@ -51,7 +51,7 @@ pub enum Kind {
     Tcp(TcpKind),
 }
 
-/// What is made of a run.
+/// Measure of a run.
 #[derive(Clone, Copy, Debug)]
 pub enum Measure {
     /// Round trips from the first packet at the receiver until 90 % of the link arrive, for half of one.
@@ -251,7 +251,7 @@ impl Link {
         passed.map_or(self.rate(), |(_, mbps)| Rate::from_mbps(*mbps))
     }
 
-    /// What it carries between two times.
+    /// Bytes that it carries between two times.
     fn carries(&self, from: Duration, to: Duration) -> u64 {
         let step = MS * 10;
         let times = core::iter::successors(Some(from), |at| Some(*at + step));
@@ -331,7 +331,7 @@ impl Target {
         world
     }
 
-    /// What one run reaches; `trace` sees the first flow under a profile.
+    /// Result of one run; `trace` sees the first flow under a profile.
     pub fn reached(&self, seed: u64, trace: Option<Trace>) -> f64 {
         let mut world = self.world(seed, trace);
         let (link, start) = (&self.link, world.now);

@@ -11,7 +11,7 @@ use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
 use super::{Flow, PACKET};
 
-/// How a [`Tcp`] flow controls its congestion.
+/// Congestion control of a [`Tcp`] flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TcpKind {
     /// RFC 5681.

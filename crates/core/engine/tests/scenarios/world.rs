@@ -38,7 +38,7 @@ pub trait Flow {
     fn done(&self) -> bool {
         false
     }
-    /// What the controller believes.
+    /// Metrics of the controller.
     fn metrics(&self) -> Option<Metrics> {
         None
     }
@@ -149,7 +149,7 @@ impl World {
         Span { used, sent: now.0 - sent, lost: now.1 - lost }
     }
 
-    /// What the queue has seen since the start.
+    /// Mean delay and number of packets of the queue since the start.
     pub fn mean_queue(&self) -> (Duration, u64) {
         let stats = self.path.queue_stats();
         (stats.mean_delay, stats.accepted)
@@ -161,7 +161,7 @@ impl World {
     }
 }
 
-/// What was seen over a time.
+/// Observations over a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Span {
     /// As [`World::utilisation`].

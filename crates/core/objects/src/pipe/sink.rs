@@ -103,7 +103,7 @@ impl PipeSink {
         self.freed = self.freed.max(freed);
     }
 
-    /// What the source may be promised (docs/protocol.md section 7.6).
+    /// Credit that the source may be promised (docs/protocol.md section 7.6).
     pub fn credit(&self) -> u64 {
         self.pieces_promised() * GROUP_SIZE
     }

@@ -33,7 +33,7 @@ pub struct PipeSource {
     result: Option<Summary>,
 }
 
-/// What became of a piece.
+/// Result of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PipeSourceEvent {
     /// It is verified at the sink.
@@ -125,7 +125,7 @@ impl PipeSource {
         Ok(())
     }
 
-    /// What became of a piece.
+    /// Result of a piece.
     pub fn poll_event(&mut self) -> Option<PipeSourceEvent> {
         self.events.pop_front()
     }

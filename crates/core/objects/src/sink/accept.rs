@@ -69,7 +69,7 @@ impl Sink {
         (0..end).filter(|group| is_found(*group)).filter_map(recorded).collect()
     }
 
-    /// What a group consists of, while all of it is known.
+    /// Contents of a group, while all of it is known.
     pub(super) fn contents(&self, object: ObjectId, group: u32) -> Option<[u8; 32]> {
         contents(self.objects.parts(object, group), |part| self.entries.identity(part.entry))
     }

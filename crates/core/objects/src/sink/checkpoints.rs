@@ -1,4 +1,4 @@
-//! What the next checkpoint makes durable, and when it is due.
+//! Contents of the next checkpoint, and the time when it is due.
 
 use alloc::vec::Vec;
 
@@ -17,15 +17,15 @@ pub(super) struct Checkpoints {
     written: u64,
     /// When the first thing came to be that is worth one.
     since: Option<Instant>,
-    /// How many began.
+    /// Number of checkpoints that began.
     count: u64,
     /// When the one under way did.
     began: Option<Instant>,
-    /// How long the last one took, its record included.
+    /// Duration of the last one, its record included.
     cost: Duration,
 }
 
-/// What came to be since the last checkpoint.
+/// Files and directories since the last checkpoint.
 #[derive(Debug, Default)]
 struct Pending {
     /// Files that were written.
@@ -44,13 +44,13 @@ struct Pending {
 
 /// A checkpoint that begins.
 pub(super) struct Begun {
-    /// What to sync: files, and directories that were placed.
+    /// Files to sync, and directories that were placed.
     pub(super) files: Vec<(EntryId, TempName)>,
     pub(super) placed: Vec<EntryId>,
     pub(super) covered: Covered,
 }
 
-/// What a checkpoint makes durable.
+/// Files and directories that a checkpoint makes durable.
 #[derive(Debug)]
 pub(super) struct Covered {
     pub(super) id: u64,

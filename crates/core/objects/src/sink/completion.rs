@@ -1,4 +1,4 @@
-//! How far the transfer as a whole is.
+//! Progress of the transfer as a whole.
 
 use crate::action::NamedEntry;
 use crate::entry::EntryId;
@@ -28,7 +28,7 @@ enum Phase {
     Done,
 }
 
-/// What the sink works for.
+/// Aim of the sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Aim {
     /// That everything is copied.
@@ -117,12 +117,12 @@ impl Ending {
         self.phase = Phase::Finished;
     }
 
-    /// Whether RESULT is to be given out next.
+    /// True if RESULT is to be given out next.
     pub(super) fn is_result_due(&self) -> bool {
         self.phase == Phase::Finished
     }
 
-    /// Whether RESULT is to be given out now; then it is.
+    /// True if RESULT is to be given out now; then it is.
     pub(super) fn take_result(&mut self) -> bool {
         let is_due = self.is_result_due();
         if is_due {

@@ -1,4 +1,4 @@
-//! How much the source may send (docs/objects.md section "Credit").
+//! Credit of the source (docs/objects.md section "Credit").
 
 use alloc::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub(super) struct Credit {
     held: BTreeMap<(ObjectId, u32), u32>,
     /// First-sent bytes that are no longer in memory.
     consumed: u64,
-    /// What was promised when too many answers waited, while they do.
+    /// Promise at the time when too many answers waited, while they do.
     frozen: Option<u64>,
 }
 
@@ -32,7 +32,7 @@ impl Credit {
         self.capacity = self.capacity.max(capacity);
     }
 
-    /// What is promised while so many bytes are written of which no hash has come.
+    /// Promise while so many bytes are written of which no hash has come.
     pub(super) fn promised(&self, unverified: u64) -> u64 {
         let stopped = unverified.saturating_sub(UNVERIFIED_MAX);
         self.frozen.unwrap_or_else(|| self.consumed - stopped + self.capacity)

@@ -235,7 +235,7 @@ impl Sink {
         self.publications.add(self.recorder.append(unstamped, stamps, recorded));
     }
 
-    /// What remains to be done when all entries but the directories are named or have failed.
+    /// Action that remains when all entries but the directories are named or have failed.
     fn finish_action(&mut self) -> Option<Action> {
         if !self.recorder.is_idle() {
             return None;

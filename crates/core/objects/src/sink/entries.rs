@@ -24,7 +24,7 @@ pub(super) struct Entries {
     ready: u32,
     /// Directories, which get their modes and times at the end.
     directories: BTreeMap<EntryId, Arc<Directory>>,
-    /// What those take.
+    /// Memory of those names.
     pub(super) names: NameMemory,
     /// Memory of files and links that are not settled.
     held: u64,
@@ -42,7 +42,7 @@ pub(super) struct Entries {
     discarded: Vec<TempName>,
 }
 
-/// What is known of one entry.
+/// State of one entry.
 #[derive(Debug)]
 pub(super) struct Slot {
     /// `None` when settled, and for directories.
@@ -89,18 +89,18 @@ pub(super) enum State {
     Settled,
 }
 
-/// How an entry begins.
+/// Initial state of an entry.
 pub(super) struct Beginning {
     pub(super) temp: TempName,
     /// [`State::Waiting`] for its preparation, or [`State::Open`] where it needs none.
     pub(super) state: State,
-    /// What holds it.
+    /// Directory that holds it.
     pub(super) directory: Option<EntryId>,
     /// It is written straight into that.
     pub(super) aside: bool,
 }
 
-/// What an entry was that failed.
+/// An entry that failed, as it was.
 pub(super) struct Failed {
     pub(super) entry: Arc<Entry>,
     pub(super) object: u32,
@@ -266,7 +266,7 @@ impl Entries {
         }
     }
 
-    /// What an earlier run left of the large file is gone: it begins anew under another name.
+    /// Starts a large file again under another name: what an earlier run left of it is gone.
     pub(super) fn prepare_anew(&mut self, id: EntryId, temp: TempName) {
         if let Some(slot) = self.slots.get_mut(id.0) {
             slot.temp = temp;
@@ -290,7 +290,7 @@ impl Entries {
         }
     }
 
-    /// What is under the name of the file is not what is copied: it is received, once it is prepared.
+    /// Marks a file to be received, once it is prepared: under its name is something else.
     pub(super) fn unfound(&mut self, id: EntryId) -> Option<EntryKey> {
         let slot = self.in_state_mut(id, State::Found)?;
         slot.state = if slot.is_large() { State::Waiting } else { State::Open };
@@ -299,7 +299,7 @@ impl Entries {
         self.get(id)?.entry.as_deref().map(key)
     }
 
-    /// What identifies its contents, while it is not settled.
+    /// Identity of its contents, while it is not settled.
     pub(super) fn identity(&self, id: EntryId) -> Option<[u8; 16]> {
         Some(self.get(id)?.entry()?.identity)
     }
@@ -350,7 +350,7 @@ impl Entries {
         (slot.left == 0).then_some(slot.state)
     }
 
-    /// What the record is to say of a verified group, if it is one of a large file.
+    /// Claim of a verified group for the record, if it is one of a large file.
     pub(super) fn claim(&self, id: EntryId, (group, value, tag): Recorded) -> Option<Claim> {
         let slot = self.get(id).filter(|slot| slot.state == State::Open && slot.is_large())?;
         Some(Claim { id, key: key(slot.entry.as_ref()?), temp: slot.temp, group, value, tag })
@@ -363,7 +363,7 @@ impl Entries {
         Some((id, slot.temp))
     }
 
-    /// What was written to the file up to now is about to be synced.
+    /// Notes that what was written to the file up to now is about to be synced.
     pub(super) fn begin_sync(&mut self, (id, temp): (EntryId, TempName)) -> NamedFile {
         let slot = self.slots.get_mut(id.0);
         let aside = slot.and_then(|slot| {
@@ -413,7 +413,7 @@ impl Entries {
         slot.entry.as_deref().map(key)
     }
 
-    /// What the record is to say of a file whose name is durable, if it does not yet.
+    /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
         let slot = self.get(id).filter(|slot| !slot.recorded)?;
         slot.entry.as_deref().filter(|entry| entry.size > 0).map(key)
@@ -539,7 +539,7 @@ impl Slot {
         self.state
     }
 
-    /// What holds it.
+    /// Directory that holds it.
     pub(super) fn directory(&self) -> Option<EntryId> {
         self.directory
     }
@@ -557,7 +557,7 @@ impl Slot {
         is_large(self.size)
     }
 
-    /// How to write a part of a group that belongs to it.
+    /// Write of a part of a group that belongs to it.
     pub(super) fn piece(&self, part: Part) -> Option<WritePiece> {
         Some(WritePiece {
             id: part.entry,

@@ -21,7 +21,7 @@ use crate::limits::{
 use crate::names::TopNames;
 use crate::names::{shown_name, shown_top};
 
-/// What was announced.
+/// Announcements so far.
 #[derive(Debug)]
 pub(super) struct Manifest {
     names: TopNames,
@@ -38,7 +38,7 @@ pub(super) struct Manifest {
     ended: bool,
 }
 
-/// What becomes of an entry.
+/// Treatment of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     /// It is taken in; this directory holds it.
@@ -47,7 +47,7 @@ enum Place {
     Out(&'static str),
 }
 
-/// What one more message adds.
+/// Addition by one more message.
 struct Addition {
     /// As [`Manifest::paths`].
     taken: BTreeMap<PathKey, Option<EntryId>>,
@@ -135,7 +135,7 @@ impl Sink {
     }
 }
 
-/// What was announced before.
+/// Entries that were announced before.
 struct Known<'a> {
     entries: &'a Entries,
     objects: u32,
@@ -165,7 +165,7 @@ impl Manifest {
         self.covered
     }
 
-    /// What was asked for and was not announced: names at the top, or that itself.
+    /// Names that were asked for and not announced: names at the top, or that itself.
     fn unannounced(&self) -> impl Iterator<Item = &[u8]> {
         self.names.due().filter(|name| !self.paths.contains_key(&PathKey::of(name)))
     }

@@ -1,4 +1,4 @@
-//! What goes to the source.
+//! Messages to the source.
 
 use longhaul_units::shown;
 use longhaul_wire::{SinkMessage, SourceMessage};

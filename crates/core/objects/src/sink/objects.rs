@@ -54,7 +54,7 @@ struct Group {
     repairs: u8,
 }
 
-/// How far a group has come. Its bytes and its hash come in any order.
+/// Stage of a group. Its bytes and its hash come in any order.
 #[derive(Debug, Default)]
 enum Stage {
     /// Neither has come, or what came did not verify.
@@ -82,8 +82,8 @@ struct Abandoned {
     received: RangeSet,
 }
 
-/// What a group is that a lane has received whole, and how many of its bytes are `new`: all, if it came
-/// for the first time, or none.
+/// A group that a lane has received whole, with the number of its bytes that are `new`: all, if it
+/// came for the first time, or none.
 pub(super) enum Arrival {
     /// It cannot be.
     Unknown,
@@ -97,7 +97,7 @@ pub(super) enum Arrival {
     Awaited { new: u32 },
 }
 
-/// What is known of a group that was compared to its hash, or was not.
+/// Result for a group that was compared to its hash, or was not.
 pub(super) enum Verification {
     /// Its hash, its bytes or the end of its write have to come.
     Pending,
@@ -106,7 +106,7 @@ pub(super) enum Verification {
     Wrong,
 }
 
-/// What becomes of a group that did not verify.
+/// Treatment of a group that did not verify.
 pub(super) enum Rejection {
     /// Nobody needs it any more.
     Unneeded,
@@ -215,7 +215,7 @@ impl Objects {
         self.get(id).into_iter().flat_map(|object| object.layout.files())
     }
 
-    /// What the group consists of.
+    /// Parts of the group.
     pub(super) fn parts(&self, id: ObjectId, group: u32) -> impl Iterator<Item = Part> + '_ {
         self.get(id).into_iter().flat_map(move |object| object.layout.parts(group))
     }

@@ -1,4 +1,4 @@
-//! What an earlier run left and the source has to believe before it counts
+//! Offers: groups that an earlier run left and the source has to believe before they count
 //! (docs/objects.md section "Belief").
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub(super) struct Offers {
 #[derive(Debug, Default)]
 struct Offer {
     groups: Vec<Recorded>,
-    /// How many of them were sent to the source.
+    /// Number of them that were sent to the source.
     sent: usize,
     pending: RangeSet,
     wrong: BTreeSet<u32>,
@@ -36,7 +36,7 @@ struct Offer {
     renewed: BTreeMap<u32, Tag>,
 }
 
-/// What came of the offer of an object.
+/// Result of the offer of an object.
 #[derive(Debug, Default)]
 pub(super) struct Settled {
     /// Groups that are what the source has.
@@ -78,7 +78,7 @@ impl Offers {
         self.objects.get(&object).is_some_and(|offer| !offer.pending.is_empty())
     }
 
-    /// What came of it, once.
+    /// Takes its result, once.
     pub(super) fn take(&mut self, object: ObjectId) -> Settled {
         let offer = self.objects.remove(&object).unwrap_or_default();
         self.unsent.remove(&object);

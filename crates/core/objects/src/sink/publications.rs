@@ -8,7 +8,7 @@ use crate::entry::EntryId;
 pub(super) struct Publications {
     /// They can get their names, unless they fail meanwhile.
     ready: VecDeque<EntryId>,
-    /// How many are getting theirs.
+    /// Number of those that are getting theirs.
     under_way: u32,
 }
 

@@ -1,5 +1,4 @@
-//! What the record is to tell, and the chain of steps to that: sync, stamp, append. One runs at a
-//! time.
+//! News for the record, and the chain of steps to it: sync, stamp, append. One runs at a time.
 
 use alloc::vec::Vec;
 
@@ -43,7 +42,7 @@ enum Step {
     Appending(Vec<EntryId>),
 }
 
-/// What the record is to tell once its files have their stamps.
+/// News for the record that wait for the stamps of their files.
 #[derive(Debug)]
 pub(super) struct Unstamped {
     claims: Vec<Claim>,

@@ -1,4 +1,4 @@
-//! What was done so far, for RESULT and for people.
+//! Report of the progress, for RESULT and for people.
 
 use alloc::vec::Vec;
 

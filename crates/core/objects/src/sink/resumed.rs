@@ -1,4 +1,4 @@
-//! What an earlier run left, and comparing it where it may have been altered since
+//! Files that an earlier run left, and their comparison where they may have been altered since
 //! (docs/objects.md section "Altered files").
 
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -24,7 +24,7 @@ pub(super) struct Earlier {
     rechecks: BTreeMap<EntryId, Recheck>,
 }
 
-/// How far the recorded groups of a file are compared.
+/// Progress of the comparison of a file's recorded groups.
 #[derive(Debug, Default)]
 struct Recheck {
     /// Groups that were given out, and actions that are not answered.
@@ -83,7 +83,7 @@ impl Earlier {
         Some((temp, if whole { Existing::Whole(stamp) } else { Existing::Part(stamp) }))
     }
 
-    /// What is claimed of the file is of no use.
+    /// Drops the claims of the file, which are of no use.
     pub(super) fn forget(&mut self, id: EntryId) {
         self.partials.remove(&id);
         self.rechecks.remove(&id);
@@ -154,7 +154,7 @@ impl Sink {
             self.recorder.void(entry, wrong);
         }
         self.entries.open(id);
-        // Whoever wrote to it may not have synced what is right again now.
+        // Its writer may not have synced what is right again now.
         self.sync_later(id);
         self.advance();
     }

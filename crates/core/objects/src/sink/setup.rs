@@ -15,7 +15,7 @@ use crate::entry::{EntryId, TempName};
 use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
 use crate::record::{Fsync, Stamp};
 
-/// What prepares for what was announced, in order.
+/// Preparation for what was announced, in order.
 #[derive(Debug)]
 pub(super) struct Setup {
     queue: VecDeque<(EntryId, Step)>,
@@ -24,7 +24,7 @@ pub(super) struct Setup {
     nonce: [u8; 16],
 }
 
-/// What is to be done for an entry.
+/// Step to be done for an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Make,
@@ -78,7 +78,8 @@ impl Setup {
         self.queue.len() >= BACKLOG_MAX && !is_held
     }
 
-    /// What an earlier run left of the large file is gone. Returns the name of the new one.
+    /// Starts a large file again: what an earlier run left of it is gone. Returns the name of the
+    /// new one.
     fn begin_anew(&mut self, id: EntryId, entry: &Entry) -> TempName {
         let temp = TempName::of_large(key(entry), &self.nonce);
         self.restarts.push_back((id, temp));

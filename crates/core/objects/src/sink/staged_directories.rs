@@ -16,16 +16,16 @@ use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_COST, ASIDE_NAMES
 use crate::name_memory::NameMemory;
 use crate::record::Fsync;
 
-/// A directory that may be, or was, made aside, until it is in its place.
+/// A directory that may be, or was, staged, until it is in its place.
 #[derive(Debug)]
 struct StagedDirectory {
     /// The directory that holds it, and was not in its place when this one was announced.
     parent: Option<EntryId>,
     /// Those that wait for this one.
     children: Vec<EntryId>,
-    /// It was made aside; else that is not known yet.
+    /// It was staged; else that is not known yet.
     made: bool,
-    /// What is announced next may be written straight into it.
+    /// True while files that are announced next may be written straight into it.
     open: bool,
     /// Bytes of the files that are written straight into it.
     bytes: u64,
@@ -149,7 +149,7 @@ impl StagedDirectories {
         }
     }
 
-    /// The driver has made the directory, aside.
+    /// The driver has made the directory, or staged it.
     pub(super) fn was_staged(&mut self, id: EntryId) {
         if let Some(staged) = self.directories.get_mut(&id) {
             staged.made = true;
@@ -164,7 +164,7 @@ impl StagedDirectories {
     }
 
     /// True if a file of an accepted object stays one that is written straight into `directory`: only
-    /// if that is made aside, and the file comes in one piece.
+    /// if that is staged, and the file comes in one piece.
     pub(super) fn keeps(&mut self, directory: EntryId, groups: u32) -> bool {
         let staged = self.directories.get_mut(&directory).filter(|staged| staged.made);
         let Some(staged) = staged else {

@@ -1,4 +1,4 @@
-//! What the sink answers, checked against what was announced and sent.
+//! Answers of the sink, checked against what was announced and sent.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! What the sink says to have from an earlier run, and what of it is believed
+//! Offers: groups that the sink says to have from an earlier run, and which of them are believed
 //! (docs/protocol.md section 7.4).
 
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Source {
         None
     }
 
-    /// What a group consists of, while all of it is known.
+    /// Contents of a group, while all of it is known.
     pub(super) fn contents(&self, id: ObjectId, group: u32) -> Option<[u8; 32]> {
         let parts = self.objects.get(id.0)?.layout.parts(group);
         contents(parts, |part| Some(self.entry(part.entry)?.identity))

@@ -24,13 +24,13 @@ use crate::storage::Storage;
 /// The model of the file system: writes are kept, lost or torn one by one until the file is
 /// synced; names are durable once the directory that they are in was synced. The others change in
 /// order, as with a journal, and a cut loses the end of that order.
-/// What is visible before a cut is everything that was done.
+/// Everything that was done is visible before a cut.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage {
     files: Vec<File>,
     visible: Names,
     durable: Names,
-    /// What changed from `durable` to `visible`.
+    /// Changes from `durable` to `visible`.
     journal: Vec<Change>,
     record: File,
     /// Writes so far, of which the last to each file is its stamp.
@@ -39,7 +39,7 @@ pub struct MemoryStorage {
     space: Option<u64>,
 }
 
-/// What is under a name.
+/// A node under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
     /// A directory.
@@ -84,7 +84,7 @@ pub enum MemoryError {
 struct Names {
     temps: BTreeMap<TempName, usize>,
     nodes: BTreeMap<Box<[u8]>, Node>,
-    /// Directories made aside, and the files in them.
+    /// Staged directories, and the files in them.
     asides: BTreeSet<Box<[u8]>>,
     unseen: BTreeMap<Box<[u8]>, Node>,
 }
@@ -98,7 +98,7 @@ enum Change {
     Aside(Box<[u8]>),
     Unseen(Box<[u8]>, Node),
     RemoveUnseen(Box<[u8]>),
-    /// A file from a directory made aside gets its name.
+    /// A file from a staged directory gets its name.
     Seen(Box<[u8]>),
     /// A directory does, with all that is in it.
     Place(Box<[u8]>),
@@ -200,7 +200,7 @@ impl MemoryStorage {
         }
     }
 
-    /// What is under `path`.
+    /// The node under `path`.
     pub fn node(&self, path: &[u8]) -> Option<&Node> {
         self.visible.nodes.get(path)
     }
@@ -234,7 +234,7 @@ impl MemoryStorage {
         self.visible.nodes.iter().map(|(path, node)| (&path[..], node))
     }
 
-    /// Number of unpublished files, and of directories that were made aside.
+    /// Number of unpublished files, and of staged directories.
     pub fn temp_count(&self) -> usize {
         self.visible.temps.len() + self.visible.asides.len()
     }
@@ -570,7 +570,7 @@ impl Names {
         }
     }
 
-    /// The files of a directory that was made aside.
+    /// The files of a staged directory.
     fn take_unseen(&mut self, directory: &[u8]) -> Vec<(Box<[u8]>, Node)> {
         self.unseen.extract_if(.., |path, _| directory_of(path) == directory).collect()
     }
@@ -611,7 +611,7 @@ impl File {
     }
 }
 
-/// What a new directory is until it is finished.
+/// State of a new directory until it is finished.
 const NEW_DIRECTORY: Node = Node::Directory { mode: 0o700, modified: 0 };
 
 fn put(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {

@@ -105,7 +105,7 @@ fn without_syncing() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let items = tree(&mut rng, 30, 8 << 20);
         // A power cut may leave anything under a name that was never synced; what a later run
-        // says of it must be right all the same, so files that were not claimed are copied anew.
+        // says of it must be right all the same, so files that were not claimed are copied again.
         let kill = below(&mut rng, 2) * 600;
         let mut world = World::new(seed, items, Faults { kill, ..Faults::default() });
         world.fsync = Fsync::Never { boot: [1; 16] };

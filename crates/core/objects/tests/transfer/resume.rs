@@ -1,4 +1,4 @@
-//! What a later run does not do again, and what a transfer costs.
+//! Later runs do not repeat work; costs of a transfer.
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
@@ -218,7 +218,8 @@ fn published_files_are_not_copied_again_where_nothing_is_synced() {
     assert_eq!(world.source.result().unwrap().confirmed, 301);
 }
 
-/// What somebody else has left under the identities of the items: of a large file a part, of others all.
+/// A world with files that somebody else has left under the identities of the items: of a large
+/// file a part, of others all.
 fn prepared(sizes: &[u64], published: usize) -> World {
     let mut world = world(sizes, Faults { impostor: 1, ..Faults::default() });
     world.start();
@@ -419,7 +420,7 @@ fn nobody_waits_for_groups_of_a_file_that_is_there_and_that_the_source_has_lost(
     assert_eq!(world.sink.over_below(), 2);
 }
 
-/// What is done, in order and at once: how many of each action and message.
+/// Costs of what is done, in order and at once: numbers of each action and message.
 pub struct Costs {
     pub checkpoints: u32,
     pub records: u32,

@@ -17,7 +17,7 @@ use crate::tree::{Item, below};
 
 pub const TRANSFER: [u8; 16] = [3; 16];
 
-/// What may go wrong; each is one in so many, 0 for never.
+/// Faults that may happen; each is one in so many, 0 for never.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub corrupt: u64,

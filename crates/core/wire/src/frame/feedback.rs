@@ -7,7 +7,7 @@ use crate::writer::Writer;
 use crate::{units, varint};
 use longhaul_units::Bottleneck;
 
-/// What a receiver of packets knows (docs/protocol.md section 5.4).
+/// Knowledge of a receiver of packets (docs/protocol.md section 5.4).
 ///
 /// Counters are cumulative since the start of the lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub struct Feedback<'a> {
     pub receive_capacity: Option<Rate>,
     /// Size of the receiver's socket buffer.
     pub socket_buffer: Option<Bytes>,
-    /// What holds the receiver up.
+    /// Bounds of the receiver.
     pub bounds: ReceiverBounds,
     /// The rate beyond which the receiving host expects to lose.
     pub limit: Option<ReceiverLimit>,
@@ -47,7 +47,7 @@ pub struct Feedback<'a> {
     pub forgotten: Option<PacketNumber>,
 }
 
-/// What the receiving host takes of all lanes together (docs/protocol.md section 5.4.3).
+/// Limit of the receiving host for all lanes together (docs/protocol.md section 5.4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverLimit {
     /// At the IP layer.
@@ -58,7 +58,7 @@ pub struct ReceiverLimit {
     pub lasts: Duration,
 }
 
-/// What keeps a receiver from going faster, as it sees itself; [`Bottleneck::Unknown`] where
+/// Bottleneck of a receiver in its own view; [`Bottleneck::Unknown`] where
 /// nothing does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReceiverBounds {

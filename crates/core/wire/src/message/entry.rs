@@ -12,7 +12,7 @@ pub const MAX_PATH: usize = 4096;
 /// One file, directory or symbolic link of a manifest (docs/protocol.md section 7.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
     /// Permission bits; only the low twelve are written.
     pub mode: u16,
@@ -20,13 +20,13 @@ pub struct Entry {
     pub modified: i64,
     /// Bytes of a file's contents.
     pub size: u64,
-    /// What tells this state of the source from any other (docs/protocol.md section 7.4).
+    /// Identity of this state of the source (docs/protocol.md section 7.4).
     pub identity: [u8; 16],
     /// Where it goes below the destination.
     pub path: EntryPath,
 }
 
-/// What an [`Entry`] is.
+/// Kind of an [`Entry`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryKind {
     /// A regular file.
@@ -141,7 +141,7 @@ impl fmt::Debug for EntryPath {
 }
 
 impl fmt::Display for EntryPath {
-    /// What is not printable ASCII is escaped, so that a path cannot steer a terminal.
+    /// Escapes what is not printable ASCII, so that a path cannot steer a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0.escape_ascii())
     }

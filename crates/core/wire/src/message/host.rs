@@ -34,7 +34,7 @@ pub struct HostAccount {
     pub missed: u64,
     /// By how much, in all.
     pub missed_time: Duration,
-    /// What it does against all this, as bits.
+    /// Remedies against all this, as bits.
     pub remedies: u64,
     /// Receive buffer of its sockets as it was asked for.
     pub buffer_asked: Bytes,

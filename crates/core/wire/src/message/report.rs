@@ -19,15 +19,15 @@ pub struct SourceReport {
     pub rtt: Duration,
     /// Least round trip, likewise.
     pub rtt_min: Duration,
-    /// What bounds the rate now.
+    /// Bottleneck now.
     pub bound: Bottleneck,
-    /// What bounded it for the longest time.
+    /// Bottleneck for the longest time.
     pub bottleneck: Bottleneck,
-    /// What became of what the source remembers of the path.
+    /// Use that the source made of its path history.
     pub memory: MemoryUse,
     /// The rate that it remembered; zero if none.
     pub remembered: Rate,
-    /// What it cost the source's host, and how that fares.
+    /// Account of the source's host: costs and condition.
     pub host: HostAccount,
 }
 
