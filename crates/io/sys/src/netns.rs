@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 pub use self::command::{become_root_of_own, die_with_starter, start_in_group};
 use self::configure::Link;
-pub use self::device::{DeviceCount, DeviceCounters, Way};
+pub use self::device::{DeviceCount, DeviceCounters, RouteEntry};
 use crate::netlink::Netlink;
 
 /// A network stack of its own: devices, addresses, routes, ports.

@@ -274,9 +274,9 @@ impl Testbed {
     /// Errors of changing routes.
     pub fn set_congestion_control(&self, a: &Host, b: &Host, name: Option<&str>) -> io::Result<()> {
         for (from, to) in [(a, b), (b, a)] {
-            let (device, mut way) = routes::between(&self.topology, from.number, to.number);
-            way.congestion_control = name.map(str::to_owned);
-            from.namespace.add_route(&device, &way)?;
+            let (device, mut route) = routes::between(&self.topology, from.number, to.number);
+            route.congestion_control = name.map(str::to_owned);
+            from.namespace.add_route(&device, &route)?;
         }
         Ok(())
     }

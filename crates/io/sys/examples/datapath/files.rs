@@ -16,7 +16,7 @@ use longhaul_sys::memory::Pages;
 use crate::{RUNS, median};
 
 #[derive(Clone, Copy)]
-enum Way {
+enum Method {
     /// Threads that call `pwrite`.
     Threads(usize),
     /// One thread with as many writes in flight, handed to kernel threads or not.
@@ -43,8 +43,8 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
         println!("{:<34} {:>7} {:>9}", "", "GB/s", "CPU-s/GB");
         let mut runs = vec![Vec::new(); ROWS.len()];
         for _ in 0..RUNS {
-            for ((_, way), runs) in ROWS.iter().zip(&mut runs) {
-                runs.push(once(&directory, direct, *way, &memory)?);
+            for ((_, method), runs) in ROWS.iter().zip(&mut runs) {
+                runs.push(once(&directory, direct, *method, &memory)?);
             }
         }
         for ((name, _), runs) in ROWS.iter().zip(&mut runs) {
@@ -56,7 +56,7 @@ pub fn measure() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn once(directory: &Path, direct: bool, way: Way, memory: &[u8]) -> io::Result<Figures> {
+fn once(directory: &Path, direct: bool, method: Method, memory: &[u8]) -> io::Result<Figures> {
     let path = directory.join(format!("longhaul-datapath-{}", std::process::id()));
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let mut new = OpenOptions::new();
@@ -65,9 +65,9 @@ fn once(directory: &Path, direct: bool, way: Way, memory: &[u8]) -> io::Result<F
     std::fs::remove_file(&path)?;
     preallocate(&file, LEN as u64)?;
     let (start, cpu) = (Instant::now(), clock::process_cpu_time());
-    match way {
-        Way::Threads(count) => by_threads(&file, count, memory)?,
-        Way::Ring(depth, handed) => by_ring(&file, depth, handed, memory)?,
+    match method {
+        Method::Threads(count) => by_threads(&file, count, memory)?,
+        Method::Ring(depth, handed) => by_ring(&file, depth, handed, memory)?,
     }
     file.sync_data()?;
     let cpu = (clock::process_cpu_time() - cpu).as_secs_f64();
@@ -128,12 +128,12 @@ fn by_ring(file: &File, depth: usize, handed: bool, memory: &[u8]) -> io::Result
     }
 }
 
-const ROWS: [(&str, Way); 5] = [
-    ("pwrite, 1 thread", Way::Threads(1)),
-    ("pwrite, 2 threads", Way::Threads(2)),
-    ("pwrite, 4 threads", Way::Threads(4)),
-    ("io_uring, 8 in flight", Way::Ring(8, false)),
-    ("io_uring, 8 in flight, IOSQE_ASYNC", Way::Ring(8, true)),
+const ROWS: [(&str, Method); 5] = [
+    ("pwrite, 1 thread", Method::Threads(1)),
+    ("pwrite, 2 threads", Method::Threads(2)),
+    ("pwrite, 4 threads", Method::Threads(4)),
+    ("io_uring, 8 in flight", Method::Ring(8, false)),
+    ("io_uring, 8 in flight, IOSQE_ASYNC", Method::Ring(8, true)),
 ];
 
 const LEN: usize = 1 << 30;

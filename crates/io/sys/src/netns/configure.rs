@@ -4,7 +4,7 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-use super::device::Way;
+use super::device::RouteEntry;
 use crate::netlink::{Netlink, Request};
 
 impl Netlink {
@@ -134,26 +134,31 @@ impl Netlink {
     }
 
     /// Sends packets out through the device, as table `table` says.
-    pub(super) fn add_route(&mut self, name: &str, way: &Way, table: u8) -> io::Result<()> {
+    pub(super) fn add_route(
+        &mut self,
+        name: &str,
+        route: &RouteEntry,
+        table: u8,
+    ) -> io::Result<()> {
         let index = self.index(name)?;
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         let mut request = Request::new(libc::RTM_NEWROUTE, flags);
-        let scope = if way.via.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
+        let scope = if route.via.is_some() { libc::RT_SCOPE_UNIVERSE } else { libc::RT_SCOPE_LINK };
         // struct rtmsg: family, bits of destination and source, TOS, table, origin, scope, type.
-        request.bytes.extend([family(way.to), way.prefix, 0, 0, table]);
+        request.bytes.extend([family(route.to), route.prefix, 0, 0, table]);
         request.bytes.extend([libc::RTPROT_STATIC, scope, libc::RTN_UNICAST]);
         // Neighbours are there for sure, whatever the addresses of the device say.
-        let flags = if way.via.is_some() { RTNH_F_ONLINK } else { 0 };
+        let flags = if route.via.is_some() { RTNH_F_ONLINK } else { 0 };
         request.bytes.extend(flags.to_ne_bytes());
-        request.address(libc::RTA_DST, way.to);
+        request.address(libc::RTA_DST, route.to);
         request.number(libc::RTA_OIF, index);
-        if let Some(via) = way.via {
+        if let Some(via) = route.via {
             request.address(libc::RTA_GATEWAY, via);
         }
-        if let Some(source) = way.source {
+        if let Some(source) = route.source {
             request.address(libc::RTA_PREFSRC, source);
         }
-        if let Some(name) = &way.congestion_control {
+        if let Some(name) = &route.congestion_control {
             request.nested(libc::RTA_METRICS, |metrics| metrics.text(RTAX_CC_ALGO, name));
         }
         self.ask(request)

@@ -12,7 +12,7 @@ use crate::tun::Tun;
 
 /// Where packets for some addresses go.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct RouteEntry {
     /// First of the addresses.
     pub to: IpAddr,
     /// Leading bits that they have in common.
@@ -21,7 +21,7 @@ pub struct Way {
     pub via: Option<IpAddr>,
     /// The address that sockets here take for their own when they have none.
     pub source: Option<IpAddr>,
-    /// The congestion control of connections that go this way, whatever they or the system would
+    /// The congestion control of connections on this route, whatever they or the system would
     /// choose.
     pub congestion_control: Option<String>,
 }
@@ -93,14 +93,19 @@ impl Namespace {
     /// `to`, to the neighbour `via`, whatever it is addressed to.
     pub fn pass_on(&self, from: &str, to: &str, via: IpAddr) -> io::Result<()> {
         let all = if via.is_ipv4() { IpAddr::from([0; 4]) } else { IpAddr::from([0; 16]) };
-        let way =
-            Way { to: all, prefix: 0, via: Some(via), source: None, congestion_control: None };
+        let route = RouteEntry {
+            to: all,
+            prefix: 0,
+            via: Some(via),
+            source: None,
+            congestion_control: None,
+        };
         self.run(|| {
             let mut netlink = Netlink::open()?;
             // A table of routes of its own: a namespace has few devices, and 252 such tables.
             let table = u8::try_from(netlink.index(from)?).ok().filter(|table| *table <= 252);
             let table = table.ok_or(io::ErrorKind::InvalidInput)?;
-            netlink.add_route(to, &way, table)?;
+            netlink.add_route(to, &route, table)?;
             netlink.add_rule(from, via, table)
         })?
     }
@@ -122,8 +127,8 @@ impl Namespace {
     }
 
     /// Sends packets out through a device, in place of the earlier route of these addresses.
-    pub fn add_route(&self, device: &str, way: &Way) -> io::Result<()> {
-        self.run(|| Netlink::open()?.add_route(device, way, libc::RT_TABLE_MAIN))?
+    pub fn add_route(&self, device: &str, route: &RouteEntry) -> io::Result<()> {
+        self.run(|| Netlink::open()?.add_route(device, route, libc::RT_TABLE_MAIN))?
     }
 
     /// Sets a kernel parameter by its path below /proc/sys, like `net/ipv4/ip_forward`.

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use longhaul_needs::needs;
 
 use super::*;
-use crate::netns::{Namespace, Way};
+use crate::netns::{Namespace, RouteEntry};
 use crate::udp::{Route, UdpOptions, UdpSocket, Wait};
 use crate::wait::{Interest, wait};
 
@@ -88,8 +88,13 @@ fn end(number: usize) -> io::Result<(Namespace, Tun)> {
     let space = Namespace::new()?;
     let tun = space.add_tun("link0", 1500, 100)?;
     space.add_address("link0", ENDS[number], 32)?;
-    let way =
-        Way { to: ENDS[1 - number], prefix: 32, via: None, source: None, congestion_control: None };
-    space.add_route("link0", &way)?;
+    let route = RouteEntry {
+        to: ENDS[1 - number],
+        prefix: 32,
+        via: None,
+        source: None,
+        congestion_control: None,
+    };
+    space.add_route("link0", &route)?;
     Ok((space, tun))
 }

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use longhaul_sys::netns::{self, Namespace, Way};
+use longhaul_sys::netns::{self, Namespace, RouteEntry};
 
 use super::addresses;
 use crate::topology::Topology;
@@ -20,35 +20,35 @@ pub(super) fn lay(
     }
     for (other, link) in topology.next_hops(node).into_iter().enumerate() {
         let Some(link) = link.filter(|_| other != node) else { continue };
-        namespace.add_route(&device(link), &way_v4(topology, node, other, link))?;
+        namespace.add_route(&device(link), &route_v4(topology, node, other, link))?;
         if ipv6 {
-            let way = Way {
+            let route = RouteEntry {
                 to: addresses::node_v6(other),
                 prefix: addresses::NODE_V6,
                 via: Some(addresses::link_v6(link, far_end(topology, node, link))),
                 source: Some(addresses::node_v6(node)),
                 congestion_control: None,
             };
-            namespace.add_route(&device(link), &way)?;
+            namespace.add_route(&device(link), &route)?;
         }
     }
     Ok(())
 }
 
-/// The way from a node to another by IPv4, and the device that it begins at.
-pub(super) fn between(topology: &Topology, node: usize, other: usize) -> (String, Way) {
+/// The route from a node to another by IPv4, and the device that it begins at.
+pub(super) fn between(topology: &Topology, node: usize, other: usize) -> (String, RouteEntry) {
     match topology.next_hops(node)[other] {
-        Some(link) => (device(link), way_v4(topology, node, other, link)),
+        Some(link) => (device(link), route_v4(topology, node, other, link)),
         // The hosts of a direct testbed are neighbours without a link.
         None => {
-            let way = Way {
+            let route = RouteEntry {
                 to: addresses::node_v4(other),
                 prefix: addresses::NODE_V4,
                 via: None,
                 source: Some(addresses::node_v4(node)),
                 congestion_control: None,
             };
-            (netns::DEVICE.to_owned(), way)
+            (netns::DEVICE.to_owned(), route)
         }
     }
 }
@@ -58,8 +58,8 @@ pub(super) fn device(link: usize) -> String {
     format!("link{link}")
 }
 
-fn way_v4(topology: &Topology, node: usize, other: usize, link: usize) -> Way {
-    Way {
+fn route_v4(topology: &Topology, node: usize, other: usize, link: usize) -> RouteEntry {
+    RouteEntry {
         to: addresses::node_v4(other),
         prefix: addresses::NODE_V4,
         via: Some(addresses::link_v4(link, far_end(topology, node, link))),
