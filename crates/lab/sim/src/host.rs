@@ -12,20 +12,20 @@ use longhaul_wire::{Carrier, CloseCode, ControlMessage, Hello};
 
 use crate::draw::Draw;
 use crate::scenario::{End, Scenario};
-use crate::tls::{OneWay, Piece};
+use crate::tls::{ByteChannel, Piece};
 
-/// The control connection: both ways and the secret that its ends share.
+/// The control connection: both directions and the secret that its ends share.
 #[derive(Debug)]
 pub(crate) struct Control {
-    pub up: OneWay,
-    pub down: OneWay,
+    pub up: ByteChannel,
+    pub down: ByteChannel,
     secret: [u8; 32],
 }
 
 impl Control {
     pub fn new(scenario: &Scenario, draw: &mut Draw) -> Self {
-        let way = || OneWay::new(scenario.pipe_delay);
-        Self { up: way(), down: way(), secret: draw.bytes() }
+        let channel = || ByteChannel::new(scenario.pipe_delay);
+        Self { up: channel(), down: channel(), secret: draw.bytes() }
     }
 }
 

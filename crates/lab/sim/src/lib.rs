@@ -43,7 +43,7 @@ mod wires;
 mod world;
 
 pub use scenario::{
-    Accident, Choice, Circuit, End, Fault, Meddles, Meddling, Scenario, Silence, Taking, TcpOpens,
-    Ways,
+    Accident, Choice, Circuit, Directions, End, Fault, Meddles, Meddling, Scenario, Silence,
+    Taking, TcpOpens,
 };
 pub use world::{Broken, LaneCounts, Report, World};

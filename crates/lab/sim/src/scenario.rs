@@ -14,7 +14,7 @@ use longhaul_pathsim::{DuplexConfig, PathConfig};
 pub use circuits::Circuit;
 pub use firewalls::TcpOpens;
 pub use meddling::{Meddles, Meddling};
-pub use paths::{Silence, Ways};
+pub use paths::{Directions, Silence};
 pub use refusals::{Refusal, RefusedBecause};
 pub use taking::Taking;
 

@@ -8,14 +8,14 @@ use crate::draw::Draw;
 
 /// One direction of it.
 #[derive(Debug)]
-pub(crate) struct OneWay {
+pub(crate) struct ByteChannel {
     delay: Duration,
-    under_way: VecDeque<(Instant, Piece)>,
+    in_flight: VecDeque<(Instant, Piece)>,
     /// Nothing is taken in any more.
     closed: bool,
 }
 
-/// Output of a [`OneWay`].
+/// Output of a [`ByteChannel`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Piece {
     Bytes(Vec<u8>),
@@ -23,9 +23,9 @@ pub(crate) enum Piece {
     End,
 }
 
-impl OneWay {
+impl ByteChannel {
     pub fn new(delay: Duration) -> Self {
-        Self { delay, under_way: VecDeque::new(), closed: false }
+        Self { delay, in_flight: VecDeque::new(), closed: false }
     }
 
     /// Sends `bytes`, in pieces as `draw` has it.
@@ -38,9 +38,9 @@ impl OneWay {
         while !rest.is_empty() {
             let len = draw.between(1, rest.len() as u64) as usize;
             let (piece, after) = rest.split_at(len);
-            let last = self.under_way.back().map_or(at, |(last, _)| *last);
+            let last = self.in_flight.back().map_or(at, |(last, _)| *last);
             at = at.max(last) + Duration::from_micros(draw.below(50));
-            self.under_way.push_back((at, Piece::Bytes(piece.to_vec())));
+            self.in_flight.push_back((at, Piece::Bytes(piece.to_vec())));
             rest = after;
         }
     }
@@ -49,8 +49,8 @@ impl OneWay {
     pub fn close(&mut self, now: Instant) {
         if !self.closed {
             self.closed = true;
-            let last = self.under_way.back().map_or(Instant::ZERO, |(last, _)| *last);
-            self.under_way.push_back(((now + self.delay).max(last), Piece::End));
+            let last = self.in_flight.back().map_or(Instant::ZERO, |(last, _)| *last);
+            self.in_flight.push_back(((now + self.delay).max(last), Piece::End));
         }
     }
 
@@ -60,12 +60,12 @@ impl OneWay {
     }
 
     pub fn poll(&mut self, now: Instant) -> Option<Piece> {
-        let due = self.under_way.front().is_some_and(|(at, _)| *at <= now);
-        due.then(|| self.under_way.pop_front()).flatten().map(|(_, piece)| piece)
+        let due = self.in_flight.front().is_some_and(|(at, _)| *at <= now);
+        due.then(|| self.in_flight.pop_front()).flatten().map(|(_, piece)| piece)
     }
 
     pub fn next_timeout(&self) -> Option<Instant> {
-        self.under_way.front().map(|(at, _)| *at)
+        self.in_flight.front().map(|(at, _)| *at)
     }
 }
 
@@ -76,17 +76,17 @@ mod tests {
     #[test]
     fn bytes_come_in_order_and_then_the_end() {
         let mut draw = Draw::new(1, 1);
-        let mut way = OneWay::new(Duration::from_millis(1));
+        let mut channel = ByteChannel::new(Duration::from_millis(1));
         let bytes: Vec<u8> = (0..200).collect();
-        way.send(Instant::ZERO, &bytes[..100], &mut draw);
-        way.send(Instant::ZERO, &bytes[100..], &mut draw);
-        way.close(Instant::ZERO);
-        way.send(Instant::ZERO, b"too late", &mut draw);
-        assert_eq!(way.poll(Instant::ZERO), None);
+        channel.send(Instant::ZERO, &bytes[..100], &mut draw);
+        channel.send(Instant::ZERO, &bytes[100..], &mut draw);
+        channel.close(Instant::ZERO);
+        channel.send(Instant::ZERO, b"too late", &mut draw);
+        assert_eq!(channel.poll(Instant::ZERO), None);
         let (mut got, mut ended) = (Vec::new(), false);
-        while let Some(at) = way.next_timeout() {
+        while let Some(at) = channel.next_timeout() {
             assert!(!ended);
-            match way.poll(at) {
+            match channel.poll(at) {
                 Some(Piece::Bytes(piece)) => got.extend(piece),
                 Some(Piece::End) => ended = true,
                 None => panic!("nothing at {at:?}"),

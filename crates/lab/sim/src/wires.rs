@@ -8,15 +8,15 @@ use longhaul_units::{Duration, Instant, Rate};
 use crate::draw::Draw;
 use crate::scenario::{End, Scenario};
 
-/// One TCP connection: both ways.
+/// One TCP connection: both directions.
 #[derive(Debug)]
 pub(crate) struct Wire {
-    up: OneWay,
-    down: OneWay,
+    up: Direction,
+    down: Direction,
 }
 
 #[derive(Debug)]
-struct OneWay {
+struct Direction {
     delay: Duration,
     rate: Rate,
     /// Bytes, and when they are there.
@@ -33,7 +33,7 @@ impl Wire {
     /// One for each lane that may be granted.
     pub fn all(scenario: &Scenario, draw: &mut Draw) -> Vec<Self> {
         let wire = |path: &longhaul_pathsim::DuplexConfig| {
-            let mut way = |path: &longhaul_pathsim::PathConfig| OneWay {
+            let mut direction = |path: &longhaul_pathsim::PathConfig| Direction {
                 delay: path.delay,
                 rate: path.bottleneck.as_ref().map_or(Rate::from_gbps(1), |line| line.rate.initial),
                 under_way: VecDeque::new(),
@@ -42,12 +42,12 @@ impl Wire {
                 window: draw.scaled(16 << 10, 4 << 20) as usize,
                 silent: None,
             };
-            Self { up: way(&path.forward), down: way(&path.backward) }
+            Self { up: direction(&path.forward), down: direction(&path.backward) }
         };
         scenario.paths.iter().map(wire).collect()
     }
 
-    fn from(&mut self, end: End) -> &mut OneWay {
+    fn from(&mut self, end: End) -> &mut Direction {
         if end == End::Client { &mut self.up } else { &mut self.down }
     }
 

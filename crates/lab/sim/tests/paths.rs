@@ -1,7 +1,7 @@
 //! Lanes that go from one path to another.
 
 use longhaul_pathsim::{DuplexConfig, PathConfig};
-use longhaul_sim::{Circuit, End, Report, Scenario, Silence, Ways, World};
+use longhaul_sim::{Circuit, Directions, End, Report, Scenario, Silence, World};
 use longhaul_units::{Bytes, Duration, Rate};
 use longhaul_wire::CloseCode;
 
@@ -59,7 +59,8 @@ fn a_circuit_whose_rate_changes_keeps_its_lanes() {
 #[test]
 fn a_circuit_that_leads_nowhere_is_left() {
     let mut scenario = circuit(&[(200, 60_000, 80)]);
-    let silence = Silence { path: 1, from: Duration::ZERO, until: 60_000 * MS, ways: Ways::Both };
+    let silence =
+        Silence { path: 1, from: Duration::ZERO, until: 60_000 * MS, directions: Directions::Both };
     scenario.silences.push(silence);
     let report = run(scenario);
     assert!(report.moves >= 2, "{report:?}");
@@ -70,13 +71,15 @@ fn a_lane_finds_another_path_when_its_own_dies() {
     // The source has something under way and notices. Where it is the server it asks the client,
     // which has nothing under way that could be missed.
     for push in [true, false] {
-        for ways in [Ways::Both, Ways::Of(End::Client), Ways::Of(End::Server)] {
+        for directions in
+            [Directions::Both, Directions::Of(End::Client), Directions::Of(End::Server)]
+        {
             for path in [0, 1] {
                 let mut scenario = two_paths(push);
                 let (from, until) = (500 * MS, 120_000 * MS);
-                scenario.silences.push(Silence { path, from, until, ways });
+                scenario.silences.push(Silence { path, from, until, directions });
                 let report = run(scenario);
-                let what = format!("push {push}, {ways:?} of {path}: {report:?}");
+                let what = format!("push {push}, {directions:?} of {path}: {report:?}");
                 assert!(report.moves >= 1, "{what}");
                 assert!(report.took < Duration::from_secs(30), "{what}");
                 assert_eq!(report.runs.len(), 1, "{what}");
@@ -96,7 +99,7 @@ fn a_path_that_udp_does_not_fit_is_left_out_and_the_other_carries() {
                 line.backward = line.backward.clone().mtu(1_150);
             }
             let report = run(scenario);
-            let what = format!("push {push}, {path}, both ways {both}: {report:?}");
+            let what = format!("push {push}, {path}, both directions {both}: {report:?}");
             assert_eq!(report.runs, [CloseCode::DONE], "{what}");
             assert!(report.moves >= 1, "{what}");
         }
@@ -106,7 +109,8 @@ fn a_path_that_udp_does_not_fit_is_left_out_and_the_other_carries() {
 #[test]
 fn lanes_come_back_to_a_path_that_speaks_again() {
     let mut scenario = Scenario { bytes: 40_000_000, ..two_paths(true) };
-    let silence = Silence { path: 1, from: 500 * MS, until: 4_500 * MS, ways: Ways::Both };
+    let silence =
+        Silence { path: 1, from: 500 * MS, until: 4_500 * MS, directions: Directions::Both };
     scenario.silences.push(silence);
     let report = run(scenario);
     assert_eq!(report.moves, 2, "there, and back: {report:?}");

@@ -15,12 +15,12 @@ pub struct Silence {
     /// Until when.
     pub until: Duration,
     /// Directions that are swallowed.
-    pub ways: Ways,
+    pub directions: Directions,
 }
 
 /// Directions of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ways {
+pub enum Directions {
     /// Both of them.
     Both,
     /// Packets that the host at that end sends.
@@ -30,8 +30,9 @@ pub enum Ways {
 impl Silence {
     /// True if it swallows what `from` sends over `path` `since` the start of the world.
     pub(crate) fn swallows(&self, path: u16, from: End, since: Duration) -> bool {
-        let way = self.ways == Ways::Both || self.ways == Ways::Of(from);
-        way && self.path == path && (self.from..self.until).contains(&since)
+        let matches =
+            self.directions == Directions::Both || self.directions == Directions::Of(from);
+        matches && self.path == path && (self.from..self.until).contains(&since)
     }
 }
 
@@ -66,11 +67,15 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
     }
     for _ in 0..draw.between(1, 3) {
         let from = Duration::from_micros(draw.below(horizon));
-        let ways =
-            *draw.pick(&[Ways::Both, Ways::Both, Ways::Of(End::Client), Ways::Of(End::Server)]);
+        let directions = *draw.pick(&[
+            Directions::Both,
+            Directions::Both,
+            Directions::Of(End::Client),
+            Directions::Of(End::Server),
+        ]);
         let until = from + draw.micros(100_000, LONGEST_US);
         let path = draw.below(paths) as u16;
-        scenario.silences.push(Silence { path, from, until, ways });
+        scenario.silences.push(Silence { path, from, until, directions });
     }
 }
 
