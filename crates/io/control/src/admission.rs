@@ -259,7 +259,7 @@ mod tests {
     const STAGES: [Stage; 3] = [Stage::Silent, Stage::Greeted, Stage::Secured];
 
     #[test]
-    fn who_opens_many_takes_places_from_himself() {
+    fn one_address_that_opens_many_displaces_its_own() {
         let mut strangers = strangers(10, 3);
         let other = strangers.admit(NOW, v4(2));
         assert_eq!(other, (0, None));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn who_shakes_hands_is_pushed_out_by_half_of_the_places_at_the_least() {
+    fn handshakes_are_displaced_only_for_half_of_the_places_at_the_least() {
         let mut strangers = strangers(256, 64);
         for stage in [Stage::Silent, Stage::Secured] {
             strangers.crowd(0..256, stage);
