@@ -6,7 +6,7 @@ use longhaul_sys::descriptors;
 
 use super::folding::SameName;
 use super::free_space::TooLittle;
-use super::special::InTheWay;
+use super::special::Obstacle;
 use super::write::Vanished;
 
 /// Why a file could not be read.
@@ -47,7 +47,7 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
     if let Some(short) = descriptors::in_words(error) {
         return format!("{doing}: {short}");
     }
-    if let Some(special) = in_the_way(error) {
+    if let Some(special) = obstacle(error) {
         return format!("{doing}: {special}");
     }
     if let Some(same) = same_name(error) {
@@ -106,7 +106,7 @@ fn too_little(error: &io::Error) -> Option<&TooLittle> {
 }
 
 /// The device, FIFO or socket that is not replaced, if that is why.
-fn in_the_way(error: &io::Error) -> Option<&InTheWay> {
+fn obstacle(error: &io::Error) -> Option<&Obstacle> {
     error.get_ref()?.downcast_ref()
 }
 

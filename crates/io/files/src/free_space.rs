@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_take_the_reserve_is_refused() {
+    fn files_that_would_take_the_reserve_are_refused() {
         let space = Space { free: 500 * MIB, total: GIB };
         assert_eq!(space.after(436 * MIB, 0), Ok(0));
         assert_eq!(space.after(400 * MIB, 6 * MIB), Ok(30 * MIB));
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_and_not_taken_is_owed() {
+    fn promised_space_that_is_not_taken_is_owed() {
         let mut budget = SpaceBudget::default();
         for (number, len) in [(1, 10), (2, 20), (3, 30)] {
             budget.promised.insert(TempName([number; 16]), len);

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_written_when_there_is_room() {
+    fn waiting_claims_are_written_when_there_is_room() {
         let path = std::env::temp_dir().join(format!("longhaul-record-{}", std::process::id()));
         let file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         // A device that is always full stands for the disk.

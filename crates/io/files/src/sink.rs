@@ -352,7 +352,7 @@ impl SinkTree {
     }
 
     /// Checks that the destination directory is still where the user has named it.
-    fn check_way(&self) -> Result<(), StorageError> {
+    fn check_not_moved(&self) -> Result<(), StorageError> {
         match self.found_at.leads_to(&self.root).map_err(StorageError::Sync)? {
             true => Ok(()),
             false => Err(StorageError::Moved(self.found_at.shown())),
@@ -484,7 +484,7 @@ impl Storage for TreeStorage<'_> {
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), StorageError> {
         self.tree.sync(checkpoint).map_err(StorageError::Sync)?;
         // What is confirmed next is where the user looks for it.
-        self.tree.check_way()
+        self.tree.check_not_moved()
     }
 
     fn stamps(&mut self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>> {
@@ -496,7 +496,7 @@ impl Storage for TreeStorage<'_> {
     }
 
     fn remove_record(&mut self) -> Result<(), StorageError> {
-        self.tree.check_way()?;
+        self.tree.check_not_moved()?;
         self.tree.remove_record().map_err(StorageError::Remove)
     }
 

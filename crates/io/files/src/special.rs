@@ -63,7 +63,7 @@ impl fmt::Display for Special {
 /// Something stands where an entry should, and is not replaced.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} of that name is in the way; devices, FIFOs and sockets are never replaced")]
-pub(super) struct InTheWay(pub(super) Special);
+pub(super) struct Obstacle(pub(super) Special);
 
 /// Renames within a file system. What has the new name is replaced, if it is a file or a link.
 pub(super) fn rename_over_files(
@@ -77,7 +77,7 @@ pub(super) fn rename_over_files(
         result => return Ok(result?),
     }
     if let Some(special) = Special::at(&to, new)? {
-        return Err(io::Error::other(InTheWay(special)));
+        return Err(io::Error::other(Obstacle(special)));
     }
     Ok(renameat(from, old, to, new)?)
 }

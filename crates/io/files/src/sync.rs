@@ -156,7 +156,7 @@ pub(super) mod tests {
     use super::{Errno, or_more};
 
     #[test]
-    fn what_cannot_be_synced_by_itself_is_synced_with_more() {
+    fn files_that_cannot_be_synced_alone_are_synced_with_more() {
         let synced = |error| {
             let mut more = false;
             let result = or_more(Err(error), || {

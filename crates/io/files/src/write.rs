@@ -22,7 +22,7 @@ use super::identify::{hex, staged_name};
 use super::large::large;
 use super::place::{beneath, open_at, split};
 use super::sink::{LastDirectory, SinkTree, has_time};
-use super::special::{InTheWay, Special, rename_over_files};
+use super::special::{Obstacle, Special, rename_over_files};
 use super::stamp::stat_file;
 use super::sync::sync_whole;
 
@@ -155,7 +155,7 @@ impl SinkTree {
         // Its directory may not be in its place; then nothing has the name.
         let Ok(parent) = beneath(&self.root, parent, OFlags::PATH) else { return Ok(()) };
         match Special::at(parent, name)? {
-            Some(special) => Err(io::Error::other(InTheWay(special))),
+            Some(special) => Err(io::Error::other(Obstacle(special))),
             None => Ok(()),
         }
     }

@@ -92,14 +92,14 @@ fn a_file_that_somebody_puts_in_the_place_of_an_unpublished_one_gets_no_name() {
 }
 
 #[test]
-fn what_nobody_has_touched_is_taken_without_being_read() {
+fn untouched_files_are_taken_without_being_read() {
     let (scratch, groups) = interrupted(true);
     let stats = goes_on(&scratch);
     assert_eq!((stats.resumed_bytes, stats.rechecked), (groups * GROUP_SIZE, 0));
 }
 
 #[test]
-fn what_was_altered_is_copied_again_though_its_size_and_time_are_as_before() {
+fn altered_files_of_the_same_size_and_time_are_copied_again() {
     let (scratch, groups) = interrupted(true);
     alter(&unpublished(&scratch), 3 * GROUP_SIZE + 77);
     let stats = goes_on(&scratch);
@@ -107,14 +107,14 @@ fn what_was_altered_is_copied_again_though_its_size_and_time_are_as_before() {
 }
 
 #[test]
-fn what_was_written_after_the_last_checkpoint_is_compared_and_kept() {
+fn data_written_after_the_last_checkpoint_are_compared_and_kept() {
     let (scratch, groups) = interrupted(false);
     let stats = goes_on(&scratch);
     assert_eq!((stats.resumed_bytes, stats.rechecked), (groups * GROUP_SIZE, groups));
 }
 
 #[test]
-fn what_was_added_to_a_file_is_cut_off() {
+fn bytes_added_to_a_file_are_cut_off() {
     let (scratch, groups) = interrupted(true);
     let mut file = File::options().append(true).open(unpublished(&scratch)).unwrap();
     file.write_all(b"more").unwrap();
@@ -123,7 +123,7 @@ fn what_was_added_to_a_file_is_cut_off() {
 }
 
 #[test]
-fn what_was_replaced_is_compared_or_begun_anew() {
+fn replaced_files_are_compared_or_started_again() {
     let (scratch, groups) = interrupted(true);
     let (path, copy) = (unpublished(&scratch), scratch.at("copy"));
     std::fs::copy(&path, &copy).unwrap();

@@ -24,7 +24,7 @@ fn tree(scratch: &Scratch, what: &str) -> PathBuf {
 }
 
 #[test]
-fn what_may_not_have_its_time_or_mode_arrives_all_the_same() {
+fn files_that_may_not_have_their_time_or_mode_arrive_all_the_same() {
     for (what, note) in [("time", Summary::TIMES_NOT_SET), ("mode", Summary::MODES_NOT_SET)] {
         let scratch = Scratch::new();
         let from = tree(&scratch, what);

@@ -62,7 +62,7 @@ fn a_large_file_with_holes_arrives() {
 }
 
 #[test]
-fn what_is_there_is_replaced_and_the_rest_stays() {
+fn existing_files_are_replaced_and_the_rest_stays() {
     let scratch = Scratch::new();
     scratch.file("from/a", "new");
     scratch.file("from/sub/b", "new");

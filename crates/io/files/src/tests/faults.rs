@@ -99,7 +99,7 @@ fn a_destination_without_room_is_explained() {
 }
 
 #[test]
-fn what_changes_after_the_scan_is_not_published() {
+fn files_that_change_after_the_scan_are_not_published() {
     let scratch = Scratch::new();
     for name in ["gone", "shrunk", "grown", "replaced", "rewritten", "kept"] {
         scratch.file(&format!("from/{name}"), bytes(5000, 1));

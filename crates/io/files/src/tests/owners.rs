@@ -65,7 +65,7 @@ fn another_users_hidden_directory_is_not_gone_on_with() {
 
 #[needs(root)]
 #[test]
-fn what_was_begun_under_another_name_is_gone_on_with_when_the_first_is_free() {
+fn a_copy_begun_under_another_name_goes_on_when_the_first_is_free() {
     let scratch = prepared(0o1777);
     without_rights(|| begin(&scratch));
     begin(&scratch);
@@ -138,7 +138,7 @@ fn owners_are_not_asked_for_where_nobody_else_may_write() {
 
 #[needs(root)]
 #[test]
-fn who_takes_every_name_of_a_transfer_stops_no_copy() {
+fn taking_every_name_of_a_transfer_stops_no_copy() {
     let scratch = prepared(0o1777);
     let planted: Vec<_> = (0..20).map(|number| hidden(&scratch, number)).collect();
     without_rights(|| {
@@ -175,7 +175,7 @@ fn another_users_hidden_directory_does_not_make_a_copy_look_begun() {
 /// As on a file system that shows every file as another user's, and open to all.
 #[needs(root)]
 #[test]
-fn what_looks_as_what_was_just_made_is_this_users() {
+fn files_like_those_just_made_are_this_users() {
     use super::super::trust::Trust;
     let scratch = prepared(0o777);
     let root = longhaul_sys::files::ConfinedDir::open_root(scratch.at("to")).unwrap();

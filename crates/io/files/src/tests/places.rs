@@ -378,7 +378,7 @@ fn synced_before_confirming(scratch: &Scratch, copy: &Copy, directories: &[&str]
 }
 
 #[test]
-fn what_is_made_above_a_destination_is_durable_before_anything_is_confirmed() {
+fn new_parents_of_a_destination_are_durable_before_anything_is_confirmed() {
     let scratch = prepared();
     let above = ["", "a", "a/b"];
     let open = |to: &str| {

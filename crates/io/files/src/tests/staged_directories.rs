@@ -109,7 +109,7 @@ fn an_obstacle_to_a_new_directory_is_reported_and_not_followed() {
 }
 
 #[test]
-fn what_is_whole_in_a_directory_that_never_appeared_is_not_copied_again() {
+fn whole_files_in_a_directory_that_never_appeared_are_not_copied_again() {
     let scratch = Scratch::new();
     for number in 0..900 {
         scratch.file(&format!("from/f{number}"), bytes(10_000, number));
