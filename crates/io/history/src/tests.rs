@@ -42,7 +42,7 @@ fn rate(history: &History, key: &PathKey, now: u64) -> Option<Rate> {
 }
 
 #[test]
-fn what_one_process_records_another_recalls() {
+fn one_process_reads_the_records_of_another() {
     with_file(|file| {
         let first = History::open(file).unwrap();
         first.record(&key("a"), &record(900, "auto"), NOW).unwrap();
@@ -112,7 +112,7 @@ fn a_history_can_be_read_while_another_program_writes() {
 }
 
 #[test]
-fn what_is_no_file_is_refused_and_left() {
+fn a_thing_that_is_no_file_is_refused_and_left() {
     with_file(|file| {
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         let made = std::process::Command::new("mkfifo").arg(file).status().unwrap();
@@ -163,7 +163,7 @@ fn an_unusable_file_is_reported_and_left_alone() {
 }
 
 #[test]
-fn what_is_old_or_too_much_is_forgotten() {
+fn old_and_surplus_records_are_forgotten() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         let observations = |history: &History| {
@@ -188,7 +188,7 @@ fn what_is_old_or_too_much_is_forgotten() {
 }
 
 #[test]
-fn what_one_token_has_learnt_neither_misleads_nor_displaces_another() {
+fn records_of_one_token_neither_mislead_nor_displace_another() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         let (one, other) = (pull("a", "00aa"), pull("a", "00bb"));
@@ -256,7 +256,7 @@ fn one_at_a_time_has_the_lease() {
 }
 
 #[test]
-fn what_an_earlier_program_kept_of_circuits_is_taken_over_once() {
+fn circuit_records_of_an_earlier_program_are_taken_over_once() {
     with_file(|file| {
         let old = file.with_file_name("circuits.json");
         fs::create_dir_all(file.parent().unwrap()).unwrap();
@@ -284,7 +284,7 @@ fn what_an_earlier_program_kept_of_circuits_is_taken_over_once() {
 }
 
 #[test]
-fn what_is_shown_is_what_was_recorded_and_clearing_clears() {
+fn show_returns_what_was_recorded_and_clearing_clears() {
     with_file(|file| {
         let history = History::open(file).unwrap();
         history.record(&key("a"), &record(900, "auto"), NOW).unwrap();

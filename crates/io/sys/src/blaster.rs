@@ -211,7 +211,7 @@ mod tests {
     use crate::udp::UdpOptions;
 
     #[test]
-    fn what_is_sent_is_counted_at_both_ends() {
+    fn datagrams_are_counted_at_both_ends() {
         let plain = UdpOptions { gso: false, gro: false, ..UdpOptions::default() };
         for options in [UdpOptions::default(), plain] {
             let receiver = UdpSocket::bind("127.0.0.1:0".parse().unwrap(), &options).unwrap();

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_finds_no_descriptor_has_caches_shrink_and_tries_again() {
+    fn a_lack_of_descriptors_shrinks_caches_and_is_tried_again() {
         struct Keeper(AtomicUsize);
         impl Keeps for Keeper {
             fn shrink(&self) {

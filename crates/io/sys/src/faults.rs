@@ -377,7 +377,7 @@ mod tests {
 
     #[needs(supervision)]
     #[test]
-    fn what_is_let_pass_does_what_it_always_does() {
+    fn passed_calls_behave_as_always() {
         let calls: Vec<_> = Call::all().collect();
         let mut seen = 0;
         let decide = |_: &Attempt| {

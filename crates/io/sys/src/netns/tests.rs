@@ -102,7 +102,7 @@ fn one_namespace_is_joined_to_several() {
 
 #[needs(namespaces)]
 #[test]
-fn what_comes_in_is_passed_on() {
+fn arriving_packets_are_passed_on() {
     let [near, switch, far] = [(); 3].map(|()| quiet_stack());
     let [a, b] = Side::ALL.map(Side::ipv4);
     switch.set("net/ipv4/ip_forward", "1").unwrap();

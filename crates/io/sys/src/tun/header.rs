@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_again(bytes: [u8; VNET_LEN]) {
+        fn a_header_read_is_written_again(bytes: [u8; VNET_LEN]) {
             if let Some(header) = VnetHeader::parse(&bytes) {
                 prop_assert_eq!(VnetHeader::parse(&header.emit()), Some(header));
             }

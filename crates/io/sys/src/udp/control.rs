@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn written_messages_can_be_read() {
         let mut writer = ControlWriter::new();
         writer.source("192.0.2.1".parse().unwrap(), Family::V4, 0);
         writer.traffic_class(0x02, true);
