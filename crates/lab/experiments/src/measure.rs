@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_has_a_rate_and_no_time() {
+    fn a_cut_run_has_a_rate_and_no_time() {
         let mut record = Record { verdict: Verdict::Done, cut: true, ..Record::default() };
         (record.goodput_bps, record.seconds) = (Some(8e6), Some(30.0));
         let of = |measure: Measure| measure.of(&record).unwrap();

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_added_is_read_again_and_a_torn_line_is_not() {
+    fn added_records_are_read_again_and_a_torn_line_is_not() {
         let folder = tempfile::tempdir().unwrap();
         let results = Results::in_folder(folder.path().join("new"));
         assert_eq!(results.read("x").unwrap(), []);

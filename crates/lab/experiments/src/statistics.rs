@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_another_series_is_found_at_its_lag() {
+    fn a_series_that_follows_another_is_found_at_its_lag() {
         // A generator's bits, and the same two values later with another's added.
         let mut state = 7u64;
         let mut next = || {

@@ -20,7 +20,7 @@ struct Direction {
     delay: Duration,
     rate: Rate,
     /// Bytes, and when they are there.
-    under_way: VecDeque<(Instant, Vec<u8>)>,
+    in_flight: VecDeque<(Instant, Vec<u8>)>,
     /// Of the first of these, so many were read.
     read: usize,
     bytes: usize,
@@ -36,7 +36,7 @@ impl Wire {
             let mut direction = |path: &longhaul_pathsim::PathConfig| Direction {
                 delay: path.delay,
                 rate: path.bottleneck.as_ref().map_or(Rate::from_gbps(1), |line| line.rate.initial),
-                under_way: VecDeque::new(),
+                in_flight: VecDeque::new(),
                 read: 0,
                 bytes: 0,
                 window: draw.scaled(16 << 10, 4 << 20) as usize,
@@ -53,38 +53,42 @@ impl Wire {
 
     /// Sends from `end` as much of `parts`, one behind the other, as there is room for; how much.
     pub fn send(&mut self, now: Instant, end: End, parts: [&[u8]; 2]) -> usize {
-        let way = self.from(end);
-        let room = if way.silent.is_some() { 0 } else { way.window - way.bytes.min(way.window) };
+        let direction = self.from(end);
+        let room = if direction.silent.is_some() {
+            0
+        } else {
+            direction.window - direction.bytes.min(direction.window)
+        };
         let first = parts[0].len().min(room);
         let second = parts[1].len().min(room - first);
         let sent = first + second;
         if sent > 0 {
             let bytes = [&parts[0][..first], &parts[1][..second]].concat();
-            let last = way.under_way.back().map_or(now + way.delay, |(at, _)| *at);
-            let at = last.max(now + way.delay) + way.rate.time_for(sent as u64);
-            way.under_way.push_back((at, bytes));
-            way.bytes += sent;
+            let last = direction.in_flight.back().map_or(now + direction.delay, |(at, _)| *at);
+            let at = last.max(now + direction.delay) + direction.rate.time_for(sent as u64);
+            direction.in_flight.push_back((at, bytes));
+            direction.bytes += sent;
         }
         sent
     }
 
     /// Bytes that can be read at `end`.
     pub fn peek(&mut self, now: Instant, end: End) -> &[u8] {
-        let way = self.from(end.peer());
-        match way.under_way.front() {
-            Some((at, bytes)) if *at <= now => &bytes[way.read..],
+        let direction = self.from(end.peer());
+        match direction.in_flight.front() {
+            Some((at, bytes)) if *at <= now => &bytes[direction.read..],
             _ => &[],
         }
     }
 
     /// So much of that was read.
     pub fn consume(&mut self, end: End, count: usize) {
-        let way = self.from(end.peer());
-        way.read += count;
-        way.bytes -= count;
-        if way.under_way.front().is_some_and(|(_, bytes)| bytes.len() == way.read) {
-            way.under_way.pop_front();
-            way.read = 0;
+        let direction = self.from(end.peer());
+        direction.read += count;
+        direction.bytes -= count;
+        if direction.in_flight.front().is_some_and(|(_, bytes)| bytes.len() == direction.read) {
+            direction.in_flight.pop_front();
+            direction.read = 0;
         }
     }
 
@@ -101,10 +105,10 @@ impl Wire {
 
     /// When something comes to `end`, or it gives the other up.
     pub fn next_timeout(&self, now: Instant, end: End) -> Option<Instant> {
-        let way = if end == End::Client { &self.down } else { &self.up };
+        let direction = if end == End::Client { &self.down } else { &self.up };
         // Bytes that are there already wait for a reader.
-        let comes = way.under_way.iter().map(|(at, _)| *at).find(|at| *at > now);
-        let broken = way.silent.map(|since| since + IDLE_TIMEOUT).filter(|at| *at > now);
+        let comes = direction.in_flight.iter().map(|(at, _)| *at).find(|at| *at > now);
+        let broken = direction.silent.map(|since| since + IDLE_TIMEOUT).filter(|at| *at > now);
         comes.into_iter().chain(broken).min()
     }
 }

@@ -86,7 +86,7 @@ fn memory_grows_with_the_path_and_no_further() {
 }
 
 #[test]
-fn what_a_sink_had_no_memory_for_comes_again() {
+fn groups_without_memory_at_the_sink_come_again() {
     // Each file has a last group that is short and takes a whole buffer all the same.
     let scenario = Scenario {
         profile: "fixed",
@@ -155,7 +155,7 @@ fn an_outage_is_survived() {
 }
 
 #[test]
-fn what_is_durable_is_not_read_or_sent_again() {
+fn durable_data_are_not_read_or_sent_again() {
     // 12 MiB take about a second; after 1.5 s at 60 Mb/s the first checkpoint is on disk.
     let rate = Some(Rate::from_mbps(40));
     for cut in [Accident::PowerCut(End::Server), Accident::Kill(End::Server)] {
@@ -290,7 +290,7 @@ fn where_udp_is_swallowed_tcp_carries_the_same_run() {
 }
 
 #[test]
-fn what_came_before_udp_was_swallowed_is_kept_and_tcp_carries_the_rest() {
+fn data_from_before_udp_was_swallowed_are_kept_and_tcp_carries_the_rest() {
     for push in [true, false] {
         let (sizes, bytes) = (vec![8 << 20], 8 << 20);
         let scenario = Scenario { sizes, bytes, ..swallowing(32, push, ms(500)) };

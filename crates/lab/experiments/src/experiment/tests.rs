@@ -289,7 +289,7 @@ fn cells_change_the_way_back_alone_the_senders_device_and_the_disk() {
 }
 
 #[test]
-fn what_is_compared_along_rates_has_rates() {
+fn contenders_compared_along_rates_have_rates() {
     let finding = "[[finding]]\npaper = \"p\"\nmeasured = { look = \"frontier\", sweep = \"c\", \
                    within = \"host-loss\", most = 0.1, by = \"goodput\" }\n";
     parse(&format!("{SMALL}{finding}")).unwrap();

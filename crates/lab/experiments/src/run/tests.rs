@@ -203,7 +203,7 @@ fn records_of(experiment: &Experiment) -> Vec<Record> {
 
 #[needs(namespaces)]
 #[test]
-fn what_nobody_can_do_is_recorded_and_the_sweep_goes_on() {
+fn a_run_that_nobody_can_make_is_recorded_and_the_sweep_goes_on() {
     let text = TINY.replace("{ name = \"cubic x1\" }", "{ name = \"moon x1\" }");
     // The kernel has no such congestion control.
     let experiment = Experiment::parse(&text, &|_| true).unwrap();
@@ -216,7 +216,7 @@ fn what_nobody_can_do_is_recorded_and_the_sweep_goes_on() {
 
 #[needs(namespaces)]
 #[test]
-fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
+fn a_run_that_takes_too_long_is_ended_and_the_sweep_goes_on() {
     let text = TINY.replace("20Mbps", "10Mbps").replace("300KB", "1GB").replace("60s", "3s");
     let experiment = Experiment::parse(&text, &|_| true).unwrap();
     let records = records_of(&experiment);
@@ -230,7 +230,7 @@ fn what_takes_too_long_is_ended_and_the_sweep_goes_on() {
 
 #[needs(namespaces)]
 #[test]
-fn what_another_link_loses_is_not_the_observed_ones() {
+fn losses_of_another_link_are_not_the_observed_ones() {
     let text = TINY.replace(
         "topology = \"two-hosts\"\n[job]\n",
         r#"
