@@ -2,8 +2,8 @@
 //! This is what a driver does, without sockets and threads.
 
 mod lane;
-mod lines;
 mod pace;
+mod paths;
 mod udp;
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use crate::source::MEMORY;
 use crate::trace::Kind;
 use crate::wires::Wire;
 use lane::{Carrying, Memory, PathCell};
-use lines::Lines;
+use paths::ConnectionPaths;
 
 pub(crate) use lane::{LaneState, Lanes};
 use udp::UdpLane;
@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     /// Lead of this host's clock over the world's.
     clock: Duration,
     lanes: Vec<LaneState>,
-    lines: Lines,
+    paths: ConnectionPaths,
     pub half: Half,
     pub driver: Driver,
     pub closed: Option<Closed>,
@@ -137,7 +137,8 @@ impl Connection {
         let lanes: Vec<LaneState> = lanes.collect();
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let times = [now, local, start];
-        let lines = Lines::new(scenario, end, session.lanes, times, (chosen, round_trip, seed));
+        let paths =
+            ConnectionPaths::new(scenario, end, session.lanes, times, (chosen, round_trip, seed));
         let memory = if end == scenario.source() { Bytes::new(MEMORY) } else { scenario.capacity };
         let half = match end {
             End::Client => Half::client(&wish(scenario)),
@@ -148,7 +149,7 @@ impl Connection {
             end,
             clock,
             lanes,
-            lines,
+            paths,
             half,
             driver: Driver::None,
             closed: None,
@@ -183,9 +184,9 @@ impl Connection {
     ) -> bool {
         let mut anything = false;
         let times = [now, now + self.clock];
-        let takes = scenario.takes(now - self.lines.start());
+        let takes = scenario.takes(now - self.paths.start());
         for lane in &mut self.lanes {
-            let path = self.lines.of(lane);
+            let path = self.paths.of(lane);
             if let Some(lane) = lane.udp() {
                 if self.end == scenario.sink() {
                     let (cause, until) = (Bottleneck::ReceiverCpu, times[1] + TAKES_LAST);
@@ -196,7 +197,7 @@ impl Connection {
             }
         }
         anything |=
-            self.closed.is_none() && self.lines.look(scenario, times, &mut self.lanes, env.checks);
+            self.closed.is_none() && self.paths.look(scenario, times, &mut self.lanes, env.checks);
         for round in 0.. {
             let mut progress = self.drain_sockets(now, env);
             progress |= self.drain_wires(now, wires, env);
@@ -296,7 +297,7 @@ impl Connection {
         env: &mut Env<'_>,
     ) {
         env.trace.event(now, Kind::Arrived, [number as u64, bytes.len() as u64, 0]);
-        let path = self.lines.of(&self.lanes[number]);
+        let path = self.paths.of(&self.lanes[number]);
         let Some(state) = self.lanes[number].udp() else { return };
         let LaneStats { packets_received: before, feedback_received, .. } =
             state.half.engine().stats();
@@ -309,7 +310,7 @@ impl Connection {
         state.check_accepted(now, accepted, env);
         if state.half.engine().stats().feedback_received > feedback_received {
             let (path, limit) = (state.half.engine().path(), state.half.engine().receiver().limit);
-            self.lines.note_limit(path, limit);
+            self.paths.note_limit(path, limit);
         }
     }
 
@@ -326,13 +327,13 @@ impl Connection {
                         });
                     }
                     News::MoveAsked(asked) => {
-                        self.lines.handle_move_asked(now + self.clock, *asked);
+                        self.paths.handle_move_asked(now + self.clock, *asked);
                     }
                     News::FitsNot(reason) => {
                         env.trace.note(now, || format!("{:?} lane {number}: {reason}", self.end));
                         let left = self.lanes[number]
                             .path()
-                            .is_some_and(|path| self.lines.leave_out(path));
+                            .is_some_and(|path| self.paths.leave_out(path));
                         if !left {
                             let close = Order::Close(CloseCode::PATH_MTU, reason.clone());
                             self.lanes[number].handle_order(now + self.clock, close);
@@ -481,7 +482,7 @@ impl Connection {
     fn look(&mut self, now: Instant, env: &mut Env<'_>) {
         let local = now + self.clock;
         if self.half.is_look_due(local) {
-            let seen = self.lines.seen(&self.lanes);
+            let seen = self.paths.seen(&self.lanes);
             let lanes = &Lanes::at(local, &self.lanes);
             let memory = self.half.look(local, &seen, Work::default(), lanes);
             if let Some(memory) = memory {
@@ -503,7 +504,7 @@ impl Connection {
     /// When this end looks at what it does though nothing happens.
     pub fn next_look(&self) -> Option<Instant> {
         let next = self.half.next_look().filter(|_| self.closed.is_none())?;
-        Some(next.min(self.lines.next_look(self.clock)).before(self.clock))
+        Some(next.min(self.paths.next_look(self.clock)).before(self.clock))
     }
 
     fn write_stream(&mut self, now: Instant, env: &mut Env<'_>) -> bool {
@@ -558,7 +559,7 @@ impl Connection {
 
     /// True if nothing is under way or waits for an answer.
     pub fn is_at_rest(&self) -> bool {
-        self.lines.are_empty()
+        self.paths.are_empty()
             && self.lanes.iter().all(|state| state.undelivered() == 0)
             && self.lanes[0].has_sent_all()
     }
@@ -601,10 +602,10 @@ impl Connection {
         out: &mut Vec<Outgoing>,
     ) -> bool {
         let local = now + self.clock;
-        let since = now - self.lines.start();
+        let since = now - self.paths.start();
         let mut progress = false;
         for lane in &mut self.lanes {
-            let (path, route) = (self.lines.of(lane), self.lines.route(lane));
+            let (path, route) = (self.paths.of(lane), self.paths.route(lane));
             let Some(state) = lane.udp() else { continue };
             let planned = state.half.poll_transmit(local, &mut path.borrow_mut(), self.batch);
             let Some(transmit) = planned else { continue };
@@ -657,7 +658,7 @@ impl Connection {
             // Reports and probes are few and not held back.
             if matches!(transmit.what, What::Objects { .. }) {
                 let path = state.half.engine().path();
-                self.lines.check(path, now, (transmit.packets, bytes), env.checks);
+                self.paths.check(path, now, (transmit.packets, bytes), env.checks);
             }
         }
         progress
@@ -695,7 +696,7 @@ impl Connection {
     pub fn next_timeout(&self, now: Instant) -> Option<Instant> {
         let local = now + self.clock;
         let lanes = self.lanes.iter();
-        let lanes = lanes.filter_map(|s| s.next_timeout(local, &self.lines.of(s).borrow()));
+        let lanes = lanes.filter_map(|s| s.next_timeout(local, &self.paths.of(s).borrow()));
         let lanes = lanes.min().filter(|at| *at < Instant::FAR_FUTURE);
         let driver = self.driver.next_timeout(&self.half).filter(|_| self.closed.is_none());
         lanes.map(|at| at.before(self.clock)).into_iter().chain(driver).min()
@@ -705,7 +706,7 @@ impl Connection {
     pub fn timers(&self, now: Instant) -> impl Iterator<Item = String> + '_ {
         let local = now + self.clock;
         self.lanes.iter().filter_map(move |s| {
-            let path = self.lines.of(s).borrow();
+            let path = self.paths.of(s).borrow();
             let (at, of_path) = (s.next_timeout(local, &path)?, path.next_timeout());
             Some(format!(
                 "a lane in {:?}, its path in {:?}",
@@ -727,7 +728,7 @@ impl Connection {
 
     /// State of the controller, for people.
     pub fn controller(&self) -> String {
-        self.lines.controllers()
+        self.paths.controllers()
     }
 
     /// A move that this end, a server, has asked for and `client` has not received in time.
@@ -736,12 +737,12 @@ impl Connection {
         if !both || self.closed.is_some() || client.closed.is_some() {
             return None;
         }
-        self.lines.overdue_move(now + self.clock, &mut self.lanes, &client.lines)
+        self.paths.overdue_move(now + self.clock, &mut self.lanes, &client.paths)
     }
 
     /// Number of moves of lanes to another path.
     pub fn moves(&self) -> u64 {
-        self.lines.moves()
+        self.paths.moves()
     }
 
     /// Counts of each lane.

@@ -23,10 +23,10 @@ use crate::scenario::{End, Scenario};
 use crate::trace::Checks;
 
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct ConnectionPaths {
     end: End,
     set: Paths,
-    lines: Vec<Line>,
+    entries: Vec<PathEntry>,
     looked: Instant,
     carrying: Carrying,
     /// When the circuit opens, changes or closes next, in the world's time.
@@ -44,7 +44,7 @@ pub(super) struct Lines {
 }
 
 #[derive(Debug)]
-struct Line {
+struct PathEntry {
     path: RefCell<Path>,
     /// Its number in the network, as a client knows.
     route: u16,
@@ -54,7 +54,7 @@ struct Line {
     is_booked: bool,
 }
 
-impl Lines {
+impl ConnectionPaths {
     /// Those over IP, with so many lanes. `now` is the world's time, and `start` its beginning.
     pub fn new(
         scenario: &Scenario,
@@ -67,10 +67,10 @@ impl Lines {
         let homes = homes.map(|home| PathId(if end == End::Client { home } else { 0 }));
         let set = Paths::new(local, homes.collect());
         let count = set.count();
-        let mut lines = Self {
+        let mut paths = Self {
             end,
             set,
-            lines: Vec::new(),
+            entries: Vec::new(),
             looked: local,
             carrying: Carrying::default(),
             change: None,
@@ -84,7 +84,7 @@ impl Lines {
             limit: None,
         };
         for route in 0..count {
-            lines.open(scenario, [now, local], route as u16, None);
+            paths.open(scenario, [now, local], route as u16, None);
         }
         if end == End::Client
             && let Some(circuit) = &scenario.circuit
@@ -100,12 +100,12 @@ impl Lines {
                     .collect(),
             );
             let trc = Trc::new(local, vector.expect("circuits are booked in order"), 1500);
-            lines.set.add(local, Offer::Closed);
-            lines.open(scenario, [now, local], scenario.ip_paths(), Some(Box::new(trc)));
-            lines.change = Some(now);
+            paths.set.add(local, Offer::Closed);
+            paths.open(scenario, [now, local], scenario.ip_paths(), Some(Box::new(trc)));
+            paths.change = Some(now);
         }
-        lines.share(local);
-        lines
+        paths.share(local);
+        paths
     }
 
     fn open(
@@ -115,7 +115,7 @@ impl Lines {
         route: u16,
         booked: Option<Box<dyn Controller>>,
     ) {
-        let seed = self.seed.wrapping_add(self.lines.len() as u64);
+        let seed = self.seed.wrapping_add(self.entries.len() as u64);
         let is_booked = booked.is_some();
         let profile_there = if is_booked { Profile::CIRCUIT } else { self.chosen.profile };
         let mut governor = Governor::new(local, profile_there.heeds_receiver);
@@ -148,9 +148,15 @@ impl Lines {
             Meter::new(now, rate, burst, burst.min(least_burst).min(within))
         });
         let meter = booked_meter.or(meter);
-        self.lines.push(Line { path: RefCell::new(path), route, client: None, meter, is_booked });
+        self.entries.push(PathEntry {
+            path: RefCell::new(path),
+            route,
+            client: None,
+            meter,
+            is_booked,
+        });
         // Each path may have its burst, or a packet that is larger.
-        let others = self.lines.iter().filter(|line| !line.is_booked).count() as u64 - 1;
+        let others = self.entries.iter().filter(|entry| !entry.is_booked).count() as u64 - 1;
         self.limit = scenario.limit.map(|limit| {
             let burst = match scenario.profile {
                 // They take it for the link's rate, and may go at exactly that with a burst of their own.
@@ -181,7 +187,7 @@ impl Lines {
 
     /// The path that `lane` is on.
     pub fn of(&self, lane: &LaneState) -> &RefCell<Path> {
-        &self.lines[self.index(lane)].path
+        &self.entries[self.index(lane)].path
     }
 
     fn index(&self, lane: &LaneState) -> usize {
@@ -190,7 +196,7 @@ impl Lines {
 
     /// Its number in the network, if this is the client.
     pub fn route(&self, lane: &LaneState) -> u16 {
-        self.lines[self.index(lane)].route
+        self.entries[self.index(lane)].route
     }
 
     /// Checks that what was sent over the path of `lane` is no more than it allows.
@@ -201,9 +207,9 @@ impl Lines {
         (packets, bytes): (u16, u64),
         checks: &mut Checks,
     ) {
-        let line = &mut self.lines[usize::from(path.0)];
-        let limit = self.limit.as_mut().filter(|_| !line.is_booked);
-        for meter in line.meter.as_mut().into_iter().chain(limit) {
+        let entry = &mut self.entries[usize::from(path.0)];
+        let limit = self.limit.as_mut().filter(|_| !entry.is_booked);
+        for meter in entry.meter.as_mut().into_iter().chain(limit) {
             meter.sent(now, packets, bytes, checks);
         }
     }
@@ -241,7 +247,7 @@ impl Lines {
         if is_due {
             self.looked = local;
             self.hold_limits(local);
-            for (path, line) in (0..).map(PathId).zip(&self.lines) {
+            for (path, entry) in (0..).map(PathId).zip(&self.entries) {
                 let carried = lanes.iter_mut().filter_map(LaneState::udp);
                 let carried = carried.map(|lane| lane.half.engine().carried(path));
                 let (mut arrived, mut refused) = (0, 0);
@@ -249,7 +255,7 @@ impl Lines {
                     arrived += lane.packets_arrived;
                     refused += lane.refused;
                 });
-                let path_now = line.path.borrow();
+                let path_now = entry.path.borrow();
                 let round_trip = path_now.rtt().smoothed();
                 let in_flight = path_now.in_flight();
                 let seen = PathSeen { arrived, refused, in_flight, round_trip };
@@ -257,10 +263,10 @@ impl Lines {
             }
         }
         // A path that cannot be gone to moves lanes no more than once in all.
-        for _ in 0..lanes.len() + self.lines.len() {
+        for _ in 0..lanes.len() + self.entries.len() {
             let Some(one) = self.poll_move() else { break };
             let lane = &mut lanes[usize::from(one.lane.0)];
-            let route = self.lines[usize::from(one.path.0)].route;
+            let route = self.entries[usize::from(one.path.0)].route;
             if !scenario.has_link(route, now - self.start) {
                 let left = PathId(self.index(lane) as u16);
                 self.set.stay(local, one.lane, left, one.path);
@@ -305,12 +311,12 @@ impl Lines {
         self.limit.iter_mut().for_each(Meter::restart);
         let Some(udp) = lane.udp() else { return };
         let onward = Onward { path, remote, datagram_max: scenario.datagram_max };
-        udp.half.leave_path(local, self.lines[left].path.get_mut(), onward);
+        udp.half.leave_path(local, self.entries[left].path.get_mut(), onward);
     }
 
     /// True if nothing is under way.
     pub fn are_empty(&self) -> bool {
-        self.lines.iter().all(|line| line.path.borrow().in_flight() == 0)
+        self.entries.iter().all(|entry| entry.path.borrow().in_flight() == 0)
     }
 
     /// When it is to be looked at next, in the host's time.
@@ -321,8 +327,8 @@ impl Lines {
 
     /// State of the controllers, for people.
     pub fn controllers(&self) -> String {
-        let states = self.lines.iter().map(|line| {
-            let path = line.path.borrow();
+        let states = self.entries.iter().map(|entry| {
+            let path = entry.path.borrow();
             let (allowed, in_flight) = (path.allowed(), path.in_flight());
             format!("{allowed:?}, {in_flight} in flight, {:?}, {:?}", path.metrics(), path.rtt())
         });

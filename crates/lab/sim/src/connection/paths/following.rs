@@ -1,13 +1,13 @@
-//! Opens and closes paths: at a client by its booking, at a server the client.
+//! Opens and closes paths: at a client by its booking, at a server by its client.
 
 use longhaul_connection::Offer;
 use longhaul_units::{Instant, PathId};
 
-use super::Lines;
+use super::ConnectionPaths;
 use crate::connection::lane::LaneState;
 use crate::scenario::Scenario;
 
-impl Lines {
+impl ConnectionPaths {
     /// Opens and closes the circuit as it is booked.
     pub(super) fn follow_booking(
         &mut self,
@@ -26,7 +26,7 @@ impl Lines {
             true => (Offer::Share(1), Offer::Standby),
             false => (Offer::Closed, Offer::Share(1)),
         };
-        let last = self.lines.len() - 1;
+        let last = self.entries.len() - 1;
         for path in 0..last {
             self.set.offer(local, PathId(path as u16), ip);
         }
@@ -47,17 +47,17 @@ impl Lines {
             let engine = udp.half.engine();
             let Some(remote) = engine.remote().filter(|_| engine.is_validated()) else { continue };
             let (number, before) = (udp.lane_id, engine.path());
-            let known = self.lines.iter().position(|line| line.client == Some(remote.ip()));
+            let known = self.entries.iter().position(|entry| entry.client == Some(remote.ip()));
             let path = match known {
                 Some(path) => path,
-                None if self.lines[0].client.is_none() => 0,
+                None if self.entries[0].client.is_none() => 0,
                 None => {
                     self.set.add(times[1], Offer::Share(1));
                     self.open(scenario, times, 0, None);
-                    self.lines.len() - 1
+                    self.entries.len() - 1
                 }
             };
-            self.lines[path].client = Some(remote.ip());
+            self.entries[path].client = Some(remote.ip());
             let path = PathId(path as u16);
             if path != before {
                 self.set.note_place(number, path);

@@ -4,10 +4,10 @@ use longhaul_connection::{CarrierSeen, Times};
 use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::ReceiverBounds;
 
-use super::Lines;
+use super::ConnectionPaths;
 use crate::connection::lane::{LaneState, PathCell};
 
-impl Lines {
+impl ConnectionPaths {
     /// Divides what holds for all paths, and sees which of them carries data: what most lanes are on.
     pub(super) fn share(&mut self, local: Instant) {
         self.hold_limits(local);
@@ -16,26 +16,26 @@ impl Lines {
         let path = PathId(most as u16);
         if path != self.carrying.path() {
             self.times();
-            self.carrying.go(path, Times::of_path(&self.lines[most].path.borrow()));
+            self.carrying.go(path, Times::of_path(&self.entries[most].path.borrow()));
         }
     }
 
     pub(super) fn hold_limits(&mut self, local: Instant) {
-        let paths = self.lines.iter().zip(self.set.counts());
-        let paths = paths.map(|(line, lanes)| (PathCell(&line.path), lanes));
+        let paths = self.entries.iter().zip(self.set.counts());
+        let paths = paths.map(|(entry, lanes)| (PathCell(&entry.path), lanes));
         self.limits.look(local, &paths.collect::<Vec<_>>());
     }
 
     /// Time by what held the pace of those who carry data.
     fn times(&mut self) -> Times {
-        let path = &self.lines[usize::from(self.carrying.path().0)].path;
+        let path = &self.entries[usize::from(self.carrying.path().0)].path;
         self.carrying.look(Times::of_path(&path.borrow()))
     }
 
     /// Observations of the lanes by now.
     pub fn seen(&mut self, lanes: &[LaneState]) -> CarrierSeen {
-        let trips = self.lines.iter().map(|line| {
-            let path = line.path.borrow();
+        let trips = self.entries.iter().map(|entry| {
+            let path = entry.path.borrow();
             if path.rtt().has_sample() { path.rtt().min() } else { Duration::ZERO }
         });
         let mut seen = CarrierSeen {

@@ -6,7 +6,7 @@ use longhaul_engine::{Carried, Suspension};
 use longhaul_rate_control::HostLimit;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
 
-use super::{HEADERS_MAX, Lines};
+use super::{ConnectionPaths, HEADERS_MAX};
 use crate::connection::lane::LaneState;
 use crate::scenario::{Circuit, End, Scenario};
 use crate::trace::Checks;
@@ -71,7 +71,7 @@ impl Watched {
     }
 }
 
-impl Lines {
+impl ConnectionPaths {
     /// Looks at all paths, behind a look of the program.
     pub(super) fn watch(
         &mut self,
@@ -107,7 +107,7 @@ impl Lines {
         }
     }
 
-    /// No lane is on a closed circuit from which there is a way; while it is open and lives, one at most
+    /// No lane is on a closed circuit while another path lives; while it is open and lives, one at most
     /// is on IP beside.
     fn check_circuit(
         &self,
@@ -116,13 +116,13 @@ impl Lines {
         places: &[PathId],
         checks: &mut Checks,
     ) {
-        let path = PathId(self.lines.len() as u16 - 1);
+        let path = PathId(self.entries.len() as u16 - 1);
         let there = places.iter().filter(|place| **place == path).count();
         let booked = circuit.is_booked(since);
-        let has_way = (0..).map(PathId).zip(&self.lines).any(|(id, line)| {
-            !line.is_booked && self.set.lives(id) && scenario.has_link(line.route, since)
+        let has_other_path = (0..).map(PathId).zip(&self.entries).any(|(id, entry)| {
+            !entry.is_booked && self.set.lives(id) && scenario.has_link(entry.route, since)
         });
-        checks.require(booked || there == 0 || !has_way, || {
+        checks.require(booked || there == 0 || !has_other_path, || {
             format!("{there} lanes on a closed circuit")
         });
         if booked && !circuit.beside_ip && self.set.lives(path) {
@@ -149,32 +149,32 @@ impl Lines {
         let on = |path: usize| places.iter().filter(|place| usize::from(place.0) == path).count();
         let elapsed = self.watched.looked.map_or(Duration::ZERO, |looked| local - looked);
         let elapsed = elapsed.min(LOOK_MAX);
-        self.watched.paths.resize(self.lines.len(), WatchedPath::default());
-        for path in 0..self.lines.len() {
+        self.watched.paths.resize(self.entries.len(), WatchedPath::default());
+        for path in 0..self.entries.len() {
             let id = PathId(path as u16);
-            let (is_open, is_wanted) = match self.lines[path].is_booked {
+            let (is_open, is_wanted) = match self.entries[path].is_booked {
                 true => (is_booked, is_booked),
                 false => (true, beside),
             };
-            let others = (0..self.lines.len()).filter(|other| *other != path);
+            let others = (0..self.entries.len()).filter(|other| *other != path);
             let others = others.filter(|other| {
                 self.set.lives(PathId(*other as u16))
-                    && (is_booked || !self.lines[*other].is_booked)
+                    && (is_booked || !self.entries[*other].is_booked)
             });
             let others: Vec<usize> = others.map(on).collect();
             let carried = lanes.iter_mut().filter_map(LaneState::udp);
             let carried = carried.map(|lane| lane.half.engine().carried(id).packets_arrived);
             let arrived: u64 = carried.sum();
-            let line = self.lines[path].path.borrow();
-            let patience = SILENCE.max(line.rtt().smoothed() * 4) + SLACK;
-            let in_flight = line.in_flight();
-            drop(line);
+            let path_now = self.entries[path].path.borrow();
+            let patience = SILENCE.max(path_now.rtt().smoothed() * 4) + SLACK;
+            let in_flight = path_now.in_flight();
+            drop(path_now);
             let lives = self.set.lives(id);
             let seen = &mut self.watched.paths[path];
             let has_news = std::mem::replace(&mut seen.arrived, arrived) < arrived;
             let died = std::mem::replace(&mut seen.lived, lives) && !lives;
             // One that is looked at and still silent has failed again; so has one that no lane can go to.
-            let has_link = scenario.has_link(self.lines[path].route, since);
+            let has_link = scenario.has_link(self.entries[path].route, since);
             let failed = died || !lives && (on(path) > 0 || !has_link);
             seen.failures = if is_open { seen.failures + u32::from(failed) } else { 0 };
             // A server's lanes are where its client wants them: it can but ask.
@@ -217,7 +217,7 @@ impl Lines {
 
     /// SUSPEND holds every path, from a look of the program on.
     fn check_hold(&mut self, local: Instant, lanes: &[LaneState], checks: &mut Checks) {
-        let latest = self.lines.iter().filter_map(|line| line.path.borrow().suspension()).max();
+        let latest = self.entries.iter().filter_map(|entry| entry.path.borrow().suspension()).max();
         let sent = lanes.iter().map(|lane| {
             let stats = lane.stats();
             [stats.fresh_bytes_sent, stats.packets_resent]
@@ -241,12 +241,12 @@ impl Lines {
         let host_limit = self.watched.paths.iter().filter_map(|seen| Some(seen.limit?.rate)).min();
         let user = self.chosen.rate;
         let takes_less = host_limit.is_some_and(|host| user.is_some_and(|limit| host < limit));
-        let used = self.lines.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
-        let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(line, _)| line.is_booked);
+        let used = self.entries.iter().zip(self.set.counts()).filter(|(_, lanes)| *lanes > 0);
+        let (booked, others): (Vec<_>, Vec<_>) = used.partition(|(entry, _)| entry.is_booked);
         let reserved = circuit.filter(|_| !booked.is_empty());
         let reserved = reserved.map_or(Rate::ZERO, |circuit| circuit.rate(since));
-        let limits = others.iter().filter_map(|(line, _)| {
-            let path = line.path.borrow();
+        let limits = others.iter().filter_map(|(entry, _)| {
+            let path = entry.path.borrow();
             let limit = path.governor().connection_limit()?;
             (path.allowed().1 == Bottleneck::UserLimit).then(|| (path.allowed().0, limit))
         });
@@ -270,7 +270,7 @@ impl Lines {
 
     /// A report came over `path`, in which the peer says that it takes so much, or nothing of that.
     pub fn note_limit(&mut self, path: PathId, limit: Option<HostLimit>) {
-        self.watched.paths.resize(self.lines.len(), WatchedPath::default());
+        self.watched.paths.resize(self.entries.len(), WatchedPath::default());
         let seen = &mut self.watched.paths[usize::from(path.0)];
         seen.limit = limit.or(seen.limit);
         seen.is_limited = limit.is_some();
@@ -279,14 +279,14 @@ impl Lines {
     /// Paths that heed what the receiving host says that it takes have no more than that together; each
     /// has two packets a round trip in any case.
     fn check_limit(&self, local: Instant, scenario: &Scenario, checks: &mut Checks) {
-        let lines = self.lines.iter().zip(&self.watched.paths).zip(self.set.counts());
-        let used = lines.filter(|((line, _), lanes)| {
-            *lanes > 0 && !line.is_booked && self.chosen.profile.heeds_receiver
+        let entries = self.entries.iter().zip(&self.watched.paths).zip(self.set.counts());
+        let used = entries.filter(|((entry, _), lanes)| {
+            *lanes > 0 && !entry.is_booked && self.chosen.profile.heeds_receiver
         });
         let packet = u64::from(scenario.datagram_max) + HEADERS_MAX;
         let (mut most, mut sum, mut least) = (Rate::ZERO, Rate::ZERO, Rate::ZERO);
-        for ((line, seen), _) in used {
-            let path = line.path.borrow();
+        for ((entry, seen), _) in used {
+            let path = entry.path.borrow();
             // A path over which no limit was sent does not know it.
             let holds = |limit: &HostLimit| seen.is_limited && limit.until > local;
             let Some(limit) = seen.limit.filter(holds) else { return };
