@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use longhaul_pathsim::Probability;
 use longhaul_sys::clock::CpuTime;
-use longhaul_sys::memory::Foothold;
+use longhaul_sys::memory::HeldPages;
 use longhaul_sys::netns::Side;
 use longhaul_sys::tcp::TcpOptions;
 use longhaul_wire::{AEAD_TAG_LEN, OBJECT_HEADER_LEN, Protect};
@@ -37,7 +37,7 @@ pub(crate) struct Files {
     small: u64,
     /// In memory for the largest copy: a virtual machine that gives freed memory up at once gets it
     /// back from its host in more time than the copy takes, and that would be measured.
-    _foothold: Foothold,
+    _held_pages: HeldPages,
 }
 
 impl Files {
@@ -70,8 +70,8 @@ impl Files {
             fs::write(parent.join(format!("{index:05}")), bytes)?;
         }
         // Behind the files, which would fill it.
-        let foothold = Foothold::new((large + large / 4) as usize)?;
-        Ok(Self { folder, large, medium, small: count * SMALL_LEN, _foothold: foothold })
+        let held_pages = HeldPages::new((large + large / 4) as usize)?;
+        Ok(Self { folder, large, medium, small: count * SMALL_LEN, _held_pages: held_pages })
     }
 
     /// Reads the first `bytes` of the large file.

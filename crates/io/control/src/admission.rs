@@ -21,7 +21,7 @@ use longhaul_units::{Duration, Instant};
 
 use crate::Stage;
 
-/// A connection at the door. Later ones have higher numbers.
+/// A connection that waits for authentication. Later ones have higher numbers.
 pub type Ticket = u64;
 
 /// Numbers of connections that may wait for authentication.
@@ -135,7 +135,7 @@ impl Strangers {
         }
     }
 
-    /// A connection is at the door no longer. Whether it was.
+    /// A connection waits no longer. Returns whether it did.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
         let Some(stranger) = self.waiting.remove(&ticket) else { return false };
         take(&mut self.held, stranger.origin, 1);
@@ -336,7 +336,7 @@ mod tests {
         assert!(strangers.has(victim));
         strangers.come(many(2_000), Stage::Greeted);
         strangers.come(many(2_001), Stage::Greeted);
-        assert!(!strangers.has(victim), "the door is of bounded size");
+        assert!(!strangers.has(victim), "the table is of bounded size");
     }
 
     #[test]

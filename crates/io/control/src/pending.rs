@@ -48,7 +48,7 @@ impl Default for Pending {
 }
 
 impl Pending {
-    /// Lets a connection wait at the door, in the place of another if there are too many.
+    /// Lets a connection wait for authentication, in the place of another if there are too many.
     ///
     /// # Errors
     /// There is no descriptor for it.

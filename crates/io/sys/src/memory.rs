@@ -107,12 +107,12 @@ pub fn prefetch(bytes: &[u8]) {
 /// to them: no property of the program that is being measured. Of each such piece this holds one
 /// small page, so that no piece is ever free as a whole; the rest is anybody's.
 #[derive(Debug)]
-pub struct Foothold {
+pub struct HeldPages {
     /// Held until it is dropped.
     _pages: Pages,
 }
 
-impl Foothold {
+impl HeldPages {
     /// In memory of `len` bytes, which it needs for a moment.
     ///
     /// # Errors
@@ -124,8 +124,8 @@ impl Foothold {
         // the kernel has no huge pages it is not needed.
         let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
         pages.fill(1);
-        for given_up in (0..len).step_by(FOOTHOLD_APART).map(|held| held + PAGE) {
-            let behind = len.saturating_sub(given_up).min(FOOTHOLD_APART - PAGE);
+        for given_up in (0..len).step_by(HELD_PAGE_DISTANCE).map(|held| held + PAGE) {
+            let behind = len.saturating_sub(given_up).min(HELD_PAGE_DISTANCE - PAGE);
             if behind > 0 {
                 // SAFETY: the range lies within the mapping, no reference to it is left, and what was
                 // written there is nobody's: the pages read as zeros from now on.
@@ -171,8 +171,8 @@ const PAGE: usize = 4096;
 #[cfg(target_arch = "x86_64")]
 const CACHE_LINE: usize = 64;
 /// The smallest pieces that go to a host are huge pages, of which neighbours in a mapping may be anywhere: two
-/// footholds in each miss few.
-const FOOTHOLD_APART: usize = HUGE_PAGE / 2;
+/// held pages in each miss few.
+const HELD_PAGE_DISTANCE: usize = HUGE_PAGE / 2;
 /// The smallest huge page of the platforms supported.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -222,13 +222,13 @@ mod tests {
 
     #[test]
     fn a_foothold_holds_a_page_of_each_piece_and_gives_up_the_rest() {
-        let len = 3 * FOOTHOLD_APART + PAGE;
-        let foothold = Foothold::new(len).unwrap();
-        for (index, page) in foothold._pages.chunks(PAGE).enumerate() {
-            let held = (index * PAGE).is_multiple_of(FOOTHOLD_APART);
+        let len = 3 * HELD_PAGE_DISTANCE + PAGE;
+        let held_pages = HeldPages::new(len).unwrap();
+        for (index, page) in held_pages._pages.chunks(PAGE).enumerate() {
+            let held = (index * PAGE).is_multiple_of(HELD_PAGE_DISTANCE);
             assert!(page.iter().all(|byte| *byte == u8::from(held)), "{index}");
         }
-        assert!(Foothold::new(0).is_err());
+        assert!(HeldPages::new(0).is_err());
     }
 
     #[test]
