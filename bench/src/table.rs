@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::{BenchReport, Row};
+use crate::BenchReport;
+use crate::rows::Row;
 
 /// For people.
 pub fn text(report: &BenchReport) -> String {

@@ -29,7 +29,7 @@ pub enum Step {
     Waiting,
     /// The session stands; payload follows.
     Connected(Option<SocketAddr>),
-    /// The gateway has proven that its clock differs. Where [`crate::Gateways::believe`] takes it, the
+    /// The gateway has proven that its clock differs. Where [`crate::gateways::Gateways::believe`] takes it, the
     /// set-up begins again with a new connection; else the failure stands.
     WrongClock(Clock, Failure),
     /// There is no session.

@@ -8,7 +8,7 @@ use longhaul_relay::{ParseRuleError, Rule};
 /// its file: an environment is inherited by every child, and shown by `ps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// The gateways, as [`crate::Gateways::new`] takes them.
+    /// The gateways, as [`crate::gateways::Gateways::new`] takes them.
     pub via: String,
     /// Addresses of the first one: resolving its name is no business of a `connect`.
     pub addresses: Vec<SocketAddr>,

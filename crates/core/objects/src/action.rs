@@ -6,9 +6,12 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryPath};
 
-use crate::{ChainingValue, EntryId, Named, Stamp, TempName};
+use crate::directory::Named;
+use crate::entry::{EntryId, TempName};
+use crate::hash::ChainingValue;
+use crate::record::Stamp;
 
-/// Action of the driver of a [`crate::Sink`] on its storage.
+/// Action of the driver of a [`crate::sink::Sink`] on its storage.
 ///
 /// Some are done [in the order given](Self::is_in_order), the others at the same time as anything.
 /// The result of each is an [`Answer`].
@@ -92,7 +95,7 @@ impl Action {
     }
 }
 
-/// Result of an [`Action`], for [`crate::Sink::handle_answer`]. Reasons are for people.
+/// Result of an [`Action`], for [`crate::sink::Sink::handle_answer`]. Reasons are for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Where each directory was made, or why not.
@@ -254,9 +257,9 @@ pub struct NamedFile {
 /// Verdict on a group that was received whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Write it, then call [`crate::Sink::group_written`].
+    /// Write it, then call [`crate::sink::Sink::group_written`].
     Write(WriteTask),
-    /// It is not needed (any more), or did not verify ([`crate::Sink::poll_unverified`]): drop it.
+    /// It is not needed (any more), or did not verify ([`crate::sink::Sink::poll_unverified`]): drop it.
     Discard,
     /// It was received before: drop it.
     Duplicate,

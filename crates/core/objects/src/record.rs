@@ -9,7 +9,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use crate::entry::first_16;
-use crate::{ChainingValue, EntryId, EntryKey, Tag, TempName};
+use crate::entry::{EntryId, EntryKey, TempName};
+use crate::hash::ChainingValue;
+use crate::tags::Tag;
 
 /// Way in which a run makes its claims durable, as the record says it.
 ///
@@ -26,7 +28,7 @@ pub enum Fsync {
     },
 }
 
-/// Stamp by which the driver recognizes an unpublished file ([`crate::Action::StampFiles`]): it has
+/// Stamp by which the driver recognizes an unpublished file ([`crate::action::Action::StampFiles`]): it has
 /// the same stamp for as long as nobody writes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stamp(pub [u8; 16]);

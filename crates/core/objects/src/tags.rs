@@ -3,13 +3,13 @@
 
 use core::fmt;
 
-use crate::ChainingValue;
+use crate::hash::ChainingValue;
 use crate::layout::Part;
 
 /// Proof that a source has sent a sink the chaining value of a group.
 pub type Tag = [u8; 16];
 
-/// Belief of a [`crate::Source`] in the groups that a sink says to have from an earlier run.
+/// Belief of a [`crate::source::Source`] in the groups that a sink says to have from an earlier run.
 #[derive(Clone, Debug, Default)]
 pub enum Belief {
     /// Everything: the sink is the client, whose record nobody else has written.

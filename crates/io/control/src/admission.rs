@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use longhaul_session::Origin;
 use longhaul_units::{Duration, Instant};
 
-use crate::Stage;
+use crate::accept::Stage;
 
 /// A connection that waits for authentication. Later ones have higher numbers.
 pub type Ticket = u64;

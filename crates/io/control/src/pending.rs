@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 
-use crate::Stage;
+use crate::accept::Stage;
 use crate::admission::{Limits, Strangers, Ticket};
 
 /// All of them, at one server.

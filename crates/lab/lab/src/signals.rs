@@ -24,7 +24,7 @@ use longhaul_units::{Instant, Rate};
 
 pub use self::judge::{Signal, Signals};
 use self::reader::Reader;
-use crate::Host;
+use crate::testbed::Host;
 
 /// The run to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]

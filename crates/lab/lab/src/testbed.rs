@@ -357,7 +357,7 @@ impl Host {
     }
 
     /// Packets and super-packets that its own devices had no room for, where they are limited
-    /// ([`crate::Node::egress`]).
+    /// ([`crate::topology::Node::egress`]).
     ///
     /// # Errors
     /// Errors of reading the counters.

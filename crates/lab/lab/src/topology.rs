@@ -70,7 +70,7 @@ pub struct Node {
     /// buffers do not limit what controllers can show.
     #[serde(default, deserialize_with = "quantity::optional")]
     pub tcp_buffer: Option<Bytes>,
-    /// Cores that its commands, and threads of [`crate::Host::run`], keep to; any by default.
+    /// Cores that its commands, and threads of [`crate::testbed::Host::run`], keep to; any by default.
     #[serde(default)]
     pub cores: Vec<usize>,
     /// Core that does the work of receiving, as a network card's interrupts would; by default the

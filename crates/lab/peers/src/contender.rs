@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 /// A mover of data: a program with its options, under a name like `gridftp -p 4`.
 pub trait Contender: Send + Sync {
-    /// Its name, which [`crate::find`] knows.
+    /// Its name, which [`crate::registry::find`] knows.
     fn name(&self) -> &str;
 
     /// A description of it, in a line.

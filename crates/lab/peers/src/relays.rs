@@ -21,9 +21,9 @@ pub(crate) trait Relay: Send + Sync + 'static {
     const NAME: &'static str;
     const ABOUT: &'static str;
     const PACKAGES: &'static [&'static str] = &[];
-    /// True where it takes the number of connections to keep open ([`crate::Waypoint::spares`]).
+    /// True where it takes the number of connections to keep open ([`crate::contender::Waypoint::spares`]).
     const TAKES_SPARES: bool = false;
-    /// True where it takes a rate ([`crate::Waypoint::rate`]).
+    /// True where it takes a rate ([`crate::contender::Waypoint::rate`]).
     const TAKES_RATE: bool = false;
     /// Contenders to list.
     const USUAL: &'static [&'static str];

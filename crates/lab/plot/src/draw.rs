@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use crate::axis::{Axis, Scale};
 use crate::style::{colour, dashes, mark};
-use crate::{Axis, Panel, Scale, Series, Shape, escape};
+use crate::{Panel, Series, Shape, escape};
 
 /// Panels side by side over one legend.
 #[derive(Clone, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 pub use check::Tokens;
 
-use crate::GatewaySettings;
+use crate::gateway::GatewaySettings;
 
 /// Something that an operator wrote, and where.
 #[derive(Clone, Debug, PartialEq, Eq)]

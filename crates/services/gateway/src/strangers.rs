@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use longhaul_session::Origin;
 
-/// A connection at the door. Later ones have higher numbers.
+/// The connection of a stranger. Later ones have higher numbers.
 pub(crate) type Ticket = u64;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(crate) struct Strangers {
     next: Ticket,
     waiting: BTreeMap<Ticket, Stranger>,
     held: BTreeMap<Origin, usize>,
-    /// Those that got in, by when they did last.
+    /// Origins that got in, with the next ticket when they last did.
     known: BTreeMap<Origin, Ticket>,
 }
 
@@ -100,7 +100,7 @@ impl Strangers {
         self.leave(ticket);
     }
 
-    /// Connections at the door.
+    /// Connections of strangers.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn one_address_that_opens_many_displaces_its_own() {
+    fn an_origin_with_many_connections_takes_places_from_itself() {
         let mut strangers = Strangers::new(ALL);
         let other = strangers.arrive(at(1));
         let first = strangers.arrive(at(2));

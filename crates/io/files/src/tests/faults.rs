@@ -86,11 +86,11 @@ fn a_destination_without_room_is_explained() {
     let full = || std::io::Error::from(std::io::ErrorKind::StorageFull);
     for (error, expected) in [
         (
-            crate::StorageError::Record(full()),
+            crate::sink::StorageError::Record(full()),
             "cannot write the resume record: no space left at the destination, make room there",
         ),
         (
-            crate::StorageError::Sync(full()),
+            crate::sink::StorageError::Sync(full()),
             "cannot make durable what was written: no space left at the destination, make room there",
         ),
     ] {

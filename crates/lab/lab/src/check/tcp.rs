@@ -7,8 +7,8 @@ use longhaul_units::Rate;
 
 use super::blast::blast;
 use super::{CheckError, Report};
-use crate::Testbed;
 use crate::pump::TcpPump;
+use crate::testbed::Testbed;
 
 /// Reno under random loss gets what Mathis and others foresaw (1997): a window of sqrt(3/2p), here
 /// without delayed acknowledgements' part, as Linux counts acknowledged segments.

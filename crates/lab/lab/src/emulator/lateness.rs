@@ -9,7 +9,7 @@ pub(super) struct Lateness {
     histogram: Histogram<u64>,
 }
 
-/// [`crate::DirectionStats::lateness`].
+/// [`crate::emulator::DirectionStats::lateness`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct LatenessSummary {
     /// Half of all packets were later.

@@ -201,7 +201,8 @@ impl World {
             let temps = self.disk.storage.temp_count();
             let is_tidy = temps == 0 || self.disk.cut_when_tidy;
             self.checks.require(is_tidy, || format!("{temps} unpublished files are left"));
-            let changes = |f: &crate::Fault| matches!(f.what, Accident::Vanish | Accident::Change);
+            let changes =
+                |f: &crate::scenario::Fault| matches!(f.what, Accident::Vanish | Accident::Change);
             if !self.scenario.faults.iter().any(changes) {
                 for number in 0..self.files.len() {
                     let fault = self

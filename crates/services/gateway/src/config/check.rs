@@ -11,8 +11,8 @@ use longhaul_units::{Bytes, Duration, Rate, parse_time};
 use super::{
     Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, Mistake, RouteConfig, SegmentConfig, Written,
 };
-use crate::GatewaySettings;
 use crate::entry::Passwords;
+use crate::gateway::GatewaySettings;
 use crate::policy::Destinations;
 use crate::routes::Route;
 use crate::segments::SegmentClass;

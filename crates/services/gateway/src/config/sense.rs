@@ -6,9 +6,9 @@ use longhaul_relay::{Hop, Place, Prefix};
 
 use super::check::Check;
 use super::{At, Config, Mistake, Written};
+use crate::gateway::{GatewaySettings, StartError};
 use crate::policy::is_of_this_host;
 use crate::routes::Destination;
-use crate::{GatewaySettings, StartError};
 
 impl Check {
     /// Judges `settings` as a whole, which were read from `config`.
