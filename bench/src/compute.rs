@@ -11,7 +11,7 @@ use aws_lc_rs::aead::{
 use longhaul_sys::siphash::{HEADER, HeaderMac, TAG};
 
 use crate::copies::{self, Files};
-use crate::rows::Speed;
+use crate::samples::Speed;
 
 /// Adds one sample to each speed.
 pub(crate) fn measure(quick: bool, files: &Files, speeds: &mut Vec<Speed>) -> io::Result<()> {

@@ -20,7 +20,7 @@ use rand_xoshiro::rand_core::SeedableRng;
 use tempfile::TempDir;
 
 use crate::link::Link;
-use crate::rows::Sample;
+use crate::samples::Sample;
 
 /// Program that moves the small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,7 @@ use rustix::event::Timespec;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use serde_json::Value;
 
-use crate::rows::{Row, Sample};
+use crate::samples::{Row, Sample};
 
 pub(crate) fn row() -> Row {
     Row { name: "relay: gateway, 1000 sessions", work: WORK, samples: Vec::new() }

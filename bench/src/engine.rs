@@ -12,7 +12,7 @@ use longhaul_wire::{Cipher, Protect};
 
 use crate::link::Link;
 use crate::memory_to_memory::{MemoryOptions, receive, send};
-use crate::rows::Sample;
+use crate::samples::Sample;
 
 /// One object under profile `auto`.
 pub(crate) fn memory(link: &Link, quick: bool, protect: Protect) -> io::Result<Sample> {

@@ -28,6 +28,7 @@ mod pump;
 mod raw;
 mod relay;
 mod rows;
+mod samples;
 pub mod table;
 
 use std::io;
@@ -35,7 +36,7 @@ use std::path::PathBuf;
 
 use longhaul::Stop;
 
-pub use self::rows::{Row, Sample, Speed, Unmeasured};
+pub use self::samples::{Row, Sample, Speed, Unmeasured};
 
 use self::link::Link;
 

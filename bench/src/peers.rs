@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_peers::{Job, Transport, find};
 
 use crate::link::Link;
-use crate::rows::{Row, Sample};
+use crate::samples::{Row, Sample};
 
 /// A row for each.
 pub(crate) fn rows() -> Vec<(Row, &'static str)> {

@@ -15,7 +15,7 @@ use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 
 use crate::link::Link;
-use crate::rows::Sample;
+use crate::samples::Sample;
 
 /// One connection under `congestion_control`; `secure`: TLS 1.3 with AES-128-GCM, and BLAKE3 of
 /// all data on both ends, compared.

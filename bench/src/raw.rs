@@ -10,7 +10,7 @@ use longhaul_sys::netns::Side;
 use longhaul_sys::udp::{Route, UdpOptions, UdpSocket};
 
 use crate::link::Link;
-use crate::rows::Sample;
+use crate::samples::Sample;
 
 /// One flow from a gigabyte of memory to another; `batched`: with GSO and GRO.
 pub(crate) fn blast(link: &Link, quick: bool, batched: bool) -> io::Result<Sample> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use longhaul_lab::Testbed;
 use longhaul_peers::{Job, Passage, Waypoint, find};
 
-use crate::rows::{Row, Sample};
+use crate::samples::{Row, Sample};
 
 /// A row for each, with the contender's name.
 pub(crate) fn rows() -> Vec<(Row, &'static str)> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::BenchReport;
-use crate::rows::Row;
+use crate::samples::Row;
 
 /// For people.
 pub fn text(report: &BenchReport) -> String {

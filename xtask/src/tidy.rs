@@ -2,10 +2,13 @@
 //! line and says what to do.
 
 mod architecture;
+mod circles;
 mod documents;
 mod licences;
 mod manifests;
+mod ratchet;
 mod rust_text;
+mod shape;
 mod sources;
 mod tree;
 
@@ -48,6 +51,7 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(architecture::check(&tree, &metadata));
     findings.extend(documents::check(&tree, root));
     findings.extend(licences::check(&tree, &metadata));
+    findings.extend(ratchet::check(&tree));
     findings.sort();
     findings.dedup();
     for finding in &findings {

@@ -1,10 +1,10 @@
-//! Arrows between the files of a crate: imports run down, and nothing leads back to where it began.
+//! Arrows between the files of a crate: imports run down, and nothing leads back to where it began. Parts
+//! of a module share what it has: arrows from `lane/streams.rs` to `lane.rs` do not count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 
-use super::ratchet::is_product;
 use super::shape::is_for_tests;
 use super::tree::Tree;
 
@@ -50,7 +50,7 @@ type Modules<'t> = BTreeMap<Module, &'t str>;
 /// Folder of the sources, then module to file, of each crate.
 fn crates(tree: &Tree) -> BTreeMap<String, Modules<'_>> {
     let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
-    for file in tree.files.iter().filter(|file| is_product(file)) {
+    for file in tree.files.iter().filter(|file| file.is_product()) {
         let Some((folder, inside)) = file.path.split_once("/src/") else { continue };
         let inside = inside.trim_end_matches(".rs");
         // Further programs of a crate are crates of their own, of one file.
@@ -70,9 +70,11 @@ fn arrows<'t>(modules: &Modules<'t>, tree: &Tree) -> BTreeMap<&'t str, BTreeSet<
     let arrow = |(module, path): (&Module, &&'t str)| {
         let targets = uses(module, tree.text(path));
         let files = targets.iter().filter_map(|target| {
-            (0..=target.len()).rev().find_map(|length| modules.get(&target[..length]).copied())
+            let known = |length: &usize| modules.contains_key(&target[..*length]);
+            let length = (0..=target.len()).rev().find(known)?;
+            (!module.starts_with(&target[..length])).then(|| modules[&target[..length]])
         });
-        (*path, files.filter(|file| file != path).collect())
+        (*path, files.collect())
     };
     modules.iter().map(arrow).collect()
 }
@@ -194,7 +196,7 @@ mod tests {
         let down = [
             ("crates/a/src/lib.rs", "mod one; mod two; pub use one::One;"),
             ("crates/a/src/one.rs", "mod part; use crate::two::Two; fn f() { part::g() }"),
-            ("crates/a/src/one/part.rs", "use crate::two::{self, Two};"),
+            ("crates/a/src/one/part.rs", "use crate::two::{self, Two}; use super::One;"),
             ("crates/a/src/two.rs", "#[cfg(test)] mod tests { use crate::one::One; }"),
         ];
         assert_eq!(files(&tree(&down)), [""; 0]);

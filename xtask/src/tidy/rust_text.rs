@@ -140,6 +140,21 @@ pub fn has_token(line: &str, token: &str) -> bool {
     })
 }
 
+/// The words of a line in lower case, names cut at `_` and capitals.
+pub fn words(line: &str) -> impl Iterator<Item = String> {
+    let mut spaced = String::with_capacity(line.len() + 8);
+    let mut before = ' ';
+    for letter in line.chars() {
+        if letter.is_uppercase() && before.is_lowercase() {
+            spaced.push(' ');
+        }
+        spaced.push(if letter.is_alphabetic() { letter } else { ' ' });
+        before = letter;
+    }
+    let words: Vec<String> = spaced.split(' ').map(str::to_lowercase).collect();
+    words.into_iter().filter(|word| !word.is_empty())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

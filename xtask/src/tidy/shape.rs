@@ -3,7 +3,6 @@
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::ratchet::is_product;
 use super::tree::{File, Tree};
 
 /// Functions of more than [`LINES_MAX`] lines, signature to closing brace, the longest first.
@@ -30,7 +29,7 @@ type Sized = (usize, usize, String);
 
 fn listed(tree: &Tree, of: fn(Shapes) -> Vec<Sized>, max: usize, unit: &str) -> Vec<String> {
     let mut found: Vec<(usize, String)> = Vec::new();
-    for file in tree.files.iter().filter(|file| is_product(file)) {
+    for file in tree.files.iter().filter(|file| file.is_product()) {
         let sizes = of(shapes(file)).into_iter().filter(|(size, ..)| *size > max);
         found.extend(sizes.map(|(size, line, name)| {
             (size, format!("{}:{line}: {name}, {size} {unit}", file.path))

@@ -39,9 +39,8 @@ fn check_file(file: &File) -> Vec<Finding> {
 
     let masked = mask(&file.text);
     let tests = test_lines(&masked);
-    let is_test = |number: usize| {
-        is_test_file(&file.path) || tests.iter().any(|range| range.contains(&number))
-    };
+    let is_test =
+        |number: usize| file.is_test() || tests.iter().any(|range| range.contains(&number));
     let product_lines = (0..masked.lines().count()).filter(|&number| !is_test(number)).count();
     if product_lines > MAX_LINES {
         let message = format!("{product_lines} lines without tests, more than {MAX_LINES}: split");
@@ -64,12 +63,7 @@ fn check_file(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// True if a file holds nothing but tests or benchmarks.
-fn is_test_file(path: &str) -> bool {
-    path.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches")
-}
-
-/// True if a file is part of a core crate itself; its examples and benchmarks are programs.
+/// Whether a file is part of a core crate itself; its examples and benchmarks are programs.
 fn is_core_source(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.next() == Some("crates") && parts.next() == Some("core") && parts.nth(1) == Some("src")

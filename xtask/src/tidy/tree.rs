@@ -62,6 +62,16 @@ impl File {
     pub fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
+
+    /// True if the file holds nothing but tests or benchmarks.
+    pub fn is_test(&self) -> bool {
+        self.path.split('/').any(|part| part == "tests" || part == "tests.rs" || part == "benches")
+    }
+
+    /// True if it is Rust of a product: neither tests nor an example.
+    pub fn is_product(&self) -> bool {
+        self.is_rust() && self.path.contains("/src/") && !self.is_test()
+    }
 }
 
 fn is_text(name: &str) -> bool {

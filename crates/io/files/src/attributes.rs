@@ -8,12 +8,12 @@ use longhaul_wire::{Entry, Summary};
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat};
 use rustix::io::Errno;
 
-use super::sink::SinkTree;
+use crate::sink::SinkTree;
 
 impl SinkTree {
     /// Sets the mode, where one is given, and the modification time of `entry`; what the file system does
     /// not let be set is noted.
-    pub(super) fn set_attributes(
+    pub(crate) fn set_attributes(
         &self,
         file: impl AsFd,
         mode: Option<u32>,
@@ -28,7 +28,7 @@ impl SinkTree {
     }
 
     /// Sets the modification time of the link `name`.
-    pub(super) fn set_link_time(
+    pub(crate) fn set_link_time(
         &self,
         directory: impl AsFd,
         name: &[u8],
@@ -40,12 +40,12 @@ impl SinkTree {
     }
 
     /// Notes about the copy for the user, as [`Summary::notes`].
-    pub(super) fn notes(&self) -> u64 {
+    pub(crate) fn notes(&self) -> u64 {
         self.notes.load(Ordering::Relaxed)
     }
 
     /// True where modification times say nothing here.
-    pub(super) fn lacks_times(&self) -> bool {
+    pub(crate) fn lacks_times(&self) -> bool {
         self.notes() & Summary::TIMES_NOT_SET != 0
     }
 
@@ -93,7 +93,7 @@ fn attempt(
     set: impl FnOnce() -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
     let what = if note == Summary::TIMES_NOT_SET { "time" } else { "mode" };
-    if super::test_faults::refuses(entry, what) { Err(Errno::PERM) } else { set() }
+    if crate::test_faults::refuses(entry, what) { Err(Errno::PERM) } else { set() }
 }
 
 /// True where the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS

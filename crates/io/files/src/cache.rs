@@ -9,7 +9,7 @@ use longhaul_sys::sync::lock;
 /// Handles by key. When there are too many, here or in the process, the one that was not used for
 /// longest is forgotten, and closed once nobody uses it.
 #[derive(Debug)]
-pub(super) struct HandleCache<K, V> {
+pub(crate) struct HandleCache<K, V> {
     capacity: usize,
     inner: Arc<Handles<K, V>>,
 }
@@ -28,7 +28,7 @@ where
     K: Ord + Clone + Send + 'static,
     V: Send + Sync + 'static,
 {
-    pub(super) fn new(capacity: usize) -> Self {
+    pub(crate) fn new(capacity: usize) -> Self {
         let inner = Inner { handles: BTreeMap::new(), uses: 0 };
         let inner = Arc::new(Handles(Mutex::new(inner)));
         let known: Weak<Handles<K, V>> = Arc::downgrade(&inner);
@@ -36,7 +36,7 @@ where
         Self { capacity, inner }
     }
 
-    pub(super) fn get(&self, key: &K) -> Option<Arc<V>> {
+    pub(crate) fn get(&self, key: &K) -> Option<Arc<V>> {
         let mut inner = lock(&self.inner.0);
         inner.uses += 1;
         let uses = inner.uses;
@@ -46,7 +46,7 @@ where
     }
 
     /// Keeps `handle`, if it may.
-    pub(super) fn insert(&self, key: K, handle: Arc<V>) {
+    pub(crate) fn insert(&self, key: K, handle: Arc<V>) {
         let mut inner = lock(&self.inner.0);
         inner.uses += 1;
         let uses = inner.uses;
@@ -59,7 +59,7 @@ where
         }
     }
 
-    pub(super) fn remove(&self, key: &K) {
+    pub(crate) fn remove(&self, key: &K) {
         lock(&self.inner.0).remove(key);
     }
 }

@@ -1,20 +1,21 @@
 //! Where a copy goes.
 
+use crate::moved_destination::is_escape;
+use longhaul_objects::Fsync;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use longhaul_sys::descriptors;
-use longhaul_sys::files::{ConfinedDir, ConfinedError};
+use longhaul_sys::files::ConfinedDir;
 
-use super::explain;
-use super::hidden::{Failed, Hidden, is_begun};
-use super::identify::{as_path, is_hidden_name};
-use super::moved_destination::DestinationPath;
-use super::parents::Parents;
-use super::place::split;
-use super::sink::SinkOptions;
-use super::special::{Special, leads_to_open_file};
+use crate::explain;
+use crate::hidden::{Failed, Hidden, is_begun};
+use crate::identify::{as_path, is_hidden_name};
+use crate::moved_destination::DestinationPath;
+use crate::parents::Parents;
+use crate::place::split;
+use crate::special::{Special, leads_to_open_file};
 
 /// Where a copy goes: as the user wrote it.
 #[derive(Clone, Copy, Debug)]
@@ -146,14 +147,14 @@ impl DestinationError {
 }
 
 /// A destination with `cp`'s habits applied.
-pub(super) struct Resolved {
+pub(crate) struct Resolved {
     /// The directory that everything happens in.
-    pub(super) root: ConfinedDir,
+    pub(crate) root: ConfinedDir,
     /// The new name of the source in it; `None`: sources keep their own.
-    pub(super) name: Option<Vec<u8>>,
+    pub(crate) name: Option<Vec<u8>>,
     /// Parents that may have been made for it.
-    pub(super) parents: Parents,
-    pub(super) found_at: DestinationPath,
+    pub(crate) parents: Parents,
+    pub(crate) found_at: DestinationPath,
 }
 
 impl Destination<'_> {
@@ -162,7 +163,7 @@ impl Destination<'_> {
     ///
     /// The new name of an interrupted run is a directory by now: the hidden directory beside it
     /// tells that it was not when the transfer began.
-    pub(super) fn resolve(&self, options: &SinkOptions) -> Result<Resolved, DestinationError> {
+    pub(crate) fn resolve(&self, options: &SinkOptions) -> Result<Resolved, DestinationError> {
         let SinkOptions { is_directory, contents, transfer, .. } = options;
         let path = self.bytes();
         if path.split(|byte| *byte == b'/').any(is_hidden_name) {
@@ -250,7 +251,7 @@ impl Destination<'_> {
     }
 
     /// Checks that `place` holds nothing, unless this transfer has begun to fill it.
-    pub(super) fn check_empty(
+    pub(crate) fn check_empty(
         &self,
         place: &Resolved,
         transfer: &[u8; 16],
@@ -266,7 +267,7 @@ impl Destination<'_> {
     }
 
     /// True if it is the null device of this host.
-    pub(super) fn is_null_device(&self) -> bool {
+    pub(crate) fn is_null_device(&self) -> bool {
         matches!(self, Self::Local(_)) && self.special(self.bytes()) == Some(Special::Null)
     }
 
@@ -284,7 +285,7 @@ impl Destination<'_> {
     }
 
     /// Makes, or finds, the hidden directory and locks it.
-    pub(super) fn hide(
+    pub(crate) fn hide(
         &self,
         root: &ConfinedDir,
         transfer: &[u8; 16],
@@ -295,7 +296,7 @@ impl Destination<'_> {
     }
 
     /// Error for an action that failed, as `doing` says, because of `error`.
-    pub(super) fn error(&self, doing: &str, error: io::Error) -> DestinationError {
+    pub(crate) fn error(&self, doing: &str, error: io::Error) -> DestinationError {
         let path = self.shown();
         if let Some(reason) = explain::no_room(&error) {
             return DestinationError::NoRoom { path, reason };
@@ -363,7 +364,7 @@ impl Destination<'_> {
 }
 
 /// True if nothing is in `root` but hidden directories of transfers.
-pub(super) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
+pub(crate) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
     for entry in root.read_dir("")? {
         if !is_hidden_name(entry?.name.as_bytes()) {
             return Ok(false);
@@ -385,8 +386,25 @@ fn trimmed(path: &[u8]) -> &[u8] {
     }
 }
 
-/// True if it leads out of what it is confined to.
-pub(super) fn is_escape(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
-    matches!(inner, Some(ConfinedError::Escapes))
+/// Options of a destination.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SinkOptions {
+    /// The destination is a directory, and made where it is missing: the user wrote a slash
+    /// behind it, or there are several sources.
+    pub is_directory: bool,
+    /// The copy is the contents of a directory that keeps no name of its own: it can replace no
+    /// file.
+    pub contents: bool,
+    /// Value for [`longhaul_objects::SinkConfig::transfer`]; see
+    /// [`transfer_id`](crate::transfer_id).
+    pub transfer: [u8; 16],
+    /// Value for [`longhaul_objects::SinkConfig::fsync`].
+    pub fsync: Fsync,
+    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
+    pub direct: bool,
+    /// The destination has to be new, empty, or begun by this transfer: who sends chooses all
+    /// names in it.
+    pub only_empty: bool,
+    /// Go on with what an earlier run has left.
+    pub goes_on: bool,
 }

@@ -4,13 +4,12 @@ use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
 
-use super::folding::SameName;
-use super::free_space::TooLittle;
-use super::special::Obstacle;
-use super::write::Vanished;
+use crate::folding::SameName;
+use crate::sink::free_space::TooLittle;
+use crate::special::Obstacle;
 
 /// Why a file could not be read.
-pub(super) fn at_source(error: &io::Error) -> String {
+pub(crate) fn at_source(error: &io::Error) -> String {
     if let Some(short) = descriptors::in_words(error) {
         return format!("cannot be opened: {short}");
     }
@@ -23,7 +22,7 @@ pub(super) fn at_source(error: &io::Error) -> String {
 }
 
 /// Why a source that the user has named, whose links are followed, could not be read.
-pub(super) fn at_root(error: &io::Error) -> String {
+pub(crate) fn at_root(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "no such file or directory".into(),
         // It would lead out of what is served.
@@ -36,7 +35,7 @@ pub(super) fn at_root(error: &io::Error) -> String {
 }
 
 /// Why something could not be done at the destination. `doing` is like "cannot write".
-pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
+pub(crate) fn at_destination(doing: &str, error: &io::Error) -> String {
     if let Some(reason) = no_room(error) {
         let detail = too_little(error).map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!(
@@ -84,7 +83,7 @@ pub(super) fn at_destination(doing: &str, error: &io::Error) -> String {
 }
 
 /// Reason why the destination as a whole failed. The caller adds what is kept and how to go on.
-pub(super) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
+pub(crate) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
     match no_room(error) {
         Some(reason) => format!("{doing}: {reason}, make room there"),
         None => at_destination(doing, error),
@@ -92,7 +91,7 @@ pub(super) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
 }
 
 /// Resource of which there is too little, if that is the reason.
-pub(super) fn no_room(error: &io::Error) -> Option<&'static str> {
+pub(crate) fn no_room(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::StorageFull => Some("no space left at the destination"),
         ErrorKind::QuotaExceeded => Some("the quota at the destination is used up"),
@@ -121,6 +120,11 @@ fn vanished(error: &io::Error) -> Option<&Vanished> {
 }
 
 /// True if the system refused to follow a link.
-pub(super) fn is_link(error: &io::Error) -> bool {
+pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
 }
+
+/// An unpublished file, or a directory of such, that somebody has removed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} was removed from the destination before it was published")]
+pub(crate) struct Vanished(pub(crate) String);

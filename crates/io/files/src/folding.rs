@@ -8,14 +8,14 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, Stat, openat, statat};
 use rustix::io::Errno;
 
-use super::identify::{PlaceKey, as_path, place_key};
-use super::place::split;
+use crate::identify::{PlaceKey, as_path, place_key};
+use crate::place::split;
 
 /// Names that a run has made or found of its copy, where the file system folds names.
 ///
 /// Which names are one is up to the file system, so inodes distinguish things.
 #[derive(Debug, Default)]
-pub(super) struct Folding {
+pub(crate) struct Folding {
     /// Device and inode.
     seen: BTreeSet<(u64, u64)>,
     /// Directories that are refused: what is below them would get into others.
@@ -23,7 +23,7 @@ pub(super) struct Folding {
 }
 
 /// True if `directory`, which holds the file `name` in small letters, finds it in capitals too.
-pub(super) fn folds(directory: impl AsFd, name: &str) -> io::Result<bool> {
+pub(crate) fn folds(directory: impl AsFd, name: &str) -> io::Result<bool> {
     let stat = |name: &str| statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
     let small = stat(name)?;
     match stat(&name.to_ascii_uppercase()) {
@@ -35,7 +35,7 @@ pub(super) fn folds(directory: impl AsFd, name: &str) -> io::Result<bool> {
 
 impl Folding {
     /// Refuses the name of something that this copy has put into `directory` under another one.
-    pub(super) fn check(&self, directory: impl AsFd, name: &[u8]) -> io::Result<()> {
+    pub(crate) fn check(&self, directory: impl AsFd, name: &[u8]) -> io::Result<()> {
         match statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if self.seen.contains(&inode(&stat)) => {
                 Err(io::Error::other(SameName(first_name(directory, name, &stat))))
@@ -46,7 +46,7 @@ impl Folding {
     }
 
     /// An entry has its name.
-    pub(super) fn note(&mut self, directory: impl AsFd, name: &[u8]) {
+    pub(crate) fn note(&mut self, directory: impl AsFd, name: &[u8]) {
         // What is gone again cannot be replaced.
         if let Ok(stat) = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.seen.insert(inode(&stat));
@@ -54,12 +54,12 @@ impl Folding {
     }
 
     /// The directory `place` is not made, and nothing in it.
-    pub(super) fn refuse(&mut self, place: &[u8]) {
+    pub(crate) fn refuse(&mut self, place: &[u8]) {
         self.refused.insert(place_key(place));
     }
 
     /// True if `place` is below a directory that was refused.
-    pub(super) fn is_refused(&self, place: &[u8]) -> bool {
+    pub(crate) fn is_refused(&self, place: &[u8]) -> bool {
         let mut above = split(place).0;
         while !above.is_empty() && !self.refused.is_empty() {
             if self.refused.contains(&place_key(above)) {
@@ -73,7 +73,7 @@ impl Folding {
 
 /// An entry would get into the place of another.
 #[derive(Debug, thiserror::Error)]
-pub(super) struct SameName(Option<Vec<u8>>);
+pub(crate) struct SameName(Option<Vec<u8>>);
 
 impl fmt::Display for SameName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

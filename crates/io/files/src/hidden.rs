@@ -1,5 +1,6 @@
 //! The hidden directory of a transfer: found or made, and locked (docs/files.md).
 
+use crate::place::gone;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,22 +14,22 @@ use longhaul_sys::random;
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, fstat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::identify::{as_path, hidden_name, is_staged_name};
-use super::place::{beneath, open_at};
-use super::staged_directories::remove_staged;
-use super::trust::Trust;
+use crate::identify::{as_path, hidden_name, is_staged_name};
+use crate::place::{beneath, open_at};
+use crate::sink::staged_directories::remove_staged;
+use crate::trust::Trust;
 
 /// The hidden directory of a transfer, locked.
-pub(super) struct Hidden {
-    pub(super) name: Vec<u8>,
-    pub(super) directory: OwnedFd,
-    pub(super) record: File,
+pub(crate) struct Hidden {
+    pub(crate) name: Vec<u8>,
+    pub(crate) directory: OwnedFd,
+    pub(crate) record: File,
     /// `None` where files cannot be locked.
-    pub(super) lock: Option<FileLock>,
+    pub(crate) lock: Option<FileLock>,
     /// Trust in what is in it.
-    pub(super) trust: Trust,
+    pub(crate) trust: Trust,
     /// There is another of the transfer's that is not this user's alone.
-    pub(super) others: bool,
+    pub(crate) others: bool,
 }
 
 /// A directory that is this user's, under one of the names of the transfer.
@@ -40,9 +41,9 @@ struct Found {
 
 /// A failed action, and its reason.
 #[derive(Debug)]
-pub(super) struct Failed {
-    pub(super) doing: String,
-    pub(super) error: io::Error,
+pub(crate) struct Failed {
+    pub(crate) doing: String,
+    pub(crate) error: io::Error,
 }
 
 impl Failed {
@@ -78,7 +79,7 @@ impl Hidden {
     /// Takes what an earlier run has left in `root`, or makes it. `None` while another run has it.
     ///
     /// A directory that is not this user's alone is left where it is, and another name taken.
-    pub(super) fn take(root: &ConfinedDir, transfer: &[u8; 16]) -> Result<Option<Self>, Failed> {
+    pub(crate) fn take(root: &ConfinedDir, transfer: &[u8; 16]) -> Result<Option<Self>, Failed> {
         let mut search = Search::new(root, transfer, true)?;
         let mut is_locked = false;
         for _ in 0..RACES_MAX {
@@ -116,7 +117,7 @@ impl Hidden {
 }
 
 /// True where an earlier run of the transfer has left its hidden directory in `root`.
-pub(super) fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
+pub(crate) fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
     let search = Search::new(root, transfer, false);
     search.and_then(|mut search| search.left()).is_ok_and(|found| found.is_some())
 }
@@ -243,7 +244,7 @@ fn random_name() -> Result<Vec<u8>, Failed> {
 }
 
 /// Names in the hidden directory, the record excepted.
-pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(hidden)? {
         let entry = entry?;
@@ -256,7 +257,7 @@ pub(super) fn temps(hidden: impl AsFd) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Removes the hidden directory with all that is in it.
-pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+pub(crate) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
     for temp in temps(&hidden)? {
         remove_temp(&hidden, &temp)?;
     }
@@ -266,7 +267,7 @@ pub(super) fn remove_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> 
 
 /// Removes the hidden directory, whose record is gone, unless the next run of the transfer has
 /// begun in it meanwhile: then it is that run's.
-pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
+pub(crate) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> io::Result<()> {
     for _ in 0..RACES_MAX {
         match unlinkat(&root, name, AtFlags::REMOVEDIR) {
             // A run that has ended between the two looks has removed both.
@@ -281,30 +282,22 @@ pub(super) fn leave_hidden(root: impl AsFd, name: &[u8], hidden: impl AsFd) -> i
 }
 
 /// Removes one of the names in the hidden directory.
-pub(super) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
+pub(crate) fn remove_temp(hidden: impl AsFd, temp: &Path) -> io::Result<()> {
     if is_staged_name(temp.as_os_str().as_bytes()) {
         return remove_staged(hidden, temp.as_os_str().as_bytes());
     }
     gone(unlinkat(hidden, temp, AtFlags::empty()))
 }
 
-/// Nothing is to be removed where nothing is.
-pub(super) fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
-    match result {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// All of the record.
-pub(super) fn read_record(mut record: &File) -> io::Result<Vec<u8>> {
+pub(crate) fn read_record(mut record: &File) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     record.read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Name of the resume record in the hidden directory.
-pub(super) const RECORD: &str = "record";
+pub(crate) const RECORD: &str = "record";
 
 /// Names of which one is a transfer's: others may hold some.
 const NAMES: u8 = 8;

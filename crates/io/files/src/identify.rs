@@ -48,7 +48,7 @@ pub fn boot_id() -> io::Result<[u8; 16]> {
 
 /// Name of the hidden directory of a transfer; from `number` 1 on those that it has where others hold the
 /// ones before.
-pub(super) fn hidden_name(transfer: &[u8; 16], number: u8) -> Vec<u8> {
+pub(crate) fn hidden_name(transfer: &[u8; 16], number: u8) -> Vec<u8> {
     let digits = match number {
         0 => hex(transfer),
         number => hex(&digest(NEXT_CONTEXT, [&transfer[..], &[number]].into_iter())),
@@ -82,15 +82,15 @@ fn folded(name: &[u8]) -> Vec<u8> {
 }
 
 /// Key of a place whose path may be long.
-pub(super) type PlaceKey = [u8; 16];
+pub(crate) type PlaceKey = [u8; 16];
 
 /// That of `place`.
-pub(super) fn place_key(place: &[u8]) -> PlaceKey {
+pub(crate) fn place_key(place: &[u8]) -> PlaceKey {
     digest(STAGED_CONTEXT, [place].into_iter())
 }
 
 /// Name, in the hidden directory, of the new directory `place` while it is filled.
-pub(super) fn staged_name(place: &[u8]) -> [u8; 36] {
+pub(crate) fn staged_name(place: &[u8]) -> [u8; 36] {
     let mut name = [0; 36];
     name[..4].copy_from_slice(STAGED_PREFIX);
     name[4..].copy_from_slice(&hex(&place_key(place)));
@@ -98,12 +98,12 @@ pub(super) fn staged_name(place: &[u8]) -> [u8; 36] {
 }
 
 /// True if a name is that of such a directory.
-pub(super) fn is_staged_name(name: &[u8]) -> bool {
+pub(crate) fn is_staged_name(name: &[u8]) -> bool {
     name.starts_with(STAGED_PREFIX)
 }
 
 /// 32 hexadecimal digits, as [`longhaul_objects::TempName`] shows itself.
-pub(super) fn hex(bytes: &[u8; 16]) -> [u8; 32] {
+pub(crate) fn hex(bytes: &[u8; 16]) -> [u8; 32] {
     let mut digits = [0; 32];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
         pair[0] = DIGITS[usize::from(byte >> 4)];
@@ -113,7 +113,7 @@ pub(super) fn hex(bytes: &[u8; 16]) -> [u8; 32] {
 }
 
 /// A path of bytes as the standard library takes it.
-pub(super) fn as_path(bytes: &[u8]) -> &Path {
+pub(crate) fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use longhaul_sys::files::PositionedFile;
 
 /// `file` for whole groups; past the page cache if they are to go there `direct`ly.
-pub(super) fn large(file: File, direct: bool) -> io::Result<PositionedFile> {
+pub(crate) fn large(file: File, direct: bool) -> io::Result<PositionedFile> {
     if !direct {
         return Ok(PositionedFile::new(file));
     }

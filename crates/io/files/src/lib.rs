@@ -9,33 +9,27 @@ mod cache;
 mod destination;
 mod explain;
 mod folding;
-mod free_space;
 mod hidden;
 mod identify;
 mod large;
 mod moved_destination;
 mod parents;
 mod place;
-mod pseudo;
 mod record;
-mod scan;
 mod sink;
 mod source;
 mod special;
-mod staged_directories;
-mod stamp;
-mod sync;
 mod target;
 #[cfg(any(test, feature = "test-faults"))]
 pub mod test_faults;
 #[cfg(test)]
 mod tests;
 mod trust;
-mod write;
 
+pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
 pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
-pub use scan::{Scan, ScanFailure, Scanned};
-pub use sink::{SinkOptions, SinkTree, StorageError};
+pub use sink::{SinkTree, StorageError};
+pub use source::scan::{Scan, ScanFailure, Scanned};
 pub use source::{SourceTree, own_name};
 pub use target::Target;

@@ -1,18 +1,18 @@
 //! Checks that the name of the destination directory still leads to the one that is held open.
 
+use longhaul_sys::files::ConfinedError;
 use std::io;
 
 use longhaul_sys::files::ConfinedDir;
 use rustix::fs::fstat;
 
-use super::destination::is_escape;
-use super::explain::is_link;
-use super::identify::as_path;
-use super::parents::identity;
+use crate::explain::is_link;
+use crate::identify::as_path;
+use crate::parents::identity;
 
 /// Path by which the destination directory was found.
 #[derive(Debug)]
-pub(super) struct DestinationPath {
+pub(crate) struct DestinationPath {
     /// Directory that it is confined to, if it is.
     top: Option<ConfinedDir>,
     path: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct DestinationPath {
 
 impl DestinationPath {
     /// By `path`, below the directory `top` if it is confined.
-    pub(super) fn new(path: &[u8], top: Option<&ConfinedDir>) -> io::Result<Self> {
+    pub(crate) fn new(path: &[u8], top: Option<&ConfinedDir>) -> io::Result<Self> {
         let path = if path.is_empty() { b"." } else { path };
         Ok(Self { top: top.map(ConfinedDir::try_clone).transpose()?, path: path.to_vec() })
     }
@@ -30,7 +30,7 @@ impl DestinationPath {
     ///
     /// # Errors
     /// The operating system does not tell.
-    pub(super) fn leads_to(&self, directory: &ConfinedDir) -> io::Result<bool> {
+    pub(crate) fn leads_to(&self, directory: &ConfinedDir) -> io::Result<bool> {
         let path = as_path(&self.path);
         let found = match &self.top {
             None => rustix::fs::stat(path).map_err(io::Error::from),
@@ -44,7 +44,7 @@ impl DestinationPath {
     }
 
     /// It, for people.
-    pub(super) fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         self.path.escape_ascii().to_string()
     }
 }
@@ -53,4 +53,10 @@ impl DestinationPath {
 fn leads_nowhere(error: &io::Error) -> bool {
     let kinds = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
     kinds.contains(&error.kind()) || is_link(error) || is_escape(error)
+}
+
+/// True if it leads out of what it is confined to.
+pub(crate) fn is_escape(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ConfinedError>());
+    matches!(inner, Some(ConfinedError::Escapes))
 }

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicU64;
 use rustix::fs::{Access, AtFlags, Mode, OFlags, Stat, accessat, fstat, openat};
 use rustix::io::Errno;
 
-use super::sync::{sync_all_of, sync_directory};
+use crate::sink::sync::{sync_all_of, sync_directory};
 
 /// Directories above the destination directory that may hold names which are not durable: this run has
 /// made them, or an earlier one that ended before its first checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Parents {
+pub(crate) struct Parents {
     levels: usize,
     /// Device and inode of the directory that the destination is confined to.
     top: Option<(u64, u64)>,
@@ -20,7 +20,7 @@ pub(super) struct Parents {
 
 impl Parents {
     /// Parents that there can be where `path` is made, below the directory `top` if it is confined.
-    pub(super) fn of(path: &[u8], top: Option<impl AsFd>) -> io::Result<Self> {
+    pub(crate) fn of(path: &[u8], top: Option<impl AsFd>) -> io::Result<Self> {
         let names = path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
         let top = top.map(fstat).transpose()?.as_ref().map(identity);
         Ok(Self { levels: names.count(), top })
@@ -28,7 +28,7 @@ impl Parents {
 
     /// Makes the names of `directory` and its parents durable, its own first. A run makes
     /// directories one in the other, so it ends where this process may make none, and at a mount.
-    pub(super) fn sync(self, directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+    pub(crate) fn sync(self, directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
         let mut here: OwnedFd = openat(directory, ".", FLAGS, Mode::empty())?;
         for _ in 0..self.levels {
             let stat = fstat(&here)?;
@@ -58,7 +58,7 @@ fn may_make(directory: impl AsFd) -> bool {
 }
 
 /// Device and inode.
-pub(super) fn identity(stat: &Stat) -> (u64, u64) {
+pub(crate) fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }
 

@@ -1,5 +1,7 @@
 //! Paths below a directory, one step at a time and through no link.
 
+use rustix::io::Errno;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use longhaul_sys::descriptors::patiently;
@@ -9,7 +11,7 @@ use rustix::path::Arg;
 
 /// Opens the directory `path` below `directory`; empty is the directory itself. No component of it
 /// is a symbolic link, and nothing leads out.
-pub(super) fn beneath(
+pub(crate) fn beneath(
     directory: impl AsFd,
     path: &[u8],
     flags: OFlags,
@@ -18,7 +20,7 @@ pub(super) fn beneath(
 }
 
 /// As the system's `openat`, and patient where descriptors are short.
-pub(super) fn open_at(
+pub(crate) fn open_at(
     directory: impl AsFd,
     name: impl Arg + Copy,
     flags: OFlags,
@@ -28,9 +30,17 @@ pub(super) fn open_at(
 }
 
 /// The path of what holds `path`, empty at the top, and its last component.
-pub(super) fn split(path: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
     match path.iter().rposition(|byte| *byte == b'/') {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (b"", path),
+    }
+}
+
+/// Nothing is to be removed where nothing is.
+pub(crate) fn gone(result: rustix::io::Result<()>) -> io::Result<()> {
+    match result {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::atomic::AtomicU64;
 
-use super::sync::sync_data;
+use crate::sink::sync::sync_data;
 
 /// The file that holds the resume record.
 ///
@@ -13,23 +13,23 @@ use super::sync::sync_data;
 /// gap nothing is believed ([`longhaul_objects::record::replay`]), so the worst is that a later run
 /// sends again what this one has sent.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(crate) struct Record {
     file: File,
     /// True if the names that lead to it are durable.
-    pub(super) is_findable: bool,
+    pub(crate) is_findable: bool,
     /// Bytes that wait, and their offset.
     waiting: Vec<u8>,
     offset: u64,
 }
 
 impl Record {
-    pub(super) fn new(file: File) -> Self {
+    pub(crate) fn new(file: File) -> Self {
         Self { file, is_findable: false, waiting: Vec::new(), offset: 0 }
     }
 
     /// Writes `bytes` at `offset`, which is where the last ones ended, and makes them durable where there
     /// are `notes` of that.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         offset: u64,
         bytes: &[u8],
@@ -57,12 +57,12 @@ impl Record {
     }
 
     /// True if somebody has removed it: no later run finds it then.
-    pub(super) fn is_removed(&self) -> bool {
+    pub(crate) fn is_removed(&self) -> bool {
         self.file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
     }
 
     /// True if there is nothing for a later run. What waits gets a last chance.
-    pub(super) fn is_empty(&mut self) -> bool {
+    pub(crate) fn is_empty(&mut self) -> bool {
         if !self.waiting.is_empty() {
             let _ = self.append(self.offset, &[], Some(&AtomicU64::default()));
         }

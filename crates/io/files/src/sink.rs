@@ -1,3 +1,10 @@
+pub(crate) mod free_space;
+pub(crate) mod staged_directories;
+pub(crate) mod stamp;
+pub(crate) mod sync;
+pub(crate) mod write;
+
+use crate::destination::SinkOptions;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,23 +26,23 @@ use longhaul_wire::{Entry, EntryKind, Summary};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
-use super::cache::HandleCache;
-use super::destination::{Destination, DestinationError, is_empty};
-use super::explain;
-use super::folding::{self, Folding};
-use super::free_space::SpaceBudget;
-use super::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
-use super::identify::{as_path, hex, is_hidden_name, is_staged_name};
-use super::moved_destination::DestinationPath;
-use super::parents::Parents;
-use super::place::{beneath, split};
-use super::record::Record;
-use super::source::nanoseconds;
-use super::staged_directories::StagedDirectories;
-use super::stamp::keeps_change_times;
-use super::sync::sync_whole;
-use super::trust::Trust;
-use super::write::Unpublished;
+use crate::cache::HandleCache;
+use crate::destination::{Destination, DestinationError, is_empty};
+use crate::explain;
+use crate::folding::{self, Folding};
+use crate::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
+use crate::identify::{as_path, hex, is_hidden_name, is_staged_name};
+use crate::moved_destination::DestinationPath;
+use crate::parents::Parents;
+use crate::place::{beneath, split};
+use crate::record::Record;
+use crate::sink::free_space::SpaceBudget;
+use crate::sink::staged_directories::StagedDirectories;
+use crate::sink::stamp::keeps_change_times;
+use crate::sink::sync::sync_whole;
+use crate::sink::write::Unpublished;
+use crate::source::nanoseconds;
+use crate::trust::Trust;
 
 /// A destination, for any number of threads: each has a storage of its own
 /// ([`SinkTree::storage`]), which does what a sink wants done and writes groups.
@@ -49,66 +56,43 @@ use super::write::Unpublished;
 /// nothing to resume.
 #[derive(Debug)]
 pub struct SinkTree {
-    pub(super) root: ConfinedDir,
+    pub(crate) root: ConfinedDir,
     /// See [`SinkOptions::only_empty`].
     only_empty: bool,
     rename: Option<Rename>,
-    pub(super) hidden_name: Vec<u8>,
-    pub(super) hidden: OwnedFd,
+    pub(crate) hidden_name: Vec<u8>,
+    pub(crate) hidden: OwnedFd,
     /// Trust in what is in it.
-    pub(super) trust: Trust,
+    pub(crate) trust: Trust,
     record: Mutex<Record>,
     removed: AtomicBool,
-    pub(super) fsync: Fsync,
-    pub(super) direct: bool,
+    pub(crate) fsync: Fsync,
+    pub(crate) direct: bool,
     umask: u32,
-    pub(super) files: HandleCache<TempName, Unpublished>,
+    pub(crate) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
-    pub(super) rough: Mutex<BTreeSet<TempName>>,
+    pub(crate) rough: Mutex<BTreeSet<TempName>>,
     /// Device and inode of the unpublished files that this run has made or found.
-    pub(super) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
-    pub(super) space_budget: Mutex<SpaceBudget>,
+    pub(crate) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
+    pub(crate) space_budget: Mutex<SpaceBudget>,
     /// Path by which the destination directory was found.
     found_at: DestinationPath,
     /// Parents of the destination directory that the first checkpoint is to make durable.
-    pub(super) parents: Mutex<Parents>,
+    pub(crate) parents: Mutex<Parents>,
     /// Where the destination directory folds names.
-    pub(super) folding: Option<Mutex<Folding>>,
+    pub(crate) folding: Option<Mutex<Folding>>,
     /// Entries whose directories this run has made.
-    pub(super) made: Mutex<RangeSet>,
+    pub(crate) made: Mutex<RangeSet>,
     /// A directory of the destination is on another file system than the hidden one.
-    pub(super) elsewhere: AtomicBool,
+    pub(crate) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
-    pub(super) staged: Mutex<StagedDirectories>,
+    pub(crate) staged: Mutex<StagedDirectories>,
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
-    pub(super) notes: AtomicU64,
+    pub(crate) notes: AtomicU64,
     /// See [`keeps_change_times`].
-    pub(super) keeps_change_times: bool,
+    pub(crate) keeps_change_times: bool,
     /// Keeps other runs of the transfer out.
     _lock: Option<FileLock>,
-}
-
-/// Options of a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SinkOptions {
-    /// The destination is a directory, and made where it is missing: the user wrote a slash
-    /// behind it, or there are several sources.
-    pub is_directory: bool,
-    /// The copy is the contents of a directory that keeps no name of its own: it can replace no
-    /// file.
-    pub contents: bool,
-    /// Value for [`longhaul_objects::SinkConfig::transfer`]; see
-    /// [`transfer_id`](super::transfer_id).
-    pub transfer: [u8; 16],
-    /// Value for [`longhaul_objects::SinkConfig::fsync`].
-    pub fsync: Fsync,
-    /// Whole blocks of large files go past the page cache (`O_DIRECT`).
-    pub direct: bool,
-    /// The destination has to be new, empty, or begun by this transfer: who sends chooses all
-    /// names in it.
-    pub only_empty: bool,
-    /// Go on with what an earlier run has left.
-    pub goes_on: bool,
 }
 
 /// The destination as a whole failed: the transfer ends. What is recorded stays valid.
@@ -219,12 +203,12 @@ impl SinkTree {
     }
 
     /// Where the entry is to be, below the destination directory; empty for that itself.
-    pub(super) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, String> {
+    pub(crate) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, String> {
         self.place_of(entry.path.as_bytes(), entry.kind == EntryKind::Directory)
     }
 
     /// The same of what has this path.
-    pub(super) fn place_of<'a>(
+    pub(crate) fn place_of<'a>(
         &self,
         path: &'a [u8],
         is_directory: bool,
@@ -246,7 +230,7 @@ impl SinkTree {
     }
 
     /// Opens the directory `path`, or gives the one that was opened last if it is that.
-    pub(super) fn parent<'a>(
+    pub(crate) fn parent<'a>(
         &self,
         path: &[u8],
         last: &'a mut Option<LastDirectory>,
@@ -319,7 +303,7 @@ impl SinkTree {
         }
     }
 
-    pub(super) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
+    pub(crate) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
         let Ok(place) = self.place(entry) else {
             return false;
         };
@@ -375,12 +359,12 @@ impl SinkTree {
 
     /// The permission bits an entry gets: those of the source without what the user masks, and
     /// without those that lend somebody's rights.
-    pub(super) fn mode(&self, entry: &Entry) -> u32 {
+    pub(crate) fn mode(&self, entry: &Entry) -> u32 {
         u32::from(entry.mode) & 0o777 & !self.umask
     }
 
     /// Of a directory while files are put in it.
-    pub(super) fn provisional_mode(&self, entry: &Entry) -> u32 {
+    pub(crate) fn provisional_mode(&self, entry: &Entry) -> u32 {
         u32::from(entry.mode) & 0o777 | 0o700
     }
 
@@ -520,7 +504,7 @@ fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), String> {
 }
 
 /// True if a file of that name has the size and the modification time of `entry`.
-pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
+pub(crate) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
     statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
         FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
             && stat.st_size as u64 == entry.size
@@ -529,20 +513,20 @@ pub(super) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool
 }
 
 /// True if it has the modification time of `entry`.
-pub(super) fn has_time(stat: &Stat, entry: &Entry) -> bool {
+pub(crate) fn has_time(stat: &Stat, entry: &Entry) -> bool {
     nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
 }
 
 /// The directory that was needed last: neighbours need it again.
 #[derive(Debug)]
-pub(super) struct LastDirectory {
+pub(crate) struct LastDirectory {
     path: Vec<u8>,
     handle: OwnedFd,
 }
 
 impl LastDirectory {
     /// The one called `path`: the last, or what `open` gives.
-    pub(super) fn or_open<'a>(
+    pub(crate) fn or_open<'a>(
         last: &'a mut Option<Self>,
         path: &[u8],
         open: impl FnOnce() -> io::Result<OwnedFd>,

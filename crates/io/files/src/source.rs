@@ -1,3 +1,6 @@
+pub(crate) mod pseudo;
+pub(crate) mod scan;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -17,12 +20,12 @@ use longhaul_units::Bytes;
 use longhaul_wire::Entry;
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 
-use super::cache::HandleCache;
-use super::explain;
-use super::identify::as_path;
-use super::large::large;
-use super::place::{beneath, open_at, split};
-use super::scan::Scan;
+use crate::cache::HandleCache;
+use crate::explain;
+use crate::identify::as_path;
+use crate::large::large;
+use crate::place::{beneath, open_at, split};
+use crate::source::scan::Scan;
 
 /// The files to be copied: scanned once ([`SourceTree::scan`]), read by group in any order and by
 /// any number of threads ([`SourceTree::read_group`]).
@@ -36,7 +39,7 @@ use super::scan::Scan;
 #[derive(Debug)]
 pub struct SourceTree {
     base: Base,
-    pub(super) roots: Vec<Root>,
+    pub(crate) roots: Vec<Root>,
     /// Which source a first component belongs to, where there are several sources.
     tops: Mutex<BTreeMap<Vec<u8>, usize>>,
     /// By source, because contents of several share their top, and path.
@@ -45,7 +48,7 @@ pub struct SourceTree {
     /// Whole blocks of large files are read past the page cache.
     direct: bool,
     /// Memory for names of directories that were found and are still to be read.
-    pub(super) names_most: usize,
+    pub(crate) names_most: usize,
 }
 
 /// Directory that paths are relative to, and confined to.
@@ -57,10 +60,10 @@ enum Base {
 
 /// One of the sources.
 #[derive(Debug)]
-pub(super) struct Root {
+pub(crate) struct Root {
     path: Vec<u8>,
     /// First component of its entries; `None` where its contents are copied.
-    pub(super) name: Option<Vec<u8>>,
+    pub(crate) name: Option<Vec<u8>>,
 }
 
 impl SourceTree {
@@ -141,7 +144,7 @@ impl SourceTree {
 
     /// Reads the first byte of the file of the entry `path`, which has the status `stat`; 0 where
     /// there is none.
-    pub(super) fn read_first_byte(&self, path: &[u8], stat: &Stat) -> io::Result<usize> {
+    pub(crate) fn read_first_byte(&self, path: &[u8], stat: &Stat) -> io::Result<usize> {
         let file = self.open_file(path, &mut None)?;
         let found = rustix::fs::fstat(&file)?;
         if (found.st_dev, found.st_ino) != (stat.st_dev, stat.st_ino) {
@@ -158,7 +161,7 @@ impl SourceTree {
         directory: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), String> {
         #[cfg(any(test, feature = "test-faults"))]
-        super::test_faults::inject_delay(&piece.entry, "read");
+        crate::test_faults::inject_delay(&piece.entry, "read");
         let explain = |error| explain::at_source(&error);
         let path = piece.entry.path.as_bytes();
         let file = if piece.entry.size < LARGE_FILE_MIN {
@@ -225,7 +228,7 @@ impl SourceTree {
     }
 
     /// Opens the directory `rest` below source number `root`, through no link.
-    pub(super) fn open_directory(
+    pub(crate) fn open_directory(
         &self,
         root: usize,
         rest: &[u8],
@@ -250,7 +253,7 @@ impl SourceTree {
     }
 
     /// Status of source number `root`, through links.
-    pub(super) fn root_stat(&self, root: usize) -> io::Result<Stat> {
+    pub(crate) fn root_stat(&self, root: usize) -> io::Result<Stat> {
         let path = as_path(&self.roots[root].path);
         match &self.base {
             Base::Local if path.as_os_str().is_empty() => Ok(rustix::fs::stat(".")?),
@@ -291,12 +294,12 @@ impl SourceTree {
 
     /// Notes that the first component `top` belongs to source number `root`; false when it belongs
     /// to another.
-    pub(super) fn claim_top(&self, top: &[u8], root: usize) -> bool {
+    pub(crate) fn claim_top(&self, top: &[u8], root: usize) -> bool {
         self.roots.len() == 1 || *lock(&self.tops).entry(top.to_vec()).or_insert(root) == root
     }
 
     /// Name of source number `root` in a report when it cannot be copied at all.
-    pub(super) fn label(&self, root: usize) -> &[u8] {
+    pub(crate) fn label(&self, root: usize) -> &[u8] {
         let root = &self.roots[root];
         let mut components = root.path.rsplit(|byte| *byte == b'/');
         let plain = |component: &&[u8]| !matches!(*component, b"" | b"." | b"..");
@@ -305,7 +308,7 @@ impl SourceTree {
 }
 
 /// A directory that files were just opened in.
-pub(super) struct OpenDirectory<'a> {
+pub(crate) struct OpenDirectory<'a> {
     root: usize,
     path: &'a [u8],
     handle: Arc<OwnedFd>,
@@ -319,14 +322,14 @@ pub fn own_name(path: &[u8]) -> Option<&[u8]> {
 }
 
 /// Reads as much of `into` as the file has from `offset`.
-pub(super) fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::Result<usize> {
+pub(crate) fn read(file: &PositionedFile, into: &mut [u8], offset: u64) -> io::Result<usize> {
     let done = file.read_blocks_at(into, offset)?;
     let more = read_up_to_at(file.file(), &mut into[done..], offset + done as u64)?;
     Ok(done + more)
 }
 
 /// Attributes of a file that identify its contents.
-pub(super) fn file_identity(stat: &Stat) -> FileIdentity {
+pub(crate) fn file_identity(stat: &Stat) -> FileIdentity {
     FileIdentity {
         device: stat.st_dev,
         inode: stat.st_ino,
@@ -336,7 +339,7 @@ pub(super) fn file_identity(stat: &Stat) -> FileIdentity {
     }
 }
 
-pub(super) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
+pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 

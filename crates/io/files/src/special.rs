@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 /// A thing that is neither file, directory nor link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Special {
+pub(crate) enum Special {
     /// The device that swallows everything.
     Null,
     Device,
@@ -23,7 +23,7 @@ pub(super) enum Special {
 }
 
 impl Special {
-    pub(super) fn of(stat: &Stat) -> Option<Self> {
+    pub(crate) fn of(stat: &Stat) -> Option<Self> {
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::CharacterDevice if is_null(stat) => Some(Self::Null),
             FileType::CharacterDevice | FileType::BlockDevice => Some(Self::Device),
@@ -34,7 +34,7 @@ impl Special {
     }
 
     /// Special file of that name, if there is one. A link is none, wherever it leads.
-    pub(super) fn at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Self>> {
+    pub(crate) fn at(directory: impl AsFd, name: &[u8]) -> io::Result<Option<Self>> {
         match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Self::of(&stat)),
             Err(Errno::NOENT) => Ok(None),
@@ -45,7 +45,7 @@ impl Special {
 
 /// True if the link at `path` of this host leads to where the system shows what processes have
 /// open.
-pub(super) fn leads_to_open_file(path: &[u8]) -> bool {
+pub(crate) fn leads_to_open_file(path: &[u8]) -> bool {
     readlinkat(CWD, path, Vec::new()).is_ok_and(|target| target.to_bytes().starts_with(b"/proc/"))
 }
 
@@ -63,10 +63,10 @@ impl fmt::Display for Special {
 /// Something stands where an entry should, and is not replaced.
 #[derive(Debug, thiserror::Error)]
 #[error("{0} of that name is in the way; devices, FIFOs and sockets are never replaced")]
-pub(super) struct Obstacle(pub(super) Special);
+pub(crate) struct Obstacle(pub(crate) Special);
 
 /// Renames within a file system. What has the new name is replaced, if it is a file or a link.
-pub(super) fn rename_over_files(
+pub(crate) fn rename_over_files(
     (from, old): (impl AsFd, &[u8]),
     (to, new): (impl AsFd, &[u8]),
 ) -> io::Result<()> {

@@ -8,8 +8,9 @@ use longhaul_objects::{
 };
 use longhaul_wire::{Entry, EntryKind};
 
-use super::destination::{Destination, DestinationError};
-use super::sink::{SinkOptions, SinkTree, StorageError};
+use crate::destination::SinkOptions;
+use crate::destination::{Destination, DestinationError};
+use crate::sink::{SinkTree, StorageError};
 
 /// Where the sink's groups go.
 #[derive(Debug)]

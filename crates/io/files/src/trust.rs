@@ -7,11 +7,11 @@ use longhaul_sys::files::ConfinedDir;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, fstat, mkdirat, unlinkat};
 use rustix::process::geteuid;
 
-use super::place::{beneath, open_at};
+use crate::place::{beneath, open_at};
 
 /// Conditions on a thing for this user to go on from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Trust {
+pub(crate) enum Trust {
     /// Nobody else may write to the directory that holds it. Owners are not asked for: some file
     /// systems (CIFS, FUSE, NFS that squashes users) show others than those who have made it.
     Anything,
@@ -26,7 +26,7 @@ pub(super) enum Trust {
 
 impl Trust {
     /// In `directory`.
-    pub(super) fn within(directory: impl AsFd) -> io::Result<Self> {
+    pub(crate) fn within(directory: impl AsFd) -> io::Result<Self> {
         let (stat, uid) = (fstat(directory)?, geteuid().as_raw());
         let others = stat.st_mode & OTHERS_WRITE != 0 || ![uid, ROOT].contains(&stat.st_uid);
         Ok(if others { Self::Own { uid, shown: 0 } } else { Self::Anything })
@@ -34,7 +34,7 @@ impl Trust {
 
     /// Trust that follows when something was made in `directory` under the name `name`, looked at,
     /// and removed again.
-    pub(super) fn learn(self, directory: &ConfinedDir, name: &[u8]) -> Self {
+    pub(crate) fn learn(self, directory: &ConfinedDir, name: &[u8]) -> Self {
         let Self::Own { uid, .. } = self else { return self };
         let Ok((made, file)) = shown(directory, name) else { return self };
         // A file that was just made is this user's for certain: where the directory has another owner,
@@ -46,17 +46,17 @@ impl Trust {
     }
 
     /// True where it is a directory of this user's which nobody else enters.
-    pub(super) fn has_directory(self, stat: &Stat) -> bool {
+    pub(crate) fn has_directory(self, stat: &Stat) -> bool {
         is(stat, FileType::Directory) && self.owns(stat, OTHERS)
     }
 
     /// True where it is a file of this user's to which nobody else writes.
-    pub(super) fn has_record(self, stat: &Stat) -> bool {
+    pub(crate) fn has_record(self, stat: &Stat) -> bool {
         self.has_file(stat) && self.owns(stat, OTHERS_WRITE)
     }
 
     /// True where it is a file of this user's, which has no name elsewhere. It may have its final mode.
-    pub(super) fn has_file(self, stat: &Stat) -> bool {
+    pub(crate) fn has_file(self, stat: &Stat) -> bool {
         let is_alone = self == Self::Anything || stat.st_nlink <= 1;
         is(stat, FileType::RegularFile) && is_alone && self.owns(stat, 0)
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use longhaul_sys::files::ConfinedDir;
 use rustix::fs::{AtFlags, unlinkat};
 
-use super::super::hidden::{RECORD, leave_hidden, remove_hidden};
-use super::super::sync::tests::take_synced;
 use super::*;
+use crate::hidden::{RECORD, leave_hidden, remove_hidden};
+use crate::sink::sync::tests::take_synced;
 
 /// Copies `sources` to `to`, a path in the scratch directory with a slash behind it or not.
 fn cp(scratch: &Scratch, sources: &[&str], to: &str) -> Result<Vec<(String, String)>, String> {

@@ -1,5 +1,6 @@
 //! Unpublished files: made, written, and given their names.
 
+use crate::explain::Vanished;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,20 +16,20 @@ use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
-use super::explain;
-use super::free_space::Space;
-use super::hidden::gone;
-use super::identify::{hex, staged_name};
-use super::large::large;
-use super::place::{beneath, open_at, split};
-use super::sink::{LastDirectory, SinkTree, has_time};
-use super::special::{Obstacle, Special, rename_over_files};
-use super::stamp::stat_file;
-use super::sync::sync_whole;
+use crate::explain;
+use crate::identify::{hex, staged_name};
+use crate::large::large;
+use crate::place::gone;
+use crate::place::{beneath, open_at, split};
+use crate::sink::free_space::Space;
+use crate::sink::stamp::stat_file;
+use crate::sink::sync::sync_whole;
+use crate::sink::{LastDirectory, SinkTree, has_time};
+use crate::special::{Obstacle, Special, rename_over_files};
 
 /// An unpublished file that is open.
 #[derive(Debug)]
-pub(super) struct Unpublished {
+pub(crate) struct Unpublished {
     file: PositionedFile,
     /// The kernel lets one thread at a time write to a file, and the others spin.
     turn: Mutex<()>,
@@ -43,7 +44,7 @@ impl Unpublished {
         Arc::new(Self { file, turn: Mutex::new(()) })
     }
 
-    pub(super) fn file(&self) -> &File {
+    pub(crate) fn file(&self) -> &File {
         self.file.file()
     }
 
@@ -57,14 +58,9 @@ impl Unpublished {
     }
 }
 
-/// An unpublished file, or a directory of such, that somebody has removed.
-#[derive(Debug, thiserror::Error)]
-#[error("{0} was removed from the destination before it was published")]
-pub(super) struct Vanished(String);
-
 impl SinkTree {
     /// Writes a part of an unpublished file.
-    pub(super) fn write_piece(
+    pub(crate) fn write_piece(
         &self,
         piece: &WritePiece,
         data: &[u8],
@@ -72,7 +68,7 @@ impl SinkTree {
     ) -> io::Result<()> {
         let entry = &piece.entry;
         #[cfg(any(test, feature = "test-faults"))]
-        super::test_faults::inject_delay(entry, "write");
+        crate::test_faults::inject_delay(entry, "write");
         if entry.size >= LARGE_FILE_MIN {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }
@@ -92,7 +88,7 @@ impl SinkTree {
     }
 
     /// See [`longhaul_objects::Action::PrepareFile`].
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         &self,
         entry: &Entry,
         temp: TempName,
@@ -161,7 +157,7 @@ impl SinkTree {
     }
 
     /// See [`longhaul_objects::Action::Publish`].
-    pub(super) fn publish(
+    pub(crate) fn publish(
         &self,
         file: &Publication,
         last: &mut Option<LastDirectory>,
@@ -297,7 +293,7 @@ impl SinkTree {
     }
 
     /// An unpublished file that is there.
-    pub(super) fn open_file(&self, temp: TempName) -> io::Result<Arc<Unpublished>> {
+    pub(crate) fn open_file(&self, temp: TempName) -> io::Result<Arc<Unpublished>> {
         if let Some(open) = self.files.get(&temp) {
             return Ok(open);
         }
@@ -340,7 +336,7 @@ impl SinkTree {
 }
 
 /// Makes a new file, instead of one that is there.
-pub(super) fn create_new_file(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
+pub(crate) fn create_new_file(directory: impl AsFd, name: &[u8], mode: u32) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(mode);
     match open_at(&directory, name, NEW, mode) {
         // From an earlier write of the same group, which did not verify.

@@ -6,22 +6,22 @@ use std::os::fd::AsFd;
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{Stat, fstatfs, major};
 
-use super::explain;
-use super::source::SourceTree;
+use crate::explain;
+use crate::source::SourceTree;
 
 /// A file system that reports true sizes: its `st_dev`.
-pub(super) type DeviceId = u64;
+pub(crate) type DeviceId = u64;
 
 /// That of `directory`, which has the status `stat`, if its files lie anywhere: on a device, or on
 /// what has blocks as a device has. Empty files there need not be read to know that they are empty.
-pub(super) fn true_sizes(directory: impl AsFd, stat: &Stat) -> Option<DeviceId> {
+pub(crate) fn true_sizes(directory: impl AsFd, stat: &Stat) -> Option<DeviceId> {
     let has_blocks = || fstatfs(directory).is_ok_and(|system| system.f_blocks > 0);
     (major(stat.st_dev) != NO_DEVICE || has_blocks()).then_some(stat.st_dev)
 }
 
 /// Reason why a file that reports size 0 is not copied as empty: a byte of it can be read, or
 /// nothing can be known of it, since it cannot be opened or read.
-pub(super) fn hidden_contents(
+pub(crate) fn hidden_contents(
     tree: &SourceTree,
     entry: &Entry,
     stat: &Stat,

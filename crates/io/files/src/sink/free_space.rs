@@ -13,12 +13,12 @@ use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
 
-use super::identify::hex;
-use super::sink::SinkTree;
+use crate::identify::hex;
+use crate::sink::SinkTree;
 
 /// A file system as it was when it was looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Space {
+pub(crate) struct Space {
     /// Bytes that anybody may still take.
     free: u64,
     /// All of its bytes; 0 where it has no limit.
@@ -27,7 +27,7 @@ pub(super) struct Space {
 
 impl Space {
     /// Of the file system that `file` is on; where that does not say, no limit is known.
-    pub(super) fn of(file: impl AsFd) -> Self {
+    pub(crate) fn of(file: impl AsFd) -> Self {
         let Ok(stat) = fstatvfs(file) else { return Self { free: 0, total: 0 } };
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }
@@ -40,7 +40,7 @@ impl Space {
     }
 
     /// Bytes that stay above the reserve when `needed` bytes are taken, and `owed` ones later.
-    pub(super) fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
+    pub(crate) fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
         if self.total == 0 {
             return Ok(u64::MAX);
         }
@@ -54,7 +54,7 @@ impl Space {
 
 /// Something does not fit without the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) struct TooLittle {
+pub(crate) struct TooLittle {
     needed: u64,
     free: u64,
     owed: u64,
@@ -83,7 +83,7 @@ impl From<TooLittle> for io::Error {
 
 /// Space that a copy has been promised on its disk.
 #[derive(Debug, Default)]
-pub(super) struct SpaceBudget {
+pub(crate) struct SpaceBudget {
     /// Lengths of unpublished files whose blocks are not theirs yet.
     promised: BTreeMap<TempName, u64>,
     /// Bytes that small files may take before the disk is looked at again.
@@ -114,7 +114,7 @@ impl SpaceBudget {
 
 impl SinkTree {
     /// Takes space for `len` bytes of a small file.
-    pub(super) fn take_space(&self, len: usize) -> io::Result<()> {
+    pub(crate) fn take_space(&self, len: usize) -> io::Result<()> {
         let len = (len as u64).next_multiple_of(BLOCK);
         let mut budget = lock(&self.space_budget);
         if budget.draw(len) {
@@ -126,7 +126,7 @@ impl SinkTree {
 
     /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
     /// not fit.
-    pub(super) fn reserve(&self, temp: TempName, file: &File, len: u64) -> io::Result<()> {
+    pub(crate) fn reserve(&self, temp: TempName, file: &File, len: u64) -> io::Result<()> {
         {
             let mut budget = lock(&self.space_budget);
             let owed = self.owed(&budget);
@@ -142,12 +142,12 @@ impl SinkTree {
     }
 
     /// An earlier run has given a large file its length, and perhaps not all of its blocks.
-    pub(super) fn promise(&self, temp: TempName, len: u64) {
+    pub(crate) fn promise(&self, temp: TempName, len: u64) {
         lock(&self.space_budget).promised.insert(temp, len);
     }
 
     /// The file is whole, or is not to be.
-    pub(super) fn forget_promise(&self, temp: TempName) {
+    pub(crate) fn forget_promise(&self, temp: TempName) {
         lock(&self.space_budget).promised.remove(&temp);
     }
 

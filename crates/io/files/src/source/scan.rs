@@ -8,8 +8,9 @@ use longhaul_wire::{Entry, EntryKind, EntryPath};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::source::{SourceTree, file_identity, nanoseconds};
-use super::{explain, identify, pseudo};
+use super::pseudo;
+use crate::source::{SourceTree, file_identity, nanoseconds};
+use crate::{explain, identify};
 
 /// Entries that are found, one after the other: parents before what is in them, files of a
 /// directory one after the other. Memory depends on the directories found and not read, not on the
@@ -87,7 +88,7 @@ impl Pending {
 }
 
 impl<'a> Scan<'a> {
-    pub(super) fn new(tree: &'a SourceTree) -> Self {
+    pub(crate) fn new(tree: &'a SourceTree) -> Self {
         Self {
             tree,
             next_root: 0,

@@ -12,14 +12,14 @@ use longhaul_wire::Summary;
 use rustix::fs::{OFlags, fdatasync, fsync, syncfs};
 use rustix::io::{Errno, retry_on_intr};
 
-use super::identify::place_key;
-use super::place::{beneath, split};
-use super::sink::SinkTree;
+use crate::identify::place_key;
+use crate::place::{beneath, split};
+use crate::sink::SinkTree;
 
 impl SinkTree {
     /// Makes durable what `checkpoint` names. Where it names much, the whole file system is synced:
     /// for thousands of small files that is one commit of its journal instead of thousands.
-    pub(super) fn sync(&self, checkpoint: &Checkpoint) -> io::Result<()> {
+    pub(crate) fn sync(&self, checkpoint: &Checkpoint) -> io::Result<()> {
         let elsewhere = self.elsewhere.load(Ordering::Relaxed);
         let whole_names = !elsewhere && self.are_many(checkpoint);
         let whole = whole_names || checkpoint.files.len() > SYNC_EACH_MAX;
@@ -101,24 +101,24 @@ impl SinkTree {
 
 /// Makes the names in the directory durable. In `notes` is noted, here and below, that only
 /// [`sync_host`] was left.
-pub(super) fn sync_directory(directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     #[cfg(test)]
     tests::note(directory.as_fd());
     sync_whole(directory, notes)
 }
 
 /// Makes a file, or the names in a directory, durable.
-pub(super) fn sync_whole(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+pub(crate) fn sync_whole(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     or_more(retry_on_intr(|| fsync(&of)), || sync_all_of(&of, notes))
 }
 
 /// Makes the contents of a file durable.
-pub(super) fn sync_data(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+pub(crate) fn sync_data(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     or_more(retry_on_intr(|| fdatasync(&of)), || sync_all_of(&of, notes))
 }
 
 /// Makes all that is on its file system durable.
-pub(super) fn sync_all_of(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
+pub(crate) fn sync_all_of(of: impl AsFd, notes: &AtomicU64) -> io::Result<()> {
     or_more(syncfs(of), || {
         sync_host(notes);
         Ok(())
@@ -148,7 +148,7 @@ fn or_more(
 const SYNC_EACH_MAX: usize = 16;
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use std::cell::RefCell;
     use std::collections::BTreeSet;
     use std::os::fd::BorrowedFd;
@@ -178,13 +178,13 @@ pub(super) mod tests {
         static SYNCED: RefCell<BTreeSet<u64>> = const { RefCell::new(BTreeSet::new()) };
     }
 
-    pub(super) fn note(directory: BorrowedFd<'_>) {
+    pub(crate) fn note(directory: BorrowedFd<'_>) {
         let inode = rustix::fs::fstat(directory).unwrap().st_ino;
         SYNCED.with_borrow_mut(|synced| synced.insert(inode));
     }
 
     /// Inodes of the directories that this thread has synced since it asked last.
-    pub(in super::super) fn take_synced() -> BTreeSet<u64> {
+    pub(crate) fn take_synced() -> BTreeSet<u64> {
         SYNCED.take()
     }
 }

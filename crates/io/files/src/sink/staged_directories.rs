@@ -14,17 +14,17 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::hidden::gone;
-use super::identify::{PlaceKey, as_path, place_key, staged_name};
-use super::place::{beneath, open_at, split};
-use super::sink::{LastDirectory, SinkTree, is_whole};
-use super::stamp::stat_file;
-use super::sync::sync_whole;
-use super::write::create_new_file;
+use crate::identify::{PlaceKey, as_path, place_key, staged_name};
+use crate::place::gone;
+use crate::place::{beneath, open_at, split};
+use crate::sink::stamp::stat_file;
+use crate::sink::sync::sync_whole;
+use crate::sink::write::create_new_file;
+use crate::sink::{LastDirectory, SinkTree, is_whole};
 
 /// Which directories are where.
 #[derive(Debug, Default)]
-pub(super) struct StagedDirectories {
+pub(crate) struct StagedDirectories {
     /// Directories that this run has made where nothing but the destination directory gives them
     /// group, access list or quota: one made in the hidden directory is then the same.
     plain: BTreeSet<PlaceKey>,
@@ -36,7 +36,7 @@ pub(super) struct StagedDirectories {
 
 impl StagedDirectories {
     /// `left` are names in the hidden directory.
-    pub(super) fn new(left: BTreeSet<[u8; 36]>) -> Self {
+    pub(crate) fn new(left: BTreeSet<[u8; 36]>) -> Self {
         Self { left, ..Self::default() }
     }
 }
@@ -47,7 +47,7 @@ impl SinkTree {
     ///
     /// A directory that an earlier run has left is not filled further: it may hold files that are
     /// not whole. Those that are get their names when they are looked for ([`Self::take_left`]).
-    pub(super) fn make_staged(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
+    pub(crate) fn make_staged(&self, place: &[u8], mode: u32) -> Option<io::Result<Made>> {
         // There, which of two gets the name shows only in its place.
         if self.folding.is_some() {
             return None;
@@ -83,7 +83,7 @@ impl SinkTree {
     }
 
     /// A new directory was made in its place: those in it may be staged all the same.
-    pub(super) fn note_made_in_place(&self, place: &[u8]) {
+    pub(crate) fn note_made_in_place(&self, place: &[u8]) {
         let mut staged = lock(&self.staged);
         let (parent, _) = split(place);
         if parent.is_empty() || staged.plain.contains(&place_key(parent)) {
@@ -93,7 +93,7 @@ impl SinkTree {
 
     /// See [`longhaul_objects::Action::PlaceDirectories`]. Obstacles are reported for the files,
     /// when they are published one by one.
-    pub(super) fn place_directory(&self, directory: &FilledDirectory) -> bool {
+    pub(crate) fn place_directory(&self, directory: &FilledDirectory) -> bool {
         let Ok(place) = self.place(&directory.entry) else {
             return false;
         };
@@ -137,7 +137,7 @@ impl SinkTree {
     }
 
     /// Writes a whole file straight into its staged directory.
-    pub(super) fn write_staged(
+    pub(crate) fn write_staged(
         &self,
         entry: &Entry,
         data: &[u8],
@@ -154,13 +154,13 @@ impl SinkTree {
     }
 
     /// The directory that holds `entry` and is, or was, staged.
-    pub(super) fn open_staged_of(&self, entry: &Entry, flags: OFlags) -> io::Result<OwnedFd> {
+    pub(crate) fn open_staged_of(&self, entry: &Entry, flags: OFlags) -> io::Result<OwnedFd> {
         let place = self.place(entry).map_err(io::Error::other)?;
         open_staged(&self.hidden, &staged_name(split(&place).0), flags)
     }
 
     /// Makes durable a file that was written straight into its directory.
-    pub(super) fn sync_staged(&self, entry: &Entry) -> io::Result<()> {
+    pub(crate) fn sync_staged(&self, entry: &Entry) -> io::Result<()> {
         let directory = self.open_staged_of(entry, OFlags::RDONLY)?;
         let (_, name) = split(entry.path.as_bytes());
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -170,7 +170,7 @@ impl SinkTree {
 
     /// A file that was recorded as whole and is not there lies, perhaps, in what an earlier run has
     /// left: then it gets its name, unless somebody may have written to it.
-    pub(super) fn take_left(
+    pub(crate) fn take_left(
         &self,
         file: &RecordedFile,
         last: &mut Option<LastDirectory>,
@@ -213,7 +213,7 @@ fn open_staged(hidden: impl AsFd, name: &[u8; 36], flags: OFlags) -> io::Result<
 }
 
 /// Removes a directory of the hidden directory, with the files in it.
-pub(super) fn remove_staged(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
+pub(crate) fn remove_staged(hidden: impl AsFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let directory = match open_at(&hidden, name, flags, Mode::empty()) {
         Ok(directory) => directory,

@@ -17,15 +17,15 @@ use rustix::fs::{
     futimens, statat,
 };
 
-use super::identify::hex;
-use super::large::large;
-use super::place::{open_at, split};
-use super::sink::{LastDirectory, SinkTree};
-use super::source::{file_identity, read};
+use crate::identify::hex;
+use crate::large::large;
+use crate::place::{open_at, split};
+use crate::sink::{LastDirectory, SinkTree};
+use crate::source::{file_identity, read};
 
 impl SinkTree {
     /// See [`longhaul_objects::Action::StampFiles`].
-    pub(super) fn stamp_files(&self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>> {
+    pub(crate) fn stamp_files(&self, files: &[NamedFile], settle: bool) -> Vec<Option<Stamp>> {
         let mut last = None;
         let stats: Vec<_> = files.iter().map(|file| self.stat_file(file, &mut last)).collect();
         // A second write within one tick of the kernel's clock does not change the time.
@@ -50,7 +50,7 @@ impl SinkTree {
 
     /// Stamp that shows that nobody has written to a file: writing changes its status change time,
     /// whatever is done to the others afterwards.
-    pub(super) fn stamp(&self, stat: &Stat) -> Option<Stamp> {
+    pub(crate) fn stamp(&self, stat: &Stat) -> Option<Stamp> {
         // A time in whole seconds stays the same for too long.
         (self.keeps_change_times && stat.st_ctime_nsec != 0).then(|| {
             // Devices get new numbers when they are mounted again.
@@ -59,7 +59,7 @@ impl SinkTree {
     }
 
     /// See [`longhaul_objects::Action::RecheckGroups`]. What cannot be read is sent again as well.
-    pub(super) fn recheck(
+    pub(crate) fn recheck(
         &self,
         entry: &Entry,
         temp: TempName,
@@ -92,7 +92,7 @@ impl SinkTree {
 }
 
 /// Status of the file under the name, if it is one.
-pub(super) fn stat_file(directory: impl AsFd, name: &[u8]) -> io::Result<Stat> {
+pub(crate) fn stat_file(directory: impl AsFd, name: &[u8]) -> io::Result<Stat> {
     let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     is_file.then_some(stat).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -105,7 +105,7 @@ fn changed(stat: &Stat) -> SystemTime {
 
 /// True if the file system keeps a status change time that programs cannot set, as they can set the
 /// modification time. `record` gets its own back.
-pub(super) fn keeps_change_times(record: &File) -> bool {
+pub(crate) fn keeps_change_times(record: &File) -> bool {
     let set = |seconds, nanoseconds| {
         let time = |tv_sec, tv_nsec| Timespec { tv_sec, tv_nsec };
         let last_modification = time(seconds, nanoseconds);
