@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 
-use crate::transport::Segment;
 use crate::transport::tcp::ready;
+use crate::transport::{Direction, Segment};
 
 /// A side of a session: its segment, and what is known of its readiness.
 #[derive(Debug)]
@@ -123,11 +123,16 @@ impl Pump {
     /// Moves bytes until a segment is not ready or the turn's budget is used up.
     ///
     /// # Errors
-    /// One of the segments broke; the bytes on their way are lost with the session.
-    pub fn run(&mut self, from: &mut Link, to: &mut Link, pool: &mut Pool) -> io::Result<Flow> {
+    /// The segment that is read or written broke; the bytes on their way are lost with the session.
+    pub fn run(
+        &mut self,
+        from: &mut Link,
+        to: &mut Link,
+        pool: &mut Pool,
+    ) -> Result<Flow, (Direction, io::Error)> {
         let mut budget = TURN;
         loop {
-            if !self.flush(to, pool)? {
+            if !self.flush(to, pool).map_err(writing)? {
                 return Ok(Flow::Waiting);
             }
             if self.ended {
@@ -192,26 +197,26 @@ impl Pump {
         from: &mut Link,
         to: &mut Link,
         pool: &mut Pool,
-    ) -> io::Result<Option<usize>> {
+    ) -> Result<Option<usize>, (Direction, io::Error)> {
         let spliced =
             from.segment.payload_descriptor().filter(|_| to.segment.payload_descriptor().is_some());
         if let Some(source) = spliced {
-            let pipe = pool.take()?;
+            let pipe = pool.take().map_err(reading)?;
             let read = ready(splice(source, None, &pipe.input, None, self.most, FLAGS));
             from.readable = matches!(read, Ok(Some(_)));
             match read {
                 Ok(Some(len)) if len > 0 => self.pending = Pending::Pipe { pipe, len },
                 _ => pool.give(pipe),
             }
-            return read.map(|len| self.seen(len));
+            return read.map(|len| self.seen(len)).map_err(reading);
         }
         let most = self.most.min(pool.scratch.len());
-        let read = from.read(&mut pool.scratch[..most])?;
+        let read = from.read(&mut pool.scratch[..most]).map_err(reading)?;
         if let Some(len) = read
             && len > 0
         {
             // Only what the other side does not take at once is kept.
-            let written = to.segment.write(&pool.scratch[..len])?.unwrap_or(0);
+            let written = to.segment.write(&pool.scratch[..len]).map_err(writing)?.unwrap_or(0);
             if written < len {
                 to.writable = false;
                 self.put(&pool.scratch[written..len]);
@@ -225,6 +230,14 @@ impl Pump {
         self.taken += read.unwrap_or(0) as u64;
         read
     }
+}
+
+const fn reading(error: io::Error) -> (Direction, io::Error) {
+    (Direction::Reading, error)
+}
+
+const fn writing(error: io::Error) -> (Direction, io::Error) {
+    (Direction::Writing, error)
 }
 
 /// Two ends of a pipe that carries bytes from socket to socket inside the kernel.

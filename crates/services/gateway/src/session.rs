@@ -234,7 +234,12 @@ impl Session {
                         Ok(_) => return Turn::Over(Ending::Silent(side)),
                         // How it closed is looked at below.
                         Err(_) if is_closing => {}
-                        Err(error) => return Turn::Over(reset(side, &error)),
+                        // Where it only ended, what came before may wait to be read.
+                        Err(_) => {
+                            if let Err(error) = link.segment.check() {
+                                return Turn::Over(reset(side, &error));
+                            }
+                        }
                     }
                 }
                 // The peer's last acknowledgement need not make a segment ready.
@@ -414,12 +419,11 @@ impl Session {
             return Ok(false);
         }
         let flow = self.pumps[index(from)].run(source, sink, cx.pool);
-        let broken = |error: &io::Error| {
-            // The one that broke has an error to show; the other is asked second.
-            let side = if source.segment.statistics().is_err() { from } else { from.other() };
-            reset(side, error)
+        let broken = |(direction, error): (Direction, io::Error)| match direction {
+            Direction::Reading => reset(from, &error),
+            Direction::Writing => reset(from.other(), &error),
         };
-        match flow.map_err(|error| broken(&error))? {
+        match flow.map_err(broken)? {
             Flow::Waiting => Ok(false),
             Flow::More => Ok(true),
             Flow::Drained => {

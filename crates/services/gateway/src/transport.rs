@@ -166,8 +166,15 @@ pub trait Segment: Debug + Send {
     /// The transport's account of the segment.
     ///
     /// # Errors
-    /// The segment broke, or is over.
+    /// There is none any more: it broke, which [`Self::check`] says, or both directions have ended.
+    /// What came before may still be read.
     fn statistics(&self) -> io::Result<Statistics>;
+
+    /// Says why the segment broke; once, so it is for those who end it then.
+    ///
+    /// # Errors
+    /// It broke.
+    fn check(&mut self) -> io::Result<()>;
 
     /// The descriptor whose bytes are the payload itself, so that the kernel can move them.
     fn payload_descriptor(&self) -> Option<BorrowedFd<'_>>;

@@ -66,10 +66,13 @@ struct Gateway {
     listener: Box<dyn Listener>,
     sessions: Vec<Session>,
     endings: Vec<Ending>,
+    /// The machine gives its program no time.
+    stalled: (Instant, Instant),
+    was_stalled: bool,
 }
 
 impl Gateway {
-    fn new(memory: Memory, number: usize) -> Self {
+    fn new(memory: Memory, number: usize, stalled: (Instant, Instant)) -> Self {
         let rules = (1..=6).map(|host| format!("10.0.0.{host}").parse().unwrap()).collect();
         let policy = Policy {
             via_key: Some(token().key()),
@@ -83,10 +86,18 @@ impl Gateway {
         let gatekeeper = Gatekeeper::new(keys, None, clock(Instant::ZERO));
         let listener = memory.listen(at(number), &SegmentSettings::default()).unwrap();
         let shared = Arc::new(Shared::new(policy, gatekeeper, vec![Arc::new(memory)], 1_000_000));
-        Self { shared, listener, sessions: Vec::new(), endings: Vec::new() }
+        let (sessions, endings) = (Vec::new(), Vec::new());
+        Self { shared, listener, sessions, endings, stalled, was_stalled: false }
     }
 
     fn run(&mut self, now: Instant, looks: bool, pool: &mut Pool, draw: &mut Draw) {
+        let was_stalled =
+            std::mem::replace(&mut self.was_stalled, now >= self.stalled.0 && now < self.stalled.1);
+        if self.was_stalled {
+            return;
+        }
+        // The first look then finds all that came meanwhile.
+        let looks = looks || was_stalled;
         while let Some((segment, peer)) = self.listener.accept().unwrap() {
             let admission = self.shared.arrive(peer.ip());
             let entry = Box::new(HeaderEntry::default());
@@ -302,8 +313,13 @@ fn chain(seed: u64) {
         };
         network.link(host(number), host(number + 1), link);
     }
+    let mut gateway = |number| {
+        let at = Instant::ZERO + Duration::from_millis(draw.below(5_000));
+        let stalled = (at, at + Duration::from_millis(draw.below(2) * draw.below(4_000)));
+        Gateway::new(network.host(host(number)), number, stalled)
+    };
     let mut gateways: Vec<Option<Gateway>> =
-        (1..=count).map(|number| Some(Gateway::new(network.host(host(number)), number))).collect();
+        (1..=count).map(|number| Some(gateway(number))).collect();
     let listens = !draw.one_in(20);
     let target_memory = network.host(host(target_host));
     let listener = listens

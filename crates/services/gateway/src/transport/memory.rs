@@ -131,6 +131,13 @@ impl State {
         arrival.is_some_and(|at| self.has_arrived(connection, 1 - end, at) && at <= self.now)
     }
 
+    /// The peer has the end that `end` sent, and the peer's has come, read or not.
+    fn is_over(&self, connection: usize, end: usize) -> bool {
+        let halves = &self.connections[connection].halves;
+        halves[end].ended.is_some_and(|at| self.is_acknowledged(connection, end, at))
+            && halves[1 - end].ended.is_some_and(|at| self.has_arrived(connection, 1 - end, at))
+    }
+
     /// The peer of `end` reset the connection, or was given up.
     fn failure(&self, connection: usize, end: usize) -> Option<io::ErrorKind> {
         let Connection { ends, halves, .. } = &self.connections[connection];
@@ -353,8 +360,9 @@ impl Segment for MemorySegment {
 
     fn statistics(&self) -> io::Result<Statistics> {
         let state = self.network.state();
-        if let Some(kind) = state.failure(self.connection, self.end) {
-            return Err(kind.into());
+        let is_broken = state.failure(self.connection, self.end).is_some();
+        if is_broken || state.is_over(self.connection, self.end) {
+            return Err(io::ErrorKind::NotConnected.into());
         }
         let half = &state.connections[self.connection].halves[self.end];
         let waiting = half.chunks.iter().map(|(at, _)| *at).chain(half.ended);
@@ -365,6 +373,11 @@ impl Segment for MemorySegment {
             silence: unacknowledged.map_or(Duration::ZERO, |at| state.now.since(at)),
             ..Statistics::default()
         })
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        let failure = self.network.state().failure(self.connection, self.end);
+        failure.map_or(Ok(()), |kind| Err(kind.into()))
     }
 
     fn payload_descriptor(&self) -> Option<BorrowedFd<'_>> {

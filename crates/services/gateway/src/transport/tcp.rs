@@ -206,12 +206,9 @@ impl Segment for TcpSegment {
     }
 
     fn end_is_acknowledged(&mut self) -> io::Result<bool> {
-        let info = tcp::info(&self.socket)?;
-        match info.state {
-            // A reset closes the connection, too.
-            TcpState::CLOSE => self.socket.take_error()?.map_or(Ok(true), Err),
-            _ => Ok(info.end_is_acknowledged()),
-        }
+        // A reset closes the connection, too.
+        self.check()?;
+        Ok(tcp::info(&self.socket)?.end_is_acknowledged())
     }
 
     fn change(&mut self, settings: &SegmentSettings) -> io::Result<()> {
@@ -257,10 +254,8 @@ impl Segment for TcpSegment {
     fn statistics(&self) -> io::Result<Statistics> {
         let info = tcp::info(&self.socket)?;
         if info.state == TcpState::CLOSE {
-            // The socket's error is asked for only now: on a path that is dark for a while it has one
-            // which passes.
-            let error = self.socket.take_error()?;
-            return Err(error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()));
+            // The kernel closes it also when both ends have come, with data that nobody has read yet.
+            return Err(io::ErrorKind::NotConnected.into());
         }
         let memory = tcp::memory(&self.socket)?;
         Ok(Statistics {
@@ -273,6 +268,15 @@ impl Segment for TcpSegment {
             delivery_rate: info.delivery_rate,
             silence: if info.is_waiting() { info.since_acknowledgement } else { Duration::ZERO },
         })
+    }
+
+    fn check(&mut self) -> io::Result<()> {
+        // The socket's error is asked for only where it is closed: on a path that is dark for a while
+        // it has one which passes.
+        match tcp::info(&self.socket)?.state {
+            TcpState::CLOSE => self.socket.take_error()?.map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
     }
 
     fn payload_descriptor(&self) -> Option<BorrowedFd<'_>> {
