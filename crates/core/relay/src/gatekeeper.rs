@@ -13,8 +13,11 @@ use crate::place::Place;
 use crate::replay::{Inserted, Nonces};
 use crate::status::Status;
 
-/// Most microseconds between a header's time and the gateway's clock (docs/relay.md section 3).
+/// Most microseconds by which a header's time may lie behind the gateway's clock (docs/relay.md section 3).
 pub const MAX_CLOCK_ERROR: u64 = 60_000_000;
+/// Most microseconds by which it may lie ahead. So long a gateway lets nobody in after its start: a header
+/// with a later time than that was not seen before it.
+pub const MAX_CLOCK_LEAD: u64 = 1_000_000;
 
 /// Judges the headers that come to a gateway (docs/relay.md section 3): proof, time, nonce and
 /// name. It does not judge where they want to go.
@@ -22,7 +25,7 @@ pub const MAX_CLOCK_ERROR: u64 = 60_000_000;
 pub struct Gatekeeper {
     keys: Keyring,
     name: Option<String>,
-    started: Clock,
+    since: Clock,
     nonces: Nonces,
 }
 
@@ -50,8 +53,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// `answer`, proven for this header.
+    /// `answer`, proven for this header. A time is left out: this gateway had no objection to the
+    /// header's, so it would be another one's, and nobody is to believe it under this proof.
     pub fn sign(&self, answer: &Answer) -> Vec<u8> {
+        let answer = Answer { time: None, ..answer.clone() };
         answer.encode(Some((&self.key, &self.header.proof)))
     }
 }
@@ -67,9 +72,10 @@ pub struct Refusal {
 
 impl Gatekeeper {
     /// The gatekeeper of a gateway that accepts `keys`, is called `name`, or by the address that is
-    /// dialled, and began at `started`.
-    pub fn new(keys: Keyring, name: Option<String>, started: Clock) -> Self {
-        Self { keys, name, started, nonces: Nonces::default() }
+    /// dialled. Headers from before `since` might have been used before it started: [`MAX_CLOCK_LEAD`]
+    /// after the start.
+    pub fn new(keys: Keyring, name: Option<String>, since: Clock) -> Self {
+        Self { keys, name, since, nonces: Nonces::default() }
     }
 
     /// Accepts `keys` and no others from now on, and is called `name`. Nonces are kept.
@@ -83,8 +89,7 @@ impl Gatekeeper {
         let at = self.name.clone().unwrap_or_else(|| local.to_string());
         let malformed = |error: DecodeError| {
             let status = match error {
-                DecodeError::Unsupported { what: "version" } => Status::UNSUPPORTED_VERSION,
-                DecodeError::Unsupported { .. } => Status::UNSUPPORTED_OPTION,
+                DecodeError::Unsupported { .. } => Status::UNSUPPORTED_VERSION,
                 _ => Status::MALFORMED,
             };
             unproven(Answer { reason: error.to_string(), ..Answer::new(status, &at) })
@@ -125,7 +130,16 @@ impl Gatekeeper {
             let reason = remedy.into();
             return Some(Answer { reason, ..Answer::new(Status::MISADDRESSED, at) });
         }
-        if header.time.abs_diff(now) > MAX_CLOCK_ERROR || header.time < self.started {
+        if header.has_unknown_critical {
+            let reason = "unknown option of the header".into();
+            return Some(Answer { reason, ..Answer::new(Status::UNSUPPORTED_OPTION, at) });
+        }
+        let (latest, oldest) = (now.plus(MAX_CLOCK_LEAD), header.time.plus(MAX_CLOCK_ERROR));
+        if header.time > latest || oldest < now || header.time < self.since {
+            if header.time > latest {
+                // Its time comes, and nobody is to use it then.
+                self.nonces.refuse(header.nonce, oldest, now);
+            }
             return Some(Answer { time: Some(now), ..Answer::new(Status::WRONG_CLOCK, at) });
         }
         match self.nonces.insert(header.nonce, now) {

@@ -35,6 +35,11 @@ impl Clock {
     pub const fn abs_diff(self, other: Self) -> u64 {
         self.0.abs_diff(other.0)
     }
+
+    /// So many microseconds later.
+    pub(crate) const fn plus(self, micros: u64) -> Self {
+        Self(self.0.saturating_add(micros))
+    }
 }
 
 /// A gateway beyond the one that is addressed.
@@ -269,6 +274,8 @@ pub struct Header {
     pub(crate) time: Clock,
     pub(crate) nonce: [u8; 16],
     pub(crate) proof: Proof,
+    /// It has an option that matters, which this version does not know.
+    pub(crate) has_unknown_critical: bool,
 }
 
 impl core::ops::Deref for Header {
@@ -293,9 +300,6 @@ impl Header {
             }
             found.take(critical, number, value)?;
         }
-        if found.unknown_critical {
-            return Err(DecodeError::Unsupported { what: "option of the header" });
-        }
         let missing = DecodeError::Truncated { what: "header" };
         let (key_id, time, nonce, proof) = found.credential.ok_or(missing)?;
         Ok(Self {
@@ -312,6 +316,7 @@ impl Header {
             time,
             nonce,
             proof,
+            has_unknown_critical: found.unknown_critical,
         })
     }
 }

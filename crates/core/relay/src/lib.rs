@@ -62,7 +62,7 @@ mod status;
 pub use answer::{Answer, MAX_REASON};
 pub use dialler::{ANSWER_TIMEOUT_SECS, DialError, Dialled, Dialler};
 pub use ends::{Ends, Side};
-pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, Received, Refusal, Request};
+pub use gatekeeper::{Gatekeeper, MAX_CLOCK_ERROR, MAX_CLOCK_LEAD, Received, Refusal, Request};
 pub use header::{
     Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, ParseHopError, ParseViaError, Route,
     RouteError, SessionId, Target, parse_via,

@@ -1,14 +1,13 @@
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet};
 
 use crate::header::Clock;
 
-/// The nonces of headers that were accepted, for as long as their times are (docs/relay.md
-/// section 3).
+/// The nonces of headers, for as long as their times can be accepted (docs/relay.md section 3).
 #[derive(Debug, Default)]
 pub(crate) struct Nonces {
-    seen: BTreeSet<[u8; 16]>,
-    /// In the order in which they came, with the time at which each may be forgotten.
-    order: VecDeque<(Clock, [u8; 16])>,
+    used: Kept,
+    /// Of headers that were refused because their times are to come.
+    refused: Kept,
 }
 
 /// Outcome of [`Nonces::insert`].
@@ -21,30 +20,69 @@ pub(crate) enum Inserted {
 }
 
 impl Nonces {
+    /// Notes the nonce of a header whose time is right.
     pub(crate) fn insert(&mut self, nonce: [u8; 16], now: Clock) -> Inserted {
-        // The clock of the host may jump back: then they are kept longer, never shorter.
-        while let Some((until, old)) = self.order.front()
-            && *until < now
-        {
-            self.seen.remove(old);
-            self.order.pop_front();
-        }
-        if self.seen.contains(&nonce) {
+        self.used.forget_before(now);
+        self.refused.forget_before(now);
+        if self.used.until.contains_key(&nonce) || self.refused.until.contains_key(&nonce) {
             return Inserted::Repeated;
         }
-        if self.order.len() >= MAX_NONCES {
+        if self.used.until.len() >= MAX_NONCES {
             return Inserted::Full;
         }
-        self.seen.insert(nonce);
-        self.order.push_back((Clock::from_micros(now.as_micros() + KEPT), nonce));
+        self.used.keep(nonce, now.plus(KEPT));
         Inserted::New
+    }
+
+    /// Notes the nonce of a header whose time is to come, until it is over.
+    pub(crate) fn refuse(&mut self, nonce: [u8; 16], until: Clock, now: Clock) {
+        self.refused.forget_before(now);
+        self.refused.keep(nonce, until);
+        // Those with the latest times go first: before those times the gateway may have started again.
+        if self.refused.until.len() > MAX_REFUSED {
+            self.refused.forget_last();
+        }
     }
 }
 
-/// Microseconds that a nonce is kept: a header's time may lie 60 s on either side of the clock.
+/// Nonces with the time at which each may be forgotten.
+#[derive(Debug, Default)]
+struct Kept {
+    until: BTreeMap<[u8; 16], Clock>,
+    order: BTreeSet<(Clock, [u8; 16])>,
+}
+
+impl Kept {
+    fn keep(&mut self, nonce: [u8; 16], until: Clock) {
+        if let Some(before) = self.until.insert(nonce, until) {
+            self.order.remove(&(before, nonce));
+        }
+        self.order.insert((until, nonce));
+    }
+
+    /// The clock of the host may jump back: then they are kept longer, never shorter.
+    fn forget_before(&mut self, now: Clock) {
+        while let Some((until, nonce)) = self.order.first().copied()
+            && until < now
+        {
+            self.order.remove(&(until, nonce));
+            self.until.remove(&nonce);
+        }
+    }
+
+    fn forget_last(&mut self) {
+        if let Some((_, nonce)) = self.order.pop_last() {
+            self.until.remove(&nonce);
+        }
+    }
+}
+
+/// Microseconds that a nonce is kept: longer than a header's time can be accepted.
 const KEPT: u64 = 120_000_000;
-/// Some 1,000 sessions a second; at most 8 MiB.
+/// Some 1,000 sessions a second; at most 16 MiB.
 const MAX_NONCES: usize = 1 << 17;
+/// Of holders of tokens only; at most 2 MiB.
+const MAX_REFUSED: usize = 1 << 14;
 
 #[cfg(test)]
 mod tests {
@@ -72,6 +110,11 @@ mod tests {
         assert_eq!(nonces.insert([0; 16], now), Inserted::Repeated);
         let later = Clock::from_micros(KEPT + 1);
         assert_eq!(nonces.insert([0xff; 16], later), Inserted::New);
-        assert_eq!(nonces.order.len(), 1);
+        assert_eq!(nonces.used.order.len(), 1);
+        for i in 0..=MAX_REFUSED as u64 {
+            nonces.refuse(u128::from(i).to_be_bytes(), later.plus(i), later);
+        }
+        assert_eq!(nonces.refused.order.len(), MAX_REFUSED);
+        assert_eq!(nonces.insert([0; 16], later), Inserted::Repeated);
     }
 }

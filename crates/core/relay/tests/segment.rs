@@ -4,7 +4,8 @@
 
 use longhaul_relay::{
     Addressed, Answer, Clock, DialError, Dialled, Dialler, Gatekeeper, Hop, MAX_CLOCK_ERROR,
-    MAX_HOPS, MAX_MESSAGE, Place, Received, Refusal, Request, Route, RouteError, Status, Target,
+    MAX_CLOCK_LEAD, MAX_HOPS, MAX_MESSAGE, Place, Received, Refusal, Request, Route, RouteError,
+    Status, Target,
 };
 use longhaul_session::{Token, TokenKey};
 
@@ -135,6 +136,71 @@ fn a_header_older_than_the_gateway_is_refused() {
     let token = token();
     let mut keeper = Gatekeeper::new([&token].into_iter().collect(), None, later(1));
     assert_eq!(refused(&mut keeper, &header, later(1)).answer.status, Status::WRONG_CLOCK);
+}
+
+#[test]
+fn a_header_that_was_refused_for_a_time_to_come_is_not_accepted_when_it_comes() {
+    let (_, header) = dial(&route(), 1);
+    let mut keeper = Gatekeeper::new([&token()].into_iter().collect(), None, Clock::from_micros(0));
+    for seconds in [1_000_000, 100, 2] {
+        let before = Clock::from_micros(NOW.as_micros() - seconds * 1_000_000);
+        let refusal = refused(&mut keeper, &header, before);
+        assert_eq!(refusal.answer.status, Status::WRONG_CLOCK);
+        assert_eq!(refusal.answer.time, Some(before));
+    }
+    for seconds in [0, 1, 60] {
+        let refusal = refused(&mut keeper, &header, later(seconds));
+        assert_eq!(refusal.answer.status, Status::REPLAYED, "{seconds}");
+    }
+    let (_, other) = dial(&route(), 2);
+    accepted(&mut keeper, &other, Clock::from_micros(NOW.as_micros() - MAX_CLOCK_LEAD));
+}
+
+#[test]
+fn what_a_gateway_accepted_is_not_accepted_after_it_started_again() {
+    // Since the start the time has passed by which a header may be ahead.
+    let stopped = Clock::from_micros(NOW.as_micros() - MAX_CLOCK_LEAD);
+    let since = Clock::from_micros(stopped.as_micros() + MAX_CLOCK_LEAD + 1);
+    let (_, header) = dial(&route(), 1);
+    accepted(
+        &mut Gatekeeper::new([&token()].into_iter().collect(), None, Clock::from_micros(0)),
+        &header,
+        stopped,
+    );
+    let mut again = Gatekeeper::new([&token()].into_iter().collect(), None, since);
+    for seconds in [1, 30, 60] {
+        let refusal = refused(&mut again, &header, later(seconds));
+        assert_eq!(refusal.answer.status, Status::WRONG_CLOCK);
+    }
+}
+
+#[test]
+fn a_gateway_says_no_time_but_its_own() {
+    let (mut dialler, header) = dial(&route(), 1);
+    let request = accepted(&mut gatekeeper(None), &header, NOW);
+    let of_next = Answer { time: Some(later(100)), ..Answer::new(Status::WRONG_CLOCK, "next") };
+    let Ok(Dialled::Refused(answer)) = dialler.receive(&request.sign(&of_next)) else { panic!() };
+    assert_eq!((answer.status, answer.time), (Status::WRONG_CLOCK, None));
+}
+
+#[test]
+fn an_unknown_option_that_matters_is_refused_with_a_proof() {
+    let (_, header) = dial(&route(), 1);
+    let credential = header.len() - 4 - 64;
+    let with = |option: &[u8]| {
+        let mut message = [&header[..credential], option, &header[credential..]].concat();
+        let len = message.len() - 8;
+        message[6..8].copy_from_slice(&(len as u16).to_be_bytes());
+        let signed = message.len() - 32;
+        let proof = key().prove("longhaul/1 relay header ", &[&message[..signed]]);
+        message[signed..].copy_from_slice(&proof);
+        message
+    };
+    let refusal = refused(&mut gatekeeper(None), &with(b"\x80\x63\0\0"), NOW);
+    assert_eq!(refusal.answer.status, Status::UNSUPPORTED_OPTION);
+    // The proof stands last, as an option of 36 bytes.
+    assert_eq!(refusal.bytes[refusal.bytes.len() - 36..][..4], *b"\x80\x08\0\x20");
+    accepted(&mut gatekeeper(None), &with(b"\0\x63\0\0\0\x63\0\0"), NOW);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use longhaul_relay::{Clock, Gatekeeper, Hop, Prefix, Target};
+use longhaul_relay::{Clock, Gatekeeper, Hop, MAX_CLOCK_LEAD, Prefix, Target};
 use longhaul_session::{KeyId, Keyring, TokenKey};
 use longhaul_sys::clock::WallTime;
 use longhaul_sys::host::memory_limit;
@@ -206,9 +206,9 @@ impl Gateway {
     pub fn start(mut settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
         let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(Tcp)];
         let listeners = Arc::new(listeners::open(&settings, &Tcp, &[])?);
-        let now = Clock::from_micros(WallTime::now().as_nanos() / 1000);
+        let since = WallTime::now().as_nanos() / 1000 + MAX_CLOCK_LEAD;
         let policy = settings.policy();
-        let gatekeeper = Gatekeeper::new(settings.keys, settings.name, now);
+        let gatekeeper = Gatekeeper::new(settings.keys, settings.name, Clock::from_micros(since));
         // Where that is not allowed, there are places for fewer sessions.
         let _ = raise_descriptor_limit();
         let shared = Shared::new(policy, gatekeeper, transports, descriptor_limit());
@@ -221,6 +221,10 @@ impl Gateway {
             threads: vec![],
             http: None,
         };
+        if !settings.listen.is_empty() {
+            // Clients wait in the meantime: they are spared a refusal for their clocks.
+            thread::sleep(std::time::Duration::from_micros(MAX_CLOCK_LEAD));
+        }
         for i in 0..settings.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);
             let (shared, listeners) = (shared.clone(), listeners.clone());

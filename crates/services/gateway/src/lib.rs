@@ -13,6 +13,7 @@
 //!
 //! `longhaul-relay` defines the bytes before the payload (docs/relay.md).
 
+mod clocks;
 pub mod config;
 pub mod entry;
 mod gateway;

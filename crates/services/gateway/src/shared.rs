@@ -10,6 +10,7 @@ use longhaul_session::{KeyId, TokenKey};
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 
+use crate::clocks::Clocks;
 use crate::policy::Destinations;
 use crate::pump::PIPE;
 use crate::routes::Routes;
@@ -65,6 +66,7 @@ pub struct Shared {
     /// Counts since the start.
     pub totals: Totals,
     pub(crate) spares: Spares,
+    pub(crate) clocks: Clocks,
     /// Bytes that a session may hold when nothing but the transport bounds it.
     unbounded: u64,
     /// Most sessions for which there are descriptors.
@@ -97,6 +99,7 @@ impl Shared {
             spare_timeout: Duration::from_secs(300),
             totals: Totals::default(),
             spares: Spares::default(),
+            clocks: Clocks::default(),
             unbounded: segment.unwrap_or_default().saturating_mul(2) + 2 * PIPE as u64,
             descriptors: left / SESSION_DESCRIPTORS,
             sessions: AtomicUsize::new(0),

@@ -11,7 +11,9 @@ use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
 use longhaul_gateway::GatewaySettings;
-use longhaul_relay::{Addressed, Answer, Dialler, Gatekeeper, Received, Request, Status};
+use longhaul_relay::{
+    Addressed, Answer, Clock, Dialled, Dialler, Gatekeeper, Received, Request, Status,
+};
 use world::*;
 
 /// A next gateway whose every step the test decides.
@@ -134,4 +136,80 @@ fn a_session_takes_a_spare_connection_and_a_closed_one_is_dialled_again() {
     let request = next.header(&mut stream);
     answer(&request, &mut stream);
     reads(&mut stream, b"early");
+}
+
+/// The outcome at a client.
+fn outcome(client: &mut TcpStream, mut dialler: Dialler) -> Dialled {
+    let mut byte = [0];
+    loop {
+        client.read_exact(&mut byte).unwrap();
+        match dialler.receive(&byte).unwrap() {
+            Dialled::Incomplete => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Microseconds from 1970 now, at a gateway whose clock is ahead.
+fn ahead(seconds: u64) -> Clock {
+    Clock::from_micros(now().as_micros() + seconds * 1_000_000)
+}
+
+#[test]
+fn the_clock_of_a_next_gateway_is_learnt_once_for_all_sessions() {
+    let (gateway, mut next) = (start(settings()), Next::new());
+    let header = |next: &mut Next, stream: &mut TcpStream| {
+        let mut bytes = Vec::new();
+        loop {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            bytes.push(byte[0]);
+            match next.gatekeeper.receive(&bytes, &next.address().into(), ahead(600)) {
+                Received::Incomplete => {}
+                received => return received,
+            }
+        }
+    };
+    let (mut first, dialler) = begin(&gateway, &next, b"");
+    let mut stream = next.accept();
+    let Received::Refused(refusal) = header(&mut next, &mut stream) else { panic!() };
+    assert_eq!(refusal.answer.status, Status::WRONG_CLOCK);
+    stream.write_all(&refusal.bytes).unwrap();
+    let mut stream = next.accept();
+    let Received::Header(request) = header(&mut next, &mut stream) else { panic!() };
+    answer(&request, &mut stream);
+    assert!(matches!(outcome(&mut first, dialler), Dialled::Connected { .. }));
+
+    let (_second, _) = begin(&gateway, &next, b"");
+    let mut stream = next.accept();
+    assert!(matches!(header(&mut next, &mut stream), Received::Header(_)), "by its clock at once");
+}
+
+#[test]
+fn a_false_time_of_a_next_gateway_does_not_reach_the_client() {
+    let (gateway, mut next) = (start(settings()), Next::new());
+    let (mut client, dialler) = begin(&gateway, &next, b"");
+    let mut refusals = Vec::new();
+    for _ in 0..2 {
+        let mut stream = next.accept();
+        let mut bytes = Vec::new();
+        let refusal = loop {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            bytes.push(byte[0]);
+            // Each time another clock.
+            let at = ahead(100 + 1000 * refusals.len() as u64);
+            match next.gatekeeper.receive(&bytes, &next.address().into(), at) {
+                Received::Incomplete => {}
+                Received::Refused(refusal) => break refusal,
+                other => panic!("{other:?}"),
+            }
+        };
+        stream.write_all(&refusal.bytes).unwrap();
+        refusals.push(refusal);
+    }
+    let Dialled::Refused(answer) = outcome(&mut client, dialler) else { panic!() };
+    assert_eq!((answer.status, answer.time), (Status::WRONG_CLOCK, None));
+    assert_eq!(answer.at, gateway.addresses[0].to_string());
+    assert_eq!(answer.to, next.address().to_string());
 }

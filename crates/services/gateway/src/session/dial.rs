@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use longhaul_relay::{Addressed, Answer, Clock, Dialler, Hop, Place, Route, Side, Status, proxy};
+use longhaul_relay::{Addressed, Answer, Dialler, Hop, Place, Route, Side, Status, proxy};
 
 use super::asked::Asked;
 use super::{Context, NEAR, Session, Stage, Turn, status, words};
@@ -17,8 +17,8 @@ pub(super) struct Dialling {
     addresses: VecDeque<SocketAddr>,
     /// Payload that came behind the header.
     payload: Vec<u8>,
-    /// Clock of the next gateway minus ours, in microseconds, once it has proven it.
-    clock_offset: Option<i64>,
+    /// The next gateway was dialled again by the clock that it has proven.
+    has_its_clock: bool,
     /// Why the last address was not reached.
     failure: Option<(Status, String)>,
     /// By which kind of connection.
@@ -60,7 +60,7 @@ impl Dialling {
             next,
             addresses: VecDeque::new(),
             payload,
-            clock_offset: None,
+            has_its_clock: false,
             failure: None,
             spare: Spare::Wanted,
             is_sent: false,
@@ -207,7 +207,7 @@ impl Session {
             self.connected(self.summary.next, &[], cx.now);
             return Ok(Turn::More);
         };
-        let (dialler, header) = match self.sign(&next.0, &next.1, dialling.clock_offset, cx) {
+        let (dialler, header) = match self.sign(&next.0, &next.1, cx) {
             Ok(signed) => signed,
             Err(reason) => return Ok(self.refuse(Status::INTERNAL, &reason, cx)),
         };
@@ -243,18 +243,17 @@ impl Session {
         &self,
         hop: &Hop,
         route: &Route,
-        clock_offset: Option<i64>,
         cx: &Context<'_>,
     ) -> Result<(Dialler, Vec<u8>), String> {
-        let policy = self.admission.shared().policy();
+        let shared = self.admission.shared();
+        let policy = shared.policy();
         let key = policy.via_key.as_ref();
         let key = key.ok_or("this gateway has no token for the next one (--via-token-file)")?;
-        let dialled = self.summary.next.ok_or("no address was dialled")?.into();
-        let clock = cx.clock.as_micros().saturating_add_signed(clock_offset.unwrap_or(0));
+        let dialled = self.summary.next.ok_or("no address was dialled")?;
+        let clock = shared.clocks.at(dialled, cx.clock);
         let nonce = (cx.random)().map_err(|error| error.to_string())?;
-        let addressed = Addressed { written: hop.written(), dialled };
-        Dialler::new(route, addressed, key, Clock::from_micros(clock), nonce)
-            .map_err(|error| error.to_string())
+        let addressed = Addressed { written: hop.written(), dialled: dialled.into() };
+        Dialler::new(route, addressed, key, clock, nonce).map_err(|error| error.to_string())
     }
 
     /// The connection ended before an answer came. A spare one may have been closed long ago: that
@@ -275,17 +274,21 @@ impl Session {
         }
     }
 
-    /// The next gateway has proven that its clock differs: it is believed once.
+    /// A wrong clock, once in a session of the next gateway's own, which it has proven; else of one beyond it.
     pub(super) fn dial_with_clock(&mut self, answer: Answer, cx: &mut Context<'_>) -> Turn {
         let stage = std::mem::replace(&mut self.stage, Stage::Relaying);
         let Stage::Answering { mut dialling, .. } = stage else { return Turn::Waiting };
-        let again = answer.time.zip(self.summary.next).filter(|_| dialling.clock_offset.is_none());
-        let Some((time, address)) = again else {
+        let Some((time, address)) = answer.time.zip(self.summary.next) else {
             self.stage = Stage::Dialling(dialling);
             return self.pass_refusal(answer, cx);
         };
-        let offset = time.as_micros().wrapping_sub(cx.clock.as_micros()).cast_signed();
-        dialling.clock_offset = Some(offset);
+        let clocks = &self.admission.shared().clocks;
+        if dialling.has_its_clock || !clocks.believe(address, time, cx.clock) {
+            self.stage = Stage::Dialling(dialling);
+            let reason = "and it says another time than before";
+            return self.refuse(Status::WRONG_CLOCK, reason, cx);
+        }
+        dialling.has_its_clock = true;
         dialling.addresses.push_front(address);
         self.stage = Stage::Dialling(dialling);
         self.dial_next(cx)
