@@ -247,12 +247,14 @@ impl World {
     fn crawling(&self, bytes: u64) -> Duration {
         let heeds = match self.scenario.profile {
             "cubic" | "pcc" | "sabul" | "scavenger" | "udt" => true,
-            "bbr" => self.any_way(|way| way.loss >= BBR_LOSS_MAX),
+            "bbr" => self.any_way(|way| way.loss >= LOSS_MAX),
             // One step a chunk, from what start-up found of a path that was another one by then, in a
-            // burst of losses, or beside a circuit that carried the data.
+            // burst of losses, on a path that loses as much as ends start-up by chance, or beside a circuit
+            // that carried the data.
             "fobs" | "fobs-linear" | "fobs-state" => {
                 let reroutes = |fault: &Fault| matches!(fault.what, Accident::Reroute(..));
                 self.bursts()
+                    || self.any_way(|way| way.loss >= LOSS_MAX)
                     || self.scenario.circuit.is_some()
                     || self.scenario.faults.iter().any(reroutes)
             }
@@ -663,8 +665,8 @@ impl World {
 
 /// From the last thing that went wrong to the end, beside the time that moving the bytes takes.
 const BOUND: Duration = Duration::from_secs(150);
-/// Loss that `bbr` takes for congestion (draft-ietf-ccwg-bbr-06: BBRLossThresh).
-const BBR_LOSS_MAX: Probability = Probability::from_ppm(20_000);
+/// Loss that `bbr` takes for congestion (draft-ietf-ccwg-bbr-06: BBRLossThresh), and that ends our start-up.
+const LOSS_MAX: Probability = Probability::from_ppm(20_000);
 /// Object bytes in a small packet.
 const LEAST_PACKET: u64 = 1_000;
 /// Longer than packets wait in a queue while two are under way.

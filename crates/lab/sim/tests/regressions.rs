@@ -254,6 +254,10 @@ const SEEDS: &[(u64, &str)] = &[
     (42075525, "the same"),
     (42014481, "`fobs` beside a circuit steps once a chunk: the bound of its time"),
     (10167491, "a policer that `rbudp` had emptied took small packets only: taken for a small MTU"),
+    (
+        43_073_970,
+        "fobs-linear climbs from a start-up that chance loss of 7 % ended: the bound had no room for it",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

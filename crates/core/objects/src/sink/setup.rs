@@ -159,7 +159,8 @@ impl Setup {
 
 impl Sink {
     pub(super) fn setup_action(&mut self) -> Option<Action> {
-        if !self.wants_messages() {
+        // Whatever else holds messages up may wait for what is prepared here.
+        if !self.answers.have_room() {
             return None;
         }
         self.setup.poll(&mut self.entries)

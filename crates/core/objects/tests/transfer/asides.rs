@@ -1,7 +1,9 @@
 //! New directories, filled before they appear.
 
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_objects::limits::{ASIDE_NAMES_MAX, ENTRY_COST, UNSETTLED_COST, WINDOW_MAX};
+use longhaul_objects::limits::{
+    ASIDE_NAMES_MAX, BACKLOG_MAX, ENTRY_COST, UNSETTLED_COST, WINDOW_MAX,
+};
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{Action, Made, Sink, SinkConfig, Source, Verdict, WritePiece, storage};
 use longhaul_units::{Duration, Instant};
@@ -35,7 +37,9 @@ fn pieces(entries: Vec<Entry>, made: Made) -> Vec<WritePiece> {
                 None => source.finish_entries(),
             }
         }
-        while let Some(message) = source.poll_message() {
+        while sink.wants_messages()
+            && let Some(message) = source.poll_message()
+        {
             sink.handle(message).unwrap();
         }
         while let Some(task) = source.next_group(sink.credit()) {
@@ -81,6 +85,12 @@ fn files_of_a_new_directory_get_their_names_with_it() {
     // What lies over the end of a group comes in two pieces: a file for each of the 200.
     assert!(costs.publishes <= 20, "{}", costs.publishes);
     assert!(costs.checkpoints <= 4 && costs.records <= 1);
+}
+
+#[test]
+fn more_directories_than_a_sink_prepares_at_once_are_made() {
+    let entries = (0..2 * BACKLOG_MAX).map(|n| directory(&n.to_string())).collect();
+    assert!(pieces(entries, Made::Aside).is_empty());
 }
 
 #[test]
