@@ -11,7 +11,7 @@ use longhaul_carriers::carrier::{Command, Mailbox, UpperLayer};
 use longhaul_carriers::host_monitor::Priority;
 use longhaul_carriers::protection::{Protection, object_tag_len};
 use longhaul_carriers::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
-use longhaul_carriers::udp::lines::{FIRST, Lines, Opening, Owner};
+use longhaul_carriers::udp::paths::{ConnectionPaths, FIRST, Opening, Owner};
 use longhaul_connection::{Begun, GroupPart, News, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::{LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;
@@ -183,11 +183,11 @@ fn run(
     });
     let shared = Arc::new(Mutex::new(LaneView::default()));
     let one_path = Owner::Server(Opening(Box::new(|| None)));
-    let lines = Arc::new(Lines::new(one_path, path, vec![upper.mailbox.clone()]));
+    let paths = Arc::new(ConnectionPaths::new(one_path, path, vec![upper.mailbox.clone()]));
     let thread = lane::spawn(LaneSetup {
         config,
-        path: lines.path(FIRST),
-        lines,
+        path: paths.path(FIRST),
+        paths,
         socket: match to {
             Some(to) => LaneSocket::Own(socket, to),
             None => LaneSocket::Own(socket, SocketAddr::from(([0, 0, 0, 0], 0))),
@@ -197,7 +197,7 @@ fn run(
         upper: upper.clone(),
         mailbox: upper.mailbox.clone(),
         shared: shared.clone(),
-        crew: Arc::default(),
+        thread_group: Arc::default(),
         drops: Some(Arc::new(HostDrops::since_now())),
         priority: Priority::Usual,
         monitor: None,

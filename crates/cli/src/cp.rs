@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, Stop, ToldLoss,
+    CarrierChoice, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, ReportedLoss, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -168,7 +168,7 @@ impl Losses {
     fn write(mut self) -> io::Result<()> {
         let (losses, left_out) = self.log.take();
         writeln!(self.file, "seconds,lane,packet,cause")?;
-        for ToldLoss { at, lane, number, cause } in losses {
+        for ReportedLoss { at, lane, number, cause } in losses {
             let (seconds, number) = (at.since(self.began).as_secs_f64(), number.get());
             writeln!(self.file, "{seconds:.6},{},{number},{}", lane.0, cause.name())?;
         }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::{fmt, io};
 
-use longhaul_carriers::udp::lines::{Account, FIRST, sum};
+use longhaul_carriers::udp::paths::{Account, FIRST, sum};
 use longhaul_rate_control::Vector;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;

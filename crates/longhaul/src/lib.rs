@@ -44,7 +44,7 @@ pub use circuit::{
 pub use copy::copy;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use links::{LinkChoice, LinkUse};
-pub use longhaul_carriers::losses::{LossLog, ToldLoss};
+pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_history::History;
 pub use longhaul_session::Token;

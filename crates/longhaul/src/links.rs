@@ -5,7 +5,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
-use longhaul_carriers::udp::lines::{Account, Ends, FIRST, Lines, sum};
+use longhaul_carriers::udp::paths::{Account, ConnectionPaths, Ends, FIRST, sum};
 use longhaul_connection::Offer;
 use longhaul_engine::Path;
 use longhaul_units::PathId;
@@ -168,7 +168,7 @@ impl Links {
     }
 
     /// Lets the lanes of `lines` use all of them, each with rate control of its own.
-    pub fn open(&self, lines: &Lines, path: impl Fn() -> Path) {
+    pub fn open(&self, lines: &ConnectionPaths, path: impl Fn() -> Path) {
         let mut numbers = vec![FIRST];
         numbers.extend(self.by_path.iter().skip(1).map(|(ends, _)| lines.add(path(), *ends)));
         for (number, (_, weight)) in numbers.into_iter().zip(&self.by_path) {
@@ -177,7 +177,7 @@ impl Links {
     }
 
     /// What each of them carried, in the user's order.
-    pub fn carried(&self, lines: &Lines, accounts: &[Account]) -> Vec<LinkUse> {
+    pub fn carried(&self, lines: &ConnectionPaths, accounts: &[Account]) -> Vec<LinkUse> {
         let numbered = (0..).map(PathId).zip(&self.by_path);
         let used = numbered.map(|(number, (ends, weight))| {
             let carried = sum(accounts, number);

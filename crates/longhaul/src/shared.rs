@@ -12,8 +12,8 @@ use std::thread::JoinHandle;
 
 use longhaul_carriers::buffer::{Buffer, Pool};
 use longhaul_carriers::connection::HostView;
-use longhaul_carriers::crew::Crew;
 use longhaul_carriers::mailboxes::{GateSeen, Mailboxes};
+use longhaul_carriers::thread_group::ThreadGroup;
 use longhaul_connection::{
     Gate, IncomingPipe, Part, SharedHalf, Standing, Stored, Transfer, Watch, Wish, Work, buffers,
 };
@@ -52,7 +52,7 @@ pub(crate) struct Shared {
     /// What names may take, unless it is leased.
     name_memory: OnceLock<Bytes>,
     /// The transfer's threads.
-    pub crew: Crew,
+    pub crew: ThreadGroup,
     threads: Mutex<Vec<JoinHandle<()>>>,
     stopped: AtomicBool,
     /// What this host could not even offer.
@@ -171,7 +171,7 @@ impl Shared {
             pool: Pool::new(0),
             memory: OnceLock::new(),
             name_memory: OnceLock::new(),
-            crew: Crew::default(),
+            crew: ThreadGroup::default(),
             threads: Mutex::default(),
             stopped: AtomicBool::new(false),
             not_offered: Mutex::default(),

@@ -29,7 +29,7 @@ struct Free {
     /// Buffers that may still be made, and all that there may be.
     left: usize,
     most: usize,
-    /// How often one was given back.
+    /// Count of buffers given back.
     given_back: u64,
     state: State,
 }
@@ -37,7 +37,7 @@ struct Free {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Open,
-    /// Nobody waits any more.
+    /// No thread waits any more.
     Closed,
 }
 
@@ -83,7 +83,7 @@ impl Pool {
         }
     }
 
-    /// There may be so many buffers from now on, or more if there were; whether that is news.
+    /// Allows so many buffers from now on, or as many as before if those were more; true if that changed the bound.
     pub fn grow(&self, buffers: usize) -> bool {
         let mut free = lock(&self.inner.free);
         let more = buffers.saturating_sub(free.most);
@@ -96,7 +96,7 @@ impl Pool {
         more > 0
     }
 
-    /// Whether a buffer is free.
+    /// True if a buffer is free.
     pub fn has_free(&self) -> bool {
         let free = lock(&self.inner.free);
         free.left > 0 || !free.buffers.is_empty()
@@ -108,7 +108,7 @@ impl Pool {
         free.left + free.buffers.len()
     }
 
-    /// How often a buffer was given back, since the start.
+    /// Count of buffers given back since the start.
     pub fn given_back(&self) -> u64 {
         lock(&self.inner.free).given_back
     }

@@ -1,4 +1,4 @@
-//! What a carrier (UDP lanes, TCP connections) and a transfer ask of each other.
+//! The interface between a carrier (UDP lanes, TCP connections) and a transfer.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
 
-/// What is above a carrier: the transfer, as seen by its threads. Calls come from any of them and do not block.
+/// The layer above a carrier: the transfer, as seen by the carrier's threads. Calls come from any of them and
+/// do not block.
 /// The defaults suit a layer without messages or data.
 pub trait UpperLayer: Send + Sync {
     /// News of a lane. What concerns lanes only ([`News::MoveAsked`], [`News::Lost`], [`News::FitsNot`]) stays
@@ -31,7 +32,7 @@ pub trait UpperLayer: Send + Sync {
     fn on_stream_bytes(&self, _bytes: &[u8]) -> Result<(), Violation> {
         Err(Misspoken::OutOfTurn.into())
     }
-    /// Whether bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
+    /// True if bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
     /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
     fn wants_stream(&self) -> bool {
         true
@@ -47,17 +48,17 @@ pub trait UpperLayer: Send + Sync {
     fn next_message(&self, _out: &mut Vec<u8>) -> bool {
         false
     }
-    /// Whether this side finished stream 0 behind the last message.
+    /// True once this side has finished stream 0 behind the last message.
     fn is_finished(&self) -> bool {
         false
     }
     /// The peer promised room for so many object bytes in all.
     fn on_credit(&self, _credit: u64) {}
-    /// What this side says that holds until it says otherwise.
+    /// The values that this side announces, each until the next of its kind.
     fn standing(&self) -> Standing {
         Standing::default()
     }
-    /// What waits for storage, if anything is stored. Waits for no lock.
+    /// The bytes that wait for storage, if anything is stored. Waits for no lock.
     fn stored(&self) -> Option<Stored> {
         None
     }
@@ -70,8 +71,8 @@ pub trait UpperLayer: Send + Sync {
     }
 }
 
-/// Passes on what `half` has received of messages; whether there was anything. `count` comes before each:
-/// a message that ends the transfer must not overtake what the lane has counted.
+/// Passes on the bytes of messages that `half` has received; true if there were any. `count` comes before
+/// each: a message that ends the transfer must not overtake what the lane has counted.
 ///
 /// # Errors
 /// The peer broke the protocol.
@@ -96,13 +97,13 @@ pub fn read_messages<L: MessageLane>(
     Ok(any)
 }
 
-/// What ends the connection to a peer that broke the protocol.
+/// The order that closes the connection to a peer that broke the protocol.
 pub fn close_for(violation: &Violation) -> Order<Arc<Buffer>> {
-    // There may be words of the peer's in it.
+    // It may quote the peer.
     Order::Close(CloseCode::PROTOCOL_VIOLATION, shown(&violation.to_string()))
 }
 
-/// Gives `half` what there is to say; whether any went on its way. `message` is room for one.
+/// Gives `half` the messages that are ready; true if any went on its way. `message` is room for one.
 pub fn write_messages(
     half: &mut impl MessageLane,
     upper: &dyn UpperLayer,
@@ -119,7 +120,7 @@ pub fn write_messages(
     any
 }
 
-/// Tells `upper` what a lane has to say; whether there was anything.
+/// Passes a lane's news on to `upper`; true if there was any.
 pub fn pass_news(
     upper: &dyn UpperLayer,
     mut poll_news: impl FnMut() -> Option<News<Buffer>>,
@@ -138,33 +139,33 @@ impl Groups<Buffer> for &dyn UpperLayer {
     }
 }
 
-/// What a transfer tells a thread of the carrier.
+/// A command of a transfer to a thread of the carrier.
 #[derive(Debug)]
 pub enum Command {
-    /// What the lane is to do.
+    /// An order for the lane.
     Order(Order<Arc<Buffer>>),
     /// Go on over another path of the connection.
-    Move(Box<Way>),
+    Move(Box<PathSwitch>),
 }
 
-/// A datagram that did not come to its lane's own socket.
+/// A datagram that came to another socket than its lane's own, and is forwarded.
 #[derive(Debug)]
-pub struct Stray {
-    /// Who sent it.
+pub struct ForwardedDatagram {
+    /// The sender's address.
     pub from: std::net::SocketAddr,
     /// The address of this host that it was sent to, where known.
     pub to: Option<std::net::IpAddr>,
-    /// When it came.
+    /// Time of its arrival.
     pub at: Instant,
     /// The ECN codepoint that it carried.
     pub ecn: Ecn,
-    /// What it holds.
+    /// Its payload.
     pub bytes: Vec<u8>,
 }
 
-/// A path that a lane goes on over.
+/// The path that a lane switches to.
 #[derive(Debug)]
-pub struct Way {
+pub struct PathSwitch {
     /// Its number.
     pub number: PathId,
     /// Its rate control.
@@ -175,29 +176,29 @@ pub struct Way {
     pub socket: Option<longhaul_sys::udp::UdpSocket>,
 }
 
-/// Datagrams that wait for their lane, bounded in number and bytes: those of strangers are not told from
-/// the others before the lane opens them.
+/// Forwarded datagrams that wait for their lane, bounded in number and bytes: only the lane, which opens
+/// them, recognizes those of strangers.
 #[derive(Debug, Default)]
-pub struct Strays {
-    queue: VecDeque<Stray>,
+pub struct ForwardQueue {
+    queue: VecDeque<ForwardedDatagram>,
     bytes: usize,
 }
 
-impl Strays {
+impl ForwardQueue {
     /// Takes one in, unless so many wait that it is better lost.
-    fn push(&mut self, stray: Stray) {
-        let bytes = self.bytes + stray.bytes.len();
+    fn push(&mut self, datagram: ForwardedDatagram) {
+        let bytes = self.bytes + datagram.bytes.len();
         if self.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
             self.bytes = bytes;
-            self.queue.push_back(stray);
+            self.queue.push_back(datagram);
         }
     }
 
     /// The oldest, if it came until then.
-    pub fn pop_until(&mut self, until: Instant) -> Option<Stray> {
-        let stray = self.queue.pop_front_if(|stray| stray.at <= until)?;
-        self.bytes -= stray.bytes.len();
-        Some(stray)
+    pub fn pop_until(&mut self, until: Instant) -> Option<ForwardedDatagram> {
+        let datagram = self.queue.pop_front_if(|datagram| datagram.at <= until)?;
+        self.bytes -= datagram.bytes.len();
+        Some(datagram)
     }
 }
 
@@ -205,8 +206,8 @@ impl Strays {
 #[derive(Debug)]
 pub struct Mailbox {
     commands: Mutex<VecDeque<Command>>,
-    strays: Mutex<Strays>,
-    /// What is taken in between receiving and placing, and whether there is any.
+    forwarded: Mutex<ForwardQueue>,
+    /// Repairs, taken in between receiving and placing, and whether there are any.
     repairs: Mutex<Vec<Repair>>,
     has_repairs: AtomicBool,
     waker: Waker,
@@ -224,7 +225,7 @@ impl Mailbox {
     pub fn new() -> std::io::Result<Self> {
         Ok(Self {
             commands: Mutex::default(),
-            strays: Mutex::default(),
+            forwarded: Mutex::default(),
             repairs: Mutex::default(),
             has_repairs: AtomicBool::new(false),
             waker: Waker::new()?,
@@ -247,13 +248,13 @@ impl Mailbox {
     }
 
     /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
-    pub fn post_datagram(&self, stray: Stray) {
-        lock(&self.strays).push(stray);
+    pub fn post_datagram(&self, datagram: ForwardedDatagram) {
+        lock(&self.forwarded).push(datagram);
         self.wake();
     }
 
-    /// Passes on what is to be known of groups. That one is to be received anew is posted before the
-    /// source is asked for it.
+    /// Passes on a repair of a group. One that lets a group be received again is posted before the
+    /// source is asked for the group.
     pub fn post_repair(&self, repair: Repair) {
         lock(&self.repairs).push(repair);
         self.has_repairs.store(true, Ordering::SeqCst);
@@ -293,7 +294,7 @@ impl Mailbox {
         lock(&self.idle).set(clock::now(), is_idle);
     }
 
-    /// How long there has been nothing to send, in all.
+    /// Total time in which there was nothing to send.
     pub fn idle_time(&self) -> Duration {
         lock(&self.idle).lasted(clock::now())
     }
@@ -311,12 +312,12 @@ impl Mailbox {
         !into.is_empty()
     }
 
-    /// Takes the datagrams that wait, behind [`Mailbox::drain`]; whether there are any.
-    pub fn drain_strays(&self, into: &mut Strays) -> bool {
-        let mut strays = lock(&self.strays);
-        let any = !strays.queue.is_empty();
-        strays.bytes = 0;
-        strays.queue.drain(..).for_each(|stray| into.push(stray));
+    /// Takes the datagrams that wait, behind [`Mailbox::drain`]; true if there are any.
+    pub fn drain_forwarded(&self, into: &mut ForwardQueue) -> bool {
+        let mut forwarded = lock(&self.forwarded);
+        let any = !forwarded.queue.is_empty();
+        forwarded.bytes = 0;
+        forwarded.queue.drain(..).for_each(|datagram| into.push(datagram));
         any
     }
 
@@ -366,23 +367,23 @@ mod tests {
     fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
         let waiting = |len: usize| {
             let mailbox = Mailbox::new().unwrap();
-            let stray = || {
+            let datagram = || {
                 let (from, at) = ("192.0.2.1:1".parse().unwrap(), Instant::ZERO);
-                Stray { from, to: None, at, ecn: Ecn::NotEct, bytes: vec![0; len] }
+                ForwardedDatagram { from, to: None, at, ecn: Ecn::NotEct, bytes: vec![0; len] }
             };
-            (0..2 * DATAGRAMS_MAX).for_each(|_| mailbox.post_datagram(stray()));
-            let mut strays = Strays::default();
-            assert!(mailbox.drain_strays(&mut strays));
-            mailbox.post_datagram(stray());
-            let waited = strays.queue.len();
-            mailbox.drain_strays(&mut strays);
+            (0..2 * DATAGRAMS_MAX).for_each(|_| mailbox.post_datagram(datagram()));
+            let mut forwarded = ForwardQueue::default();
+            assert!(mailbox.drain_forwarded(&mut forwarded));
+            mailbox.post_datagram(datagram());
+            let waited = forwarded.queue.len();
+            mailbox.drain_forwarded(&mut forwarded);
             assert_eq!(
-                strays.queue.len(),
+                forwarded.queue.len(),
                 waited,
                 "a lane that does not come to them keeps no more"
             );
-            while strays.pop_until(Instant::ZERO).is_some() {}
-            assert_eq!(strays.bytes, 0);
+            while forwarded.pop_until(Instant::ZERO).is_some() {}
+            assert_eq!(forwarded.bytes, 0);
             waited
         };
         assert_eq!(waiting(40), DATAGRAMS_MAX);

@@ -14,16 +14,16 @@ use longhaul_wire::{CloseCode, HostAccount, HostLosses, SourceReport};
 
 use crate::carrier::Mailbox;
 use crate::udp::lane::{HostDrops, LaneView, Refusal};
-use crate::udp::lines::{Account, Lines};
+use crate::udp::paths::{Account, ConnectionPaths};
 
-/// What carries a connection, at work. It is asked some ten times a second; data passes by mailboxes and
-/// [`UpperLayer`](crate::carrier::UpperLayer). The defaults suit connections of the kernel, which finds
+/// A running carrier of one connection. Its owner calls it some ten times a second; data passes by mailboxes
+/// and [`UpperLayer`](crate::carrier::UpperLayer). The defaults suit connections of the kernel, which finds
 /// paths, packet sizes and rates by itself.
 pub trait Carrier {
     /// "udp", "tcp", ...
     fn name(&self) -> &'static str;
 
-    /// Says goodbye on all lanes. What was not sent stays unsent.
+    /// Sends CLOSE on all lanes. Data that was not sent stays unsent.
     fn close(&self, code: CloseCode, reason: &str);
 
     /// Waits for the lanes to end; they do soon once closed.
@@ -32,30 +32,29 @@ pub trait Carrier {
     /// Counters of all lanes together.
     fn totals(&self) -> Totals;
 
-    /// What it has seen by now.
+    /// Counters and times for the attendant.
     fn seen(&self) -> CarrierSeen;
 
     /// True where object bytes have arrived at the peer or here.
     fn have_moved(&self) -> bool;
 
-    /// Looks which paths live, and sees to it that the connection's limits hold over all of them, if it
-    /// is time.
+    /// Checks which paths live, and divides the connection's limits among them, if it is time.
     fn look(&self) {}
 
-    /// This end receives the data: the peer is told what it takes.
+    /// This end receives the data: from now on it announces its limits to the peer.
     fn tell_limits(&self) {}
 
-    /// How this host fares.
+    /// The state of this host.
     fn host(&self) -> HostView {
         HostView::default()
     }
 
     /// The paths that its lanes choose between, if they do.
-    fn paths(&self) -> Option<&Arc<Lines>> {
+    fn paths(&self) -> Option<&Arc<ConnectionPaths>> {
         None
     }
 
-    /// What each lane has sent over each of them.
+    /// Counts of what each lane has sent over each of them.
     fn accounts(&self) -> Vec<Account> {
         Vec::new()
     }
@@ -80,17 +79,18 @@ pub trait Carrier {
         None
     }
 
-    /// That this host's kernel takes no packets of a lane.
+    /// The refusal of this host's kernel to take packets of a lane, if it refuses them.
     fn refusal(&self) -> Option<Refusal> {
         None
     }
 
-    /// What may help a user whose peer has fallen silent.
+    /// Advice for a user whose peer has fallen silent.
     fn advice_on_silence(&self) -> Option<&'static str> {
         None
     }
 
-    /// Where nothing moved, that the kernel of this host, which is the `role`'s, takes no packets is why.
+    /// Adds to an `end` by silence that the kernel of this host, which is the `role`'s, takes no packets, if that
+    /// is so.
     fn explain(&self, end: End, role: Role) -> End {
         let Some(refusal) = self.refusal() else { return end };
         let add = |reason: String| format!("{reason}; {}", refusal.with_advice(role));
@@ -103,8 +103,8 @@ pub trait Carrier {
         }
     }
 
-    /// Tells the control connection that the peer lives, if the carrier brought anything since
-    /// `before`; returns what to pass next time.
+    /// Notes on the control connection that the peer lives, if the carrier brought anything since
+    /// `before`; returns the value to pass next time.
     fn vouch(&self, control: &Control, before: u64) -> u64 {
         let received = self.totals().received;
         if received != before {
@@ -117,13 +117,13 @@ pub trait Carrier {
 /// Sums over the lanes of a connection, and the state of their path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Totals {
-    /// How sending goes; what bounds it, and CPU time, are not known here.
+    /// The state of sending; its bounds, and CPU time, are not known here.
     pub sending: SourceReport,
     /// Grows while the peer shows that it lives.
     pub received: u64,
 }
 
-/// How this host fares, for whoever asks, also when the lanes are over.
+/// The state of this host, which can be read also when the lanes are over.
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
     pub(crate) monitored: Option<Arc<Mutex<HostAccount>>>,
@@ -135,7 +135,7 @@ pub struct HostView {
 impl HostView {
     /// All but the processor time.
     pub fn account(&self) -> HostAccount {
-        let account = self.monitored.as_ref().map(|told| *lock(told)).unwrap_or_default();
+        let account = self.monitored.as_ref().map(|account| *lock(account)).unwrap_or_default();
         let size =
             |of: fn(&BufferSize) -> usize| Bytes::new(self.buffers.as_ref().map_or(0, of) as u64);
         let socket = self.views.iter().map(|view| lock(view).stats.socket_drops).sum();

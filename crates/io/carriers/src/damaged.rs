@@ -4,8 +4,8 @@
 use longhaul_sys::host::ChecksumErrorsSampler;
 use longhaul_units::{Duration, Instant};
 
-/// Tells them from those that found a socket full. The counts are of the whole namespace, so some may
-/// have been for another socket; but no more are told than were dropped for that.
+/// Separates them from those that found a socket full. The counts are of the whole namespace, so some may
+/// have been for another socket; but no more are taken off a socket's drops than were damaged.
 #[derive(Debug)]
 pub struct Damaged {
     sampler: ChecksumErrorsSampler,
@@ -17,9 +17,9 @@ struct Account {
     looked: Instant,
     /// Count at the last look.
     count: u64,
-    /// Those that no socket has told as its own drops yet, and until when it may: it finds out with
-    /// the next datagram that comes to it.
-    untold: u64,
+    /// Those that no socket has reported among its own drops yet, and the end of the time in which one may: its
+    /// count comes with the next datagram.
+    unreported: u64,
     until: Instant,
 }
 
@@ -31,11 +31,11 @@ impl Damaged {
         Self { sampler, account: Account { count, ..Account::default() } }
     }
 
-    /// How many of the `dropped` datagrams that a socket has newly counted had a wrong checksum: the
+    /// Of the `dropped` datagrams that a socket has newly counted, those that had a wrong checksum: the
     /// network lost them, not the socket.
     pub fn among(&mut self, now: Instant, dropped: u64) -> u64 {
         let account = &mut self.account;
-        if account.untold < dropped
+        if account.unreported < dropped
             && now >= account.looked + LOOK_INTERVAL
             && let Ok(count) = self.sampler.sample()
         {
@@ -47,24 +47,24 @@ impl Damaged {
 
 impl Account {
     fn look(&mut self, now: Instant, count: u64) {
-        let old = if now < self.until { self.untold } else { 0 };
-        self.untold = old + count.saturating_sub(self.count);
+        let old = if now < self.until { self.unreported } else { 0 };
+        self.unreported = old + count.saturating_sub(self.count);
         self.count = count;
         self.looked = now;
-        self.until = now + TOLD_WITHIN;
+        self.until = now + REPORTED_WITHIN;
     }
 
     fn take(&mut self, dropped: u64) -> u64 {
-        let told = dropped.min(self.untold);
-        self.untold -= told;
-        told
+        let reported = dropped.min(self.unreported);
+        self.unreported -= reported;
+        reported
     }
 }
 
-/// A socket that overflows tells of drops with every batch, and a look takes some 50 us.
+/// A socket that overflows reports drops with every batch, and a look takes some 50 us.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// Long beside what passes until a lane that is in use hears of the next datagram.
-const TOLD_WITHIN: Duration = Duration::from_millis(50);
+/// Long beside the time until the next datagram comes to a lane that is in use.
+const REPORTED_WITHIN: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests {

@@ -1,19 +1,19 @@
-//! What this host can take, at one end of a connection: lanes leave word of what they do, a sentinel
-//! looks at them each millisecond and feeds a [`longhaul_host::Monitor`], and lanes pass on what that
-//! has to say (docs/host-awareness.md).
+//! Measures what this host can take, at one end of a connection: lanes log what they do, a sentinel
+//! looks at the logs each millisecond and feeds a [`longhaul_host::Monitor`], and lanes send what the
+//! monitor announces (docs/host-awareness.md).
 //!
-//! Nobody waits here for anybody: a lane without a processor must not hold up who sees that it has none.
-//! Words are atomics; where there are locks they are tried.
+//! No thread waits here for another: a lane without a processor must not hold up the thread that sees that
+//! it has none. Values are atomics; where there are locks they are tried.
 //!
-//! The sentinel runs on the thread of a lane of its own (docs/protocol.md 4.7), so that it can speak
+//! The sentinel runs on the thread of a lane of its own (docs/protocol.md 4.7), so that it can send
 //! while all others are away: two threads never seal under one key. It wakes the others as well, and
-//! whichever has a processor says the same.
+//! each that has a processor sends the same announcement.
 
-mod bystander;
+mod announced;
 mod log;
 mod machine;
+mod null_upper_layer;
 mod remedies;
-mod said;
 mod sentinel;
 mod watch;
 
@@ -25,12 +25,12 @@ use longhaul_rate_control::{ChosenProfile, ReceiverPart};
 use longhaul_wire::HostAccount;
 
 use crate::carrier::Mailbox;
+use announced::AnnouncementCell;
 use log::LaneLog;
-use said::Said;
-use sentinel::{Ears, StoredLook};
+use sentinel::{AnnouncementSinks, StoredLook};
 
-pub use bystander::Bystander;
 pub use machine::totals as host_totals;
+pub use null_upper_layer::NullUpperLayer;
 pub use remedies::{Priority, poll_device, with_priority, writers_in_short_turns};
 pub use sentinel::Sentinel;
 pub use watch::Watch;
@@ -38,9 +38,9 @@ pub use watch::Watch;
 /// The monitor of one end of a connection.
 pub struct HostMonitor {
     logs: Vec<Arc<LaneLog>>,
-    said: Arc<Said>,
+    announced: Arc<AnnouncementCell>,
     account: Arc<Mutex<HostAccount>>,
-    /// The peer is told; else it is for the report only.
+    /// The announcements go to the peer; else they are for the report only.
     speaks: Arc<AtomicBool>,
 }
 
@@ -54,41 +54,41 @@ impl HostMonitor {
         stored: StoredLook,
     ) -> (Self, Sentinel) {
         let logs: Vec<_> = mailboxes.iter().map(|_| Arc::new(LaneLog::default())).collect();
-        let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
+        let (announced, account): (Arc<AnnouncementCell>, Arc<Mutex<_>>) = Default::default();
         let speaks: Arc<AtomicBool> = Default::default();
-        let ears = Ears {
+        let sinks = AnnouncementSinks {
             mailboxes: [own].into_iter().chain(mailboxes).cloned().collect(),
-            said: said.clone(),
+            announced: announced.clone(),
             account: account.clone(),
             speaks: speaks.clone(),
             stored,
         };
-        let sentinel = Sentinel::new(logs.clone(), part, ears);
-        (Self { logs, said, account, speaks }, sentinel)
+        let sentinel = Sentinel::new(logs.clone(), part, sinks);
+        (Self { logs, announced, account, speaks }, sentinel)
     }
 
-    /// What the lane of that place among the mailboxes does for it.
+    /// The watch for the lane of that place among the mailboxes.
     pub fn watch(&self, lane: usize) -> Watch {
-        Watch::new(Some(self.logs[lane].clone()), self.said.clone())
+        Watch::new(Some(self.logs[lane].clone()), self.announced.clone())
     }
 
-    /// What the sentinel's own lane does.
+    /// The watch for the sentinel's own lane.
     pub fn listen(&self) -> Watch {
-        Watch::new(None, self.said.clone())
+        Watch::new(None, self.announced.clone())
     }
 
-    /// This end receives the data: from now on the peer is told what it takes.
+    /// This end receives the data: from now on lanes announce to the peer what it takes.
     pub fn speak(&self) {
         self.speaks.store(true, Ordering::Relaxed);
     }
 
-    /// What it has seen and said so far.
+    /// The account of what it has seen and announced so far.
     pub fn account(&self) -> Arc<Mutex<HostAccount>> {
         self.account.clone()
     }
 }
 
-/// Who speaks for the receiving host under this profile, if anybody.
+/// The part that speaks for the receiving host under this profile, if any.
 pub fn part_of(chosen: &ChosenProfile) -> Option<Part> {
     match chosen.profile.receiver_part {
         ReceiverPart::None => None,

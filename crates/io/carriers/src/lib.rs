@@ -7,11 +7,11 @@
 pub mod buffer;
 pub mod carrier;
 pub mod connection;
-pub mod crew;
 pub mod damaged;
 pub mod host_monitor;
 pub mod losses;
 pub mod mailboxes;
 pub mod protection;
 pub mod tcp;
+pub mod thread_group;
 pub mod udp;

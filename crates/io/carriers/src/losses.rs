@@ -1,4 +1,4 @@
-//! A log of single losses, for those who know what the path did to each packet.
+//! A log of single losses, to be compared with what a path is known to have done to each packet.
 
 use std::sync::Mutex;
 
@@ -7,14 +7,14 @@ use longhaul_units::{Cause, Instant, LaneId, PacketNumber};
 
 /// A packet that the sender takes as lost. It may arrive after all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldLoss {
-    /// When it was taken as lost.
+pub struct ReportedLoss {
+    /// Time at which it was taken as lost.
     pub at: Instant,
     /// The lane that it was sent on.
     pub lane: LaneId,
     /// Its number there.
     pub number: PacketNumber,
-    /// Why, as far as the evidence goes.
+    /// The cause, as far as the evidence goes.
     pub cause: Cause,
 }
 
@@ -24,13 +24,13 @@ pub struct LossLog(Mutex<Kept>);
 
 #[derive(Debug, Default)]
 struct Kept {
-    losses: Vec<ToldLoss>,
+    losses: Vec<ReportedLoss>,
     left_out: u64,
 }
 
 impl LossLog {
     /// One more.
-    pub fn add(&self, loss: ToldLoss) {
+    pub fn add(&self, loss: ReportedLoss) {
         let mut kept = lock(&self.0);
         if kept.losses.len() < KEPT_MAX {
             kept.losses.push(loss);
@@ -39,9 +39,9 @@ impl LossLog {
         }
     }
 
-    /// What was found since the last call, and how many more there were: no more than four million
+    /// The losses found since the last call, and the count of those left out: no more than four million
     /// are kept.
-    pub fn take(&self) -> (Vec<ToldLoss>, u64) {
+    pub fn take(&self) -> (Vec<ReportedLoss>, u64) {
         let mut kept = lock(&self.0);
         (std::mem::take(&mut kept.losses), std::mem::take(&mut kept.left_out))
     }

@@ -1,4 +1,4 @@
-//! The mailboxes of a connection's lanes, as whoever has data or messages for them sees them.
+//! The mailboxes of a connection's lanes, for the threads that have data or messages for them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,7 +19,7 @@ impl Mailboxes {
         Self(boxes)
     }
 
-    /// How many there are.
+    /// Their number.
     pub fn count(&self) -> u16 {
         u16::try_from(self.0.len()).unwrap_or(u16::MAX)
     }
@@ -44,7 +44,7 @@ impl Mailboxes {
         self.0.iter().for_each(|mailbox| mailbox.post_repair(repair));
     }
 
-    /// There is something to tell the peer: the first lane carries messages.
+    /// There is a message for the peer: the first lane carries messages.
     pub fn wake_messages(&self) {
         if let Some(first) = self.0.first() {
             first.wake();
@@ -85,12 +85,12 @@ impl GateSeen {
         }
     }
 
-    /// Whether so much credit is more than before.
+    /// True if so much credit is more than before.
     pub fn is_more(&self, credit: u64) -> bool {
         self.credit.fetch_max(credit, Ordering::Relaxed) < credit
     }
 
-    /// Whether somebody waits for room in `lanes`, and there is some.
+    /// True if a thread waits for room in `lanes`, and there is some.
     pub fn has_room(&self, lanes: &Mailboxes) -> bool {
         self.wants_room.load(Ordering::Relaxed)
             && lock(&self.dealing)
@@ -98,7 +98,7 @@ impl GateSeen {
                 .is_some_and(|dealing| dealing.has_room(|lane| lanes.backlog(lane)))
     }
 
-    /// That is answered next.
+    /// The caller handles that next.
     pub fn take_room(&self) {
         self.wants_room.store(false, Ordering::Relaxed);
     }

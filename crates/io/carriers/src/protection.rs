@@ -13,7 +13,7 @@ use longhaul_wire::{
     Protect,
 };
 
-/// What one direction of a lane seals or opens with.
+/// The keys that one direction of a lane seals or opens with.
 #[derive(Debug)]
 pub struct Protection {
     keys: LaneKeys,
@@ -151,7 +151,7 @@ impl Opener for Protection {
         headers.clear();
         tags.clear();
         for packet in bytes.chunks(segment).take(DATAGRAMS_MAX) {
-            // What is too short for them is no OBJECT packet.
+            // A packet that is too short for them is no OBJECT packet.
             headers.push(packet.first_chunk().copied().unwrap_or_default());
             tags.push(packet.last_chunk().copied().unwrap_or_default());
         }

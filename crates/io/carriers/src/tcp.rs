@@ -27,14 +27,14 @@ use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport}
 
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::connection::{Carrier, Totals};
-use crate::crew::Crew;
+use crate::thread_group::ThreadGroup;
 use black_hole::{BlackHole, Sending, Step};
 
 pub use join::{
     DataConnection, Expected, JoinError, Joins, Opened, UnknownJoin, join, join_opened, open_all,
 };
 
-/// How TCP is to carry.
+/// Options of the TCP carrier.
 #[derive(Clone, Debug)]
 pub struct TcpCarrierOptions {
     /// The kernel's congestion control by name; its default otherwise.
@@ -57,14 +57,14 @@ pub struct TcpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
     views: Vec<Arc<Mutex<TcpView>>>,
     threads: Vec<JoinHandle<()>>,
-    crew: Arc<Crew>,
+    thread_group: Arc<ThreadGroup>,
     black_hole: Mutex<BlackHole>,
 }
 
-/// What is known of a TCP connection, or of several together.
+/// The state of a TCP connection, or of several together.
 #[derive(Clone, Debug, Default)]
 pub struct TcpView {
-    /// What the kernel knows. Of several connections, as far as the carrier uses it: sums, the least RTT of
+    /// The kernel's counters. Of several connections, as far as the carrier uses them: sums, the least RTT of
     /// late, the mean of the smoothed ones.
     pub info: TcpInfo,
     /// Bytes of the IP packet of a full segment. Of several connections the most.
@@ -76,12 +76,12 @@ pub struct TcpView {
     /// Object bytes that are at the peer's kernel, as far as this one knows, and those that were
     /// received in whole records and placed.
     pub moved: u64,
-    /// What the peer says holds it up in receiving.
+    /// The bounds on receiving that the peer announces.
     pub peer: ReceiverBounds,
 }
 
 impl TcpView {
-    /// Time by what held the connections back, as kernel and pacing tell.
+    /// Time by what held the connections back, as kernel and pacing count it.
     pub fn times(&self) -> Times {
         let info = &self.info;
         let limits = info.limited_by_receiver + info.limited_by_send_buffer + self.paced;
@@ -108,8 +108,8 @@ impl TcpLanes {
         let count = connections.len().max(1) as u64;
         let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
         let (views, threads) = (Vec::new(), Vec::new());
-        let (crew, black_hole) = (Arc::default(), Mutex::default());
-        let mut lanes = Self { mailboxes, views, threads, crew, black_hole };
+        let (thread_group, black_hole) = (Arc::default(), Mutex::default());
+        let mut lanes = Self { mailboxes, views, threads, thread_group, black_hole };
         for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
             let view = Arc::new(Mutex::new(TcpView::default()));
             let name = format!("tcp{}", connection.lane.0);
@@ -121,9 +121,9 @@ impl TcpLanes {
                 mailbox.clone(),
                 view.clone(),
             )?;
-            let crew = lanes.crew.clone();
+            let thread_group = lanes.thread_group.clone();
             let thread = std::thread::Builder::new().name(name).spawn(move || {
-                let _joined = crew.join();
+                let _joined = thread_group.join();
                 worker.run();
             })?;
             lanes.views.push(view);
@@ -184,7 +184,7 @@ impl Carrier for TcpLanes {
         let sending = SourceReport {
             packets_sent: u64::from(info.segments_sent),
             packets_resent: resent,
-            // The kernel does not tell why it resent.
+            // The kernel does not count why it resent.
             lost: Losses { unknown: resent, ..Losses::default() },
             rtt: info.rtt,
             rtt_min: info.rtt_min,
@@ -201,7 +201,7 @@ impl Carrier for TcpLanes {
             moved: view.moved,
             round_trip: view.info.rtt_min,
             times: view.times(),
-            spent: self.crew.spent(),
+            spent: self.thread_group.spent(),
             peer: view.peer,
         }
     }

@@ -1,9 +1,9 @@
 //! The UDP carrier: [`lanes`] of a connection, each [`lane`] on a thread, and the paths that they take
-//! ([`lines`]).
+//! ([`paths`]).
 
 pub mod lane;
 pub mod lanes;
-pub mod lines;
+pub mod paths;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 
@@ -18,7 +18,7 @@ pub fn path(chosen: &ChosenProfile, rtt: Duration) -> Path {
     let now = clock::now();
     let controller = chosen.controller(now, 1500, None);
     let mut governor = Governor::new(now, chosen.profile.heeds_receiver);
-    // What a controller sends at by the user's wish is a limit, too: several paths share it.
+    // A rate that the user chose for the controller is a limit, too: several paths share it.
     if let Some(rate) = chosen.rate.filter(|_| !chosen.is_reserved()) {
         governor.set(Bottleneck::UserLimit, rate);
     }

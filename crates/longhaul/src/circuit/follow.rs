@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_carriers::protection::object_tag_len;
 use longhaul_carriers::udp::lane::LaneSocket;
-use longhaul_carriers::udp::lines::{Ends, FIRST, Lines};
+use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, FIRST};
 use longhaul_connection::{Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
@@ -29,7 +29,7 @@ pub(crate) struct Follower {
     pub connection: Arc<Connection>,
     pub errand: Errand,
     /// Where the lanes are.
-    pub lines: Arc<Lines>,
+    pub lines: Arc<ConnectionPaths>,
     /// The path over IP.
     pub ip: Ends,
     /// When the copy or pipe began.

@@ -9,7 +9,7 @@ use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
-use longhaul_carriers::udp::lines::{Ends, Lines, Owner};
+use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
 use longhaul_control::{Dialed, ServerIdentity};
 use longhaul_rate_control::{ChosenProfile, Profile};
@@ -46,7 +46,7 @@ impl Link<'_> {
         options: &CircuitOptions,
         errand: Errand,
         shared: &Arc<Shared>,
-        paths: &Arc<Lines>,
+        paths: &Arc<ConnectionPaths>,
         started: Instant,
     ) -> Follower {
         Follower {
@@ -111,7 +111,7 @@ impl Link<'_> {
         let upper = (upper, mailboxes.to_vec());
         let priority = Priority::wished(options.host_priority);
         let hosting = Hosting { monitor: self.monitoring()?, priority };
-        let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
+        let lines = ConnectionPaths::new(Owner::Client(ends), path, mailboxes.to_vec());
         // Before a lane finds that its path is too small: another one may carry.
         if let Some(links) = self.links {
             links.open(&lines, || udp::path(profile, rtt));
@@ -160,7 +160,7 @@ impl Idle<'_> {
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let hosting = Hosting { monitor: None, priority: Priority::Usual };
         let path = path(profile, *rtt);
-        let lines = Lines::new(Owner::Client(ends), path, mailboxes.to_vec());
+        let lines = ConnectionPaths::new(Owner::Client(ends), path, mailboxes.to_vec());
         let upper = (upper, mailboxes.to_vec());
         let lanes = UdpLanes::start(session, sockets, lines, |_| rules, hosting, upper, None)?;
         Ok((Box::new(lanes), notices))

@@ -8,7 +8,7 @@ use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::tcp::{Expected, JoinError, TcpLanes};
 use longhaul_carriers::udp::lane::LaneSocket;
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneRules, Monitoring, UdpLanes};
-use longhaul_carriers::udp::lines::{Lines, Opening, Owner};
+use longhaul_carriers::udp::paths::{ConnectionPaths, Opening, Owner};
 use longhaul_control::pending::ExpectedConnections;
 use longhaul_control::{Control, ControlEnd};
 use longhaul_session::Session;
@@ -72,7 +72,7 @@ impl Server<'_> {
         let open = move || (!played.is_reserved()).then(|| path(&played, INITIAL_RTT));
         let owner = Owner::Server(Opening(Box::new(open)));
         let upper: Arc<dyn UpperLayer> = shared.clone();
-        let (lines, upper) = (Lines::new(owner, first, boxes.clone()), (upper, boxes));
+        let (lines, upper) = (ConnectionPaths::new(owner, first, boxes.clone()), (upper, boxes));
         let lanes = UdpLanes::start(session, sockets, lines, |_| rules, hosting, upper, None);
         Ok(Box::new(lanes.map_err(text)?))
     }

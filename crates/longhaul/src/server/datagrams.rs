@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
-use longhaul_carriers::carrier::{Mailbox, Stray};
+use longhaul_carriers::carrier::{ForwardedDatagram, Mailbox};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::Wait;
@@ -68,7 +68,7 @@ impl Server<'_> {
                 let mailbox = lock(&self.lanes.0).get(&key).cloned();
                 if let Some(mailbox) = mailbox {
                     let (from, to, ecn, bytes) = (got.from, got.to, got.ecn(), packet.to_vec());
-                    mailbox.post_datagram(Stray { from, to, at, ecn, bytes });
+                    mailbox.post_datagram(ForwardedDatagram { from, to, at, ecn, bytes });
                 }
             }
         }

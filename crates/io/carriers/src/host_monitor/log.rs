@@ -1,4 +1,4 @@
-//! What a lane thread leaves for the sentinel.
+//! The log that a lane thread leaves for the sentinel.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, TryLockError};
@@ -12,11 +12,11 @@ use longhaul_units::{Duration, Instant};
 /// Written by one lane's thread, read by the sentinel.
 #[derive(Debug, Default)]
 pub struct LaneLog {
-    /// When it was last seen at work, in nanoseconds of the monotonic clock; 0 while it sleeps.
+    /// Time at which it was last seen at work, in nanoseconds of the monotonic clock; 0 while it sleeps.
     beat: AtomicU64,
-    /// Of the peer's packets, in nanoseconds; 0 if unknown.
+    /// Round trip of the peer's packets, in nanoseconds; 0 if unknown.
     round_trip: AtomicU64,
-    /// What came of the priority that the lane asked for.
+    /// Remedies that the lane got of those that it asked for.
     remedies: AtomicU64,
     missed: Missed,
     batches: Ring,
@@ -24,7 +24,7 @@ pub struct LaneLog {
     memory: Mutex<Option<MemorySampler>>,
 }
 
-/// What the kernel tells of the lane's thread; each where it does.
+/// Samplers of the kernel's counts of the lane's thread; each where the kernel has them.
 #[derive(Debug)]
 pub(super) struct Samplers {
     pub scheduling: Option<SchedulingSampler>,
@@ -44,7 +44,7 @@ impl LaneLog {
     /// The thread that writes here is this one; `remedies` are in force for it.
     pub fn join(&self, remedies: u64) {
         self.note_remedies(remedies);
-        // There is one thread for each log: nobody was here before.
+        // There is one thread for each log: the cell is empty.
         let _ = self.samplers.set(Samplers {
             scheduling: SchedulingSampler::of_this_thread().ok(),
             switches: Mutex::new(SwitchRecorder::of_this_thread().ok()),
@@ -95,7 +95,7 @@ impl LaneLog {
 
     // By the sentinel.
 
-    /// Since when it has been silent though it has not gone to sleep.
+    /// Time since which it has been silent though it has not gone to sleep.
     pub(super) fn last_beat(&self) -> Option<Instant> {
         match self.beat.load(Ordering::Relaxed) {
             0 => None,
@@ -107,7 +107,7 @@ impl LaneLog {
         self.samplers.get()
     }
 
-    /// What the kernel holds for its socket, unless the lane is exchanging that.
+    /// Looks at what the kernel holds for its socket, unless the lane is exchanging that.
     pub(super) fn memory<T>(&self, look: impl FnOnce(&MemorySampler) -> T) -> Option<T> {
         let memory = match self.memory.try_lock() {
             Ok(memory) => memory,
@@ -136,8 +136,8 @@ impl LaneLog {
     }
 }
 
-/// Batches on their way from one thread to one other. What finds no room is left out: the sentinel was
-/// away for longer than anybody looks back.
+/// Batches on their way from one thread to one other. A batch that finds no room is left out: the sentinel
+/// was away for longer than the monitor looks back.
 #[derive(Debug)]
 struct Ring {
     slots: Box<[Slot]>,
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_come_through_in_order_and_what_finds_no_room_is_left_out() {
+    fn batches_come_through_in_order_and_those_that_find_no_room_are_left_out() {
         let ring = Ring::default();
         assert_eq!(ring.pop(), None);
         let batch = |n: u64| Batch {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_early_or_in_time_has_missed_nothing() {
+    fn a_timer_that_is_early_or_in_time_counts_as_no_miss() {
         let log = LaneLog::default();
         log.woke(Instant::FAR_FUTURE);
         log.woke(clock::now());

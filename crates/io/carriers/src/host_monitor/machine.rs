@@ -31,21 +31,21 @@ impl Totals {
     }
 }
 
-/// Those of this host, which are at most 50 ms old. Waits for nobody.
+/// Those of this host, which are at most 50 ms old. Does not wait.
 pub fn totals(now: Instant) -> Totals {
     static MACHINE: LazyLock<Machine<Samplers>> = LazyLock::new(|| Machine::of(Samplers::open()));
     MACHINE.totals(now)
 }
 
-/// What knows the totals.
+/// A source of the totals.
 trait Sample {
     fn sample(&mut self) -> Totals;
 }
 
-/// Totals that are sampled by whoever finds them old.
+/// Totals, sampled by the first thread that finds them old.
 struct Machine<S> {
     sampler: Mutex<S>,
-    /// In nanoseconds: when to look again, and what was found.
+    /// Time of the next look, and what the last one found, in nanoseconds.
     due: AtomicU64,
     found: [AtomicU64; 4],
 }
@@ -56,7 +56,7 @@ impl<S: Sample> Machine<S> {
     }
 
     fn totals(&self, now: Instant) -> Totals {
-        // Who samples may lose its processor meanwhile: for the others the totals stand still.
+        // The thread that samples may lose its processor meanwhile: for the others the totals stand still.
         if now.as_nanos() >= self.due.load(Ordering::Relaxed)
             && let Ok(mut sampler) = self.sampler.try_lock()
         {
@@ -72,7 +72,7 @@ impl<S: Sample> Machine<S> {
     }
 }
 
-/// What cannot be read says nothing.
+/// The kernel's counts; one that cannot be read adds nothing.
 struct Samplers {
     pressure: Option<PressureSampler>,
     memory: Option<PressureSampler>,
@@ -118,7 +118,7 @@ impl Sample for Samplers {
 
 /// Pressure is weighed by whole jiffies (4 ms and more): a look is to be many of them.
 const INTERVAL: Duration = Duration::from_millis(50);
-/// The kernel writes a line for each interrupt before it tells of stolen ticks: dearer than all else.
+/// The kernel writes a line for each interrupt before that of stolen ticks: dearer than all else.
 const STOLEN_EVERY: u32 = 4;
 /// In which /proc/stat counts, on all machines that matter (USER_HZ).
 const STEAL_TICK: Duration = Duration::from_millis(10);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_look_often_sample_once_in_a_while() {
+    fn totals_that_many_look_at_are_sampled_once_in_a_while() {
         let machine = Machine::of(Counting(AtomicU64::new(0)));
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         for ms in 0..100 {
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn who_samples_without_a_processor_holds_nobody_up() {
+    fn a_thread_that_samples_without_a_processor_holds_up_no_other() {
         let machine = Machine::of(Counting(AtomicU64::new(0)));
         machine.totals(Instant::ZERO);
         let sampling = machine.sampler.lock().unwrap();

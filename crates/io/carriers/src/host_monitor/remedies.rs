@@ -1,4 +1,4 @@
-//! What is done so that threads that receive are not late, and what of it the system refused, as bits of
+//! Remedies against late threads of the receiver, and which of them the system refused, as bits of
 //! [`HostAccount::remedies`].
 
 use longhaul_sys::host;
@@ -6,25 +6,25 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::Duration;
 use longhaul_wire::HostAccount;
 
-/// How the threads that must not be late are scheduled.
+/// Scheduling of the threads that must not be late.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
     /// In short turns, which everybody may have.
     #[default]
     Usual,
-    /// Before all that are scheduled normally; that it is not permitted is told.
+    /// Before all that are scheduled normally; a refusal is reported.
     First,
     /// The same, where it is permitted: nobody has asked for it.
     Punctual,
 }
 
 impl Priority {
-    /// What the user wishes.
+    /// The priority that the user wishes.
     pub fn wished(first: bool) -> Self {
         if first { Self::First } else { Self::Usual }
     }
 
-    /// Takes it for the calling thread, and says what came of it, as [`HostAccount`] has it.
+    /// Takes it for the calling thread; returns what the system granted and refused, as [`HostAccount`] has it.
     pub fn take(self) -> u64 {
         let cores = if self == Self::First { keep_off_interrupts() } else { 0 };
         match self {
@@ -46,7 +46,7 @@ pub fn writers_in_short_turns() -> u64 {
     host::take_short_turns().map_or(0, |()| HostAccount::WRITERS_SHORT_TURNS)
 }
 
-/// Whoever reads from `socket` asks its device for packets where there are none.
+/// Makes a thread that reads from `socket` poll its device for packets where there are none.
 pub fn poll_device(socket: &UdpSocket) -> u64 {
     match socket.poll_device(POLLING) {
         Ok(()) => HostAccount::BUSY_POLLING,
@@ -54,7 +54,7 @@ pub fn poll_device(socket: &UdpSocket) -> u64 {
     }
 }
 
-/// What `--host-priority` would do here, and what of it would be refused.
+/// Tries what `--host-priority` would do here; returns what is granted and refused.
 pub fn with_priority() -> u64 {
     // A thread that ends with what it took.
     let taken = std::thread::Builder::new().spawn(|| {
@@ -78,7 +78,7 @@ fn keep_off_interrupts() -> u64 {
 
 /// Those of `allowed` that do not serve most interrupts, or why there is no choice.
 fn others(allowed: &[usize], served: &[(usize, u64)]) -> Result<Vec<usize>, u64> {
-    // What lanes leave is for the threads that write, and other programs.
+    // Threads that write, and other programs, need processors that the lanes leave free.
     if allowed.len() < 3 {
         return Err(HostAccount::FEW_PROCESSORS);
     }

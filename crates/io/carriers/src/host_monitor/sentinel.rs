@@ -1,4 +1,4 @@
-//! What looks at the lanes.
+//! The sentinel, which looks at the lanes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -15,9 +15,9 @@ use longhaul_sys::host::{Scheduling, Switch};
 use longhaul_units::{Bottleneck, Duration, Instant};
 use longhaul_wire::{HostAccount, StallTimes};
 
+use super::announced::{Announced, AnnouncementCell};
 use super::log::LaneLog;
 use super::machine::{self, Totals};
-use super::said::{Said, Word};
 use crate::carrier::Mailbox;
 use crate::damaged::Damaged;
 
@@ -25,19 +25,20 @@ use crate::damaged::Damaged;
 pub struct Sentinel {
     monitor: Monitor,
     lanes: Vec<Watched>,
-    ears: Ears,
-    word: Word,
-    /// What came of the priority that the sentinel asked for.
+    sinks: AnnouncementSinks,
+    announced: Announced,
+    /// The remedies that the sentinel got of those that it asked for.
     remedies: u64,
-    /// What concerns all threads of this host, as it was last.
+    /// Totals of all threads of this host, as they were last.
     machine: Totals,
-    /// What sockets count as dropped that the network had damaged.
+    /// Datagrams that sockets count as dropped though the network had damaged them.
     damaged: Damaged,
     /// Bytes that storage had written.
     written: u64,
-    /// When something last came to a lane, and when to look next.
+    /// Time at which something last came to a lane.
     active: Instant,
-    /// When a lane had last been without a processor for longer than other threads of this process keep it.
+    /// Time at which a lane had last been without a processor for longer than other threads of this process
+    /// keep it.
     troubled: Instant,
     due: Instant,
     turns_due: Instant,
@@ -45,16 +46,16 @@ pub struct Sentinel {
     account_due: Instant,
 }
 
-/// Who hears what the sentinel has to say.
-pub struct Ears {
+/// The receivers of the sentinel's announcements, and what it asks.
+pub struct AnnouncementSinks {
     pub mailboxes: Vec<Arc<Mailbox>>,
-    pub said: Arc<Said>,
+    pub announced: Arc<AnnouncementCell>,
     pub account: Arc<Mutex<HostAccount>>,
     pub speaks: Arc<AtomicBool>,
     pub stored: StoredLook,
 }
 
-/// What waits for storage, if anything is stored; waits for nobody.
+/// A look at what waits for storage, if anything is stored. It does not wait.
 pub type StoredLook = Box<dyn Fn() -> Option<Stored> + Send>;
 
 /// A lane, as it was last seen.
@@ -63,11 +64,11 @@ struct Watched {
     log: Arc<LaneLog>,
     scheduling: Option<Scheduling>,
     drops: Option<u32>,
-    /// Since when it has had no processor although it has something to do, by its own switches.
+    /// Time since which it has had no processor although it has something to do, by its own switches.
     preempted: Option<Instant>,
-    /// When it last got one, by the same.
+    /// Time at which it last got one, by the same.
     resumed: Option<Instant>,
-    /// It was told that the lane is away since then.
+    /// Time since which the monitor counts the lane as away.
     away: Option<Instant>,
     /// Its socket held something at the last look, and it slept.
     slept_on: Option<Instant>,
@@ -75,14 +76,14 @@ struct Watched {
 
 impl Sentinel {
     /// One that watches the lanes of these `logs`.
-    pub fn new(logs: Vec<Arc<LaneLog>>, part: Part, ears: Ears) -> Self {
+    pub fn new(logs: Vec<Arc<LaneLog>>, part: Part, sinks: AnnouncementSinks) -> Self {
         let now = clock::now();
         let lanes = (0..).map(ThreadId).zip(logs).map(|(id, log)| Watched::new(id, log));
         Self {
             monitor: Monitor::new(now, MonitorConfig { part, ..MonitorConfig::default() }),
             lanes: lanes.collect(),
-            ears,
-            word: Word::default(),
+            sinks,
+            announced: Announced::default(),
             remedies: 0,
             machine: machine::totals(now),
             damaged: Damaged::since_now(),
@@ -101,7 +102,7 @@ impl Sentinel {
         self.remedies = remedies;
     }
 
-    /// When to look next.
+    /// The time of the next look.
     pub fn due(&self) -> Instant {
         self.due
     }
@@ -146,7 +147,7 @@ impl Sentinel {
     }
 
     fn look_at_storage(&mut self, now: Instant) {
-        let Some(Stored { waiting, memory, written }) = (self.ears.stored)() else { return };
+        let Some(Stored { waiting, memory, written }) = (self.sinks.stored)() else { return };
         let fresh = written.saturating_sub(std::mem::replace(&mut self.written, written));
         if waiting > 0 || fresh > 0 {
             self.monitor.handle_disk(now, Disk { backlog: waiting, memory, written: fresh });
@@ -163,35 +164,35 @@ impl Sentinel {
     }
 
     fn say(&mut self, now: Instant) {
-        let before = self.word;
+        let before = self.announced;
         while let Some(announcement) = self.monitor.poll_announcement(now) {
-            let order = self.word.suspension.map_or(0, |told| told.order) + 1;
+            let order = self.announced.suspension.map_or(0, |last| last.order) + 1;
             match announcement {
                 Announcement::Limit { rate, cause, lasts } => {
-                    self.word.limit = Some(HostLimit { rate, cause, until: now + lasts });
+                    self.announced.limit = Some(HostLimit { rate, cause, until: now + lasts });
                 }
                 Announcement::Suspend { lasts } => {
-                    self.word.suspension = Some(Suspension { order, until: now + lasts });
+                    self.announced.suspension = Some(Suspension { order, until: now + lasts });
                 }
                 Announcement::Resume => {
-                    self.word.suspension = Some(Suspension { order, until: now });
+                    self.announced.suspension = Some(Suspension { order, until: now });
                 }
-                Announcement::Capacity { rate } => self.word.capacity = Some(rate),
+                Announcement::Capacity { rate } => self.announced.capacity = Some(rate),
             }
         }
-        self.word.limit = self.word.limit.filter(|limit| limit.until > now);
-        if self.word != before && self.ears.speaks.load(Ordering::Relaxed) {
-            self.ears.said.write(&self.word);
-            // Whoever has a processor speaks.
-            self.ears.mailboxes.iter().for_each(|mailbox| mailbox.wake());
+        self.announced.limit = self.announced.limit.filter(|limit| limit.until > now);
+        if self.announced != before && self.sinks.speaks.load(Ordering::Relaxed) {
+            self.sinks.announced.write(&self.announced);
+            // A lane that has a processor sends it.
+            self.sinks.mailboxes.iter().for_each(|mailbox| mailbox.wake());
         }
     }
 
-    /// Where somebody reads it at this moment it is told later.
+    /// Publishes the account. If its lock is held, that happens in the next round.
     pub fn tell_account(&self, now: Instant) {
         let account = self.sum_up(&self.monitor.summary(now));
-        match self.ears.account.try_lock() {
-            Ok(mut told) => *told = account,
+        match self.sinks.account.try_lock() {
+            Ok(mut last) => *last = account,
             Err(TryLockError::Poisoned(poisoned)) => *poisoned.into_inner() = account,
             Err(TryLockError::WouldBlock) => {}
         }
@@ -239,7 +240,7 @@ impl Watched {
         }
     }
 
-    /// Whether something came to it.
+    /// Looks at the lane; true if something came to it.
     fn look(&mut self, now: Instant, monitor: &mut Monitor, damaged: &mut Damaged) -> bool {
         let mut any = false;
         while let Some((at, batch)) = self.log.poll_batch() {
@@ -272,7 +273,7 @@ impl Watched {
             None if queued => self.slept_on.or(Some(now)),
             _ => None,
         };
-        // What a lane does between two beats takes less than that.
+        // A lane's work between two beats takes less than that.
         let silent = beat.or(self.slept_on).filter(|since| now - *since >= SILENT);
         let since = match (self.preempted, records) {
             (Some(since), _) => Some(since),
@@ -295,7 +296,7 @@ impl Watched {
         }
     }
 
-    /// Brings `preempted` up to date; whether the kernel records the lane's switches.
+    /// Brings `preempted` up to date; true if the kernel records the lane's switches.
     fn follow_switches(&mut self) -> bool {
         let Some(samplers) = self.log.samplers() else { return false };
         let Ok(mut recorder) = samplers.switches.try_lock() else { return false };
@@ -344,9 +345,9 @@ fn stalled_by(causes: &Attribution) -> StallTimes {
 /// A stall that is under way is known within two of these. With looks half as often a receiver beside loops takes 5 to
 /// 8 % less.
 const TICK: Duration = Duration::from_millis(1);
-/// Where no lane has lost its processor for long: waking up is most of what a look costs.
+/// Interval of looks while no lane has lost its processor for long: waking up is most of what a look costs.
 const QUIET_TICK: Duration = Duration::from_millis(2);
-/// Where nothing comes nothing is looked for.
+/// Interval of looks while nothing comes.
 const REST_TICK: Duration = Duration::from_millis(20);
 const REST_AFTER: Duration = Duration::from_millis(500);
 /// A burst of reading and all that follows takes less, unless the lane has no processor.

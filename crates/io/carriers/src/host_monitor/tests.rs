@@ -17,18 +17,19 @@ use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 use longhaul_wire::{Cipher, CloseCode, ConnectionId, MONITOR_LANE, Protect, StallTimes};
 
+use super::announced::Announced;
 use super::*;
 use crate::buffer::Buffer;
 use crate::carrier::{Command, UpperLayer};
 use crate::protection::Protection;
 use crate::udp::lane::{self, LaneSetup, LaneSocket};
-use crate::udp::lines::{FIRST, Lines, Opening, Owner};
+use crate::udp::paths::{ConnectionPaths, FIRST, Opening, Owner};
 
-/// A sentinel of one lane, whose thread is this one and tells what the test wants.
+/// A sentinel of one lane, whose thread is this one and announces what the test wants.
 struct Watching {
     sentinel: Sentinel,
     log: Arc<LaneLog>,
-    said: Arc<Said>,
+    announced: Arc<AnnouncementCell>,
     account: Arc<Mutex<HostAccount>>,
     stored: Arc<Mutex<Option<Stored>>>,
     now: Instant,
@@ -41,11 +42,11 @@ impl Watching {
 
     fn playing(part: Part, speaks: bool) -> Self {
         let log = Arc::new(LaneLog::default());
-        let (said, account): (Arc<Said>, Arc<Mutex<_>>) = Default::default();
+        let (announced, account): (Arc<AnnouncementCell>, Arc<Mutex<_>>) = Default::default();
         let stored = Arc::new(Mutex::new(None));
-        let ears = Ears {
+        let sinks = AnnouncementSinks {
             mailboxes: vec![Arc::new(Mailbox::new().unwrap())],
-            said: said.clone(),
+            announced: announced.clone(),
             account: account.clone(),
             speaks: Arc::new(AtomicBool::new(speaks)),
             stored: {
@@ -53,8 +54,8 @@ impl Watching {
                 Box::new(move || *lock(&stored))
             },
         };
-        let sentinel = Sentinel::new(vec![log.clone()], part, ears);
-        Self { sentinel, log, said, account, stored, now: clock::now() }
+        let sentinel = Sentinel::new(vec![log.clone()], part, sinks);
+        Self { sentinel, log, announced, account, stored, now: clock::now() }
     }
 
     /// Reads what 1 Gb/s bring, each millisecond; each fiftieth read comes 30 ms late, and a small socket,
@@ -87,8 +88,8 @@ impl Watching {
         }
     }
 
-    fn word(&self) -> said::Word {
-        self.said.read().expect("nobody writes").1
+    fn announced(&self) -> Announced {
+        self.announced.read().expect("nobody writes").1
     }
 }
 
@@ -104,7 +105,7 @@ fn small_socket() -> UdpSocket {
 fn stalls_that_the_buffer_cannot_outlast_limit_the_peer() {
     let mut watching = Watching::new(true);
     watching.read_with_stalls(Duration::from_secs(3));
-    let limit = watching.word().limit.expect("a limit");
+    let limit = watching.announced().limit.expect("a limit");
     assert_eq!(limit.cause, Bottleneck::ReceiverBuffer);
     assert!(limit.rate < Rate::from_mbps(300), "{}", limit.rate);
     let account = *lock(&watching.account);
@@ -116,19 +117,19 @@ fn stalls_that_the_buffer_cannot_outlast_limit_the_peer() {
 }
 
 #[test]
-fn where_the_kernel_tells_nothing_nothing_is_announced() {
+fn a_kernel_without_counts_leads_to_no_announcement() {
     // No thread has joined, as where /proc is unreadable and perf refused, and there is no socket.
     let mut watching = Watching::new(true);
     for _ in 0..200 {
         watching.now += MS;
         watching.sentinel.look(watching.now);
     }
-    assert_eq!(watching.word(), said::Word::default());
+    assert_eq!(watching.announced(), Announced::default());
     assert_eq!(lock(&watching.account).stalls, 0);
 }
 
 #[test]
-fn what_waits_for_storage_limits_the_peer_to_what_is_written() {
+fn data_that_waits_for_storage_limits_the_peer_to_what_is_written() {
     let mut watching = Watching::new(true);
     let start = watching.now;
     for ms in 1..=1_000 {
@@ -138,17 +139,17 @@ fn what_waits_for_storage_limits_the_peer_to_what_is_written() {
         *lock(&watching.stored) = Some(Stored { waiting: 48 << 20, memory: 64 << 20, written });
         watching.sentinel.look(watching.now);
     }
-    let limit = watching.word().limit.expect("a limit");
+    let limit = watching.announced().limit.expect("a limit");
     assert_eq!(limit.cause, Bottleneck::ReceiverDisk);
     assert!((140..=160).contains(&(limit.rate.as_bps() / 1_000_000)), "{}", limit.rate);
     assert_eq!(lock(&watching.account).limited_by, Bottleneck::ReceiverDisk);
 }
 
 #[test]
-fn who_sends_keeps_what_it_sees_for_the_report() {
+fn a_sender_keeps_what_it_sees_for_the_report() {
     let mut watching = Watching::new(false);
     watching.read_with_stalls(Duration::from_secs(3));
-    assert_eq!(watching.word(), said::Word::default());
+    assert_eq!(watching.announced(), Announced::default());
     assert!(lock(&watching.account).stalls >= 20);
 }
 
@@ -168,15 +169,15 @@ fn a_profile_says_who_speaks_for_the_receiving_host() {
 }
 
 #[test]
-fn a_lane_hears_each_word_once() {
+fn a_lane_gets_each_announcement_once() {
     let log = Arc::new(LaneLog::default());
-    let said = Arc::new(Said::default());
-    let mut watch = Watch::new(Some(log), said.clone());
+    let announced = Arc::new(AnnouncementCell::default());
+    let mut watch = Watch::new(Some(log), announced.clone());
     let now = clock::now();
     assert_eq!(watch.news(now), None);
     let suspension = Some(Suspension { order: 1, until: now + MS });
-    let word = said::Word { suspension, ..said::Word::default() };
-    said.write(&word);
+    let word = Announced { suspension, ..Announced::default() };
+    announced.write(&word);
     assert_eq!((watch.news(now), watch.news(now)), (Some(word), None));
 }
 
@@ -192,7 +193,7 @@ fn priority_is_taken_where_it_is_permitted() {
 
 #[needs(root)]
 #[test]
-fn priority_that_is_refused_is_told_and_turns_are_short() {
+fn priority_that_is_refused_is_reported_and_turns_are_short() {
     let taken = std::thread::spawn(|| {
         // Capabilities are each thread's own.
         let mut sets = rustix::thread::capabilities(None).unwrap();
@@ -205,7 +206,7 @@ fn priority_that_is_refused_is_told_and_turns_are_short() {
     assert_eq!(taken & (refused | HostAccount::RUNS_FIRST), refused);
 }
 
-/// What is above lanes, and must not be asked: whoever has its lock may have no processor.
+/// The layer above lanes. It must not be called: the holder of its lock may have no processor.
 struct Locked;
 
 impl UpperLayer for Locked {
@@ -227,7 +228,7 @@ impl UpperLayer for Locked {
 /// is all that runs.
 struct End {
     monitor: HostMonitor,
-    lines: Arc<Lines>,
+    paths: Arc<ConnectionPaths>,
     own: Arc<Mailbox>,
     thread: JoinHandle<()>,
 }
@@ -251,67 +252,71 @@ impl End {
             crate::udp::path(&auto, Duration::from_millis(1))
         };
         let owner = Owner::Server(Opening(Box::new(|| None)));
-        let lines = Arc::new(Lines::new(owner, path(), vec![data]));
+        let paths = Arc::new(ConnectionPaths::new(owner, path(), vec![data]));
         let mut config = LaneConfig::new(ConnectionId(1), MONITOR_LANE, role, 1);
         config.remote = (role == Role::Client).then_some(peer);
         let thread = lane::spawn(LaneSetup {
             config,
-            lines: lines.clone(),
+            paths: paths.clone(),
             path: Arc::new(Mutex::new(path())),
             socket: LaneSocket::Own(socket, peer),
             seal: protection(ours),
             open: protection(theirs),
-            upper: Arc::new(Bystander(Arc::new(Locked))),
+            upper: Arc::new(NullUpperLayer(Arc::new(Locked))),
             mailbox: own.clone(),
             shared: Arc::default(),
-            crew: Arc::default(),
+            thread_group: Arc::default(),
             drops: None,
             priority: Priority::Usual,
             monitor: Some(monitor.listen()),
             sentinel: Some(Box::new(sentinel)),
             losses: None,
         });
-        Self { monitor, lines, own, thread: thread.unwrap() }
+        Self { monitor, paths, own, thread: thread.unwrap() }
     }
 
-    fn say(&self, word: &said::Word) {
-        self.monitor.said.write(word);
+    fn say(&self, word: &Announced) {
+        self.monitor.announced.write(word);
         self.own.wake();
     }
 
-    /// Waits until the path of the data shows that the peer has said something.
-    fn await_heard(&self, heard: impl Fn(&Path) -> bool) {
-        let path = self.lines.path(FIRST);
+    /// Waits until the path of the data shows that an announcement of the peer has come.
+    fn await_announcement(&self, has_come: impl Fn(&Path) -> bool) {
+        let path = self.paths.path(FIRST);
         let end = clock::now() + Duration::from_secs(30);
-        while !heard(&lock(&path)) {
-            assert!(clock::now() < end, "nothing was heard");
+        while !has_come(&lock(&path)) {
+            assert!(clock::now() < end, "nothing has come");
             std::thread::sleep(MS);
         }
     }
 }
 
 #[test]
-fn with_one_lane_that_has_no_processor_the_peer_still_hears_of_it() {
+fn a_peer_gets_announcements_though_the_only_lane_has_no_processor() {
     let [here, there] = [(); 2].map(|()| small_socket());
     let [at, to] = [here.local_addr(), there.local_addr()];
     let sender = End::start(Role::Client, here, to);
     let receiver = End::start(Role::Server, there, at);
     // The lane lost its processor while it had its path.
-    let path = receiver.lines.path(FIRST);
+    let path = receiver.paths.path(FIRST);
     let held = lock(&path);
     let now = clock::now();
     let until = now + Duration::from_secs(5);
     let rate = Rate::from_mbps(123);
     let limit = HostLimit { rate, cause: Bottleneck::ReceiverCpu, until };
     let suspension = Suspension { order: 1, until };
-    let word = said::Word { suspension: Some(suspension), ..said::Word::default() };
+    let word = Announced { suspension: Some(suspension), ..Announced::default() };
     receiver.say(&word);
-    sender.await_heard(|path| path.suspension().is_some_and(|told| told.order == 1));
-    receiver.say(&said::Word { limit: Some(limit), ..word });
-    sender.await_heard(|path| path.governor().connection_limit() == Some(rate));
+    sender.await_announcement(|path| {
+        path.suspension().is_some_and(|suspension| suspension.order == 1)
+    });
+    receiver.say(&Announced { limit: Some(limit), ..word });
+    sender.await_announcement(|path| path.governor().connection_limit() == Some(rate));
     let resume = Suspension { order: 2, until: now };
-    receiver.say(&said::Word { suspension: Some(resume), ..word });
-    sender.await_heard(|path| path.suspension().is_some_and(|told| told.order == 2));
+    receiver.say(&Announced { suspension: Some(resume), ..word });
+    sender.await_announcement(|path| {
+        path.suspension().is_some_and(|suspension| suspension.order == 2)
+    });
     drop(held);
     let account = receiver.monitor.account();
     for end in [sender, receiver] {
@@ -319,5 +324,5 @@ fn with_one_lane_that_has_no_processor_the_peer_still_hears_of_it() {
         end.thread.join().unwrap();
     }
     let remedies = lock(&account).remedies;
-    assert_eq!(remedies, HostAccount::WATCHES | HostAccount::SHORT_TURNS, "told at the end");
+    assert_eq!(remedies, HostAccount::WATCHES | HostAccount::SHORT_TURNS, "reported at the end");
 }

@@ -8,16 +8,16 @@ use longhaul_sys::clock;
 use longhaul_sys::udp::UdpSocket;
 use longhaul_units::{Duration, Instant};
 
+use super::announced::{Announced, AnnouncementCell};
 use super::log::LaneLog;
-use super::said::{Said, Word};
 
-/// What a lane does with every burst of reading, and what it hears.
+/// Logs every burst of a lane's reading, and gives the lane what the sentinel announces.
 #[derive(Debug)]
 pub struct Watch {
-    /// None on the lane of the monitor itself, which only listens.
+    /// `None` on the lane of the monitor itself, which is not watched.
     log: Option<Arc<LaneLog>>,
-    said: Arc<Said>,
-    heard: u64,
+    announced: Arc<AnnouncementCell>,
+    seen_version: u64,
     /// The burst under way, when it began, and the processor time used by then.
     batch: Batch,
     began: Instant,
@@ -26,20 +26,20 @@ pub struct Watch {
 
 impl Watch {
     /// Of a thread with this `log`, if it is watched.
-    pub fn new(log: Option<Arc<LaneLog>>, said: Arc<Said>) -> Self {
+    pub fn new(log: Option<Arc<LaneLog>>, announced: Arc<AnnouncementCell>) -> Self {
         let (batch, began) = (Batch::default(), Instant::ZERO);
-        Self { log, said, heard: 0, batch, began, cpu: Duration::ZERO }
+        Self { log, announced, seen_version: 0, batch, began, cpu: Duration::ZERO }
     }
 
-    /// The lane is at work; what it has to pass on, if that is new.
-    pub fn news(&mut self, now: Instant) -> Option<Word> {
+    /// Notes that the lane is at work; returns the announcement that it has to send, if that is new.
+    pub fn news(&mut self, now: Instant) -> Option<Announced> {
         self.at_work(now);
-        if self.said.version() == self.heard {
+        if self.announced.version() == self.seen_version {
             return None;
         }
-        let (version, word) = self.said.read()?;
-        self.heard = version;
-        Some(word)
+        let (version, last) = self.announced.read()?;
+        self.seen_version = version;
+        Some(last)
     }
 
     /// A super-packet was read, of so many bytes.
@@ -73,7 +73,7 @@ impl Watch {
         self.receive_from(None);
     }
 
-    // What it leaves in the log.
+    // Entries in the log.
 
     fn at_work(&self, now: Instant) {
         self.log.iter().for_each(|log| log.beat(now));

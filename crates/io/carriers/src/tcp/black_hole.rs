@@ -1,10 +1,10 @@
-//! Paths on which large segments vanish without a word (RFC 2923, section 2.1). The kernel sends them
+//! Paths on which large segments vanish without an error (RFC 2923, section 2.1). The kernel sends them
 //! again and again unless `net.ipv4.tcp_mtu_probing` is set.
 
 use longhaul_sys::tcp::SEGMENT_LEAST;
 use longhaul_units::Instant;
 
-/// Watches the side that sends: the receiver cannot tell such a path from a peer with nothing to send.
+/// Watches the side that sends: the receiver cannot distinguish such a path from a peer with nothing to send.
 ///
 /// Segments time out on a path that is down, too. So the peer is asked by small packets, and what times
 /// out again after its answer is too large.
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn what_times_out_after_small_packets_were_answered_is_too_large() {
+    fn segments_that_time_out_after_small_packets_were_answered_are_too_large() {
         let mut watch = BlackHole::default();
         assert_eq!(watch.look(at(0), sending(500, 0), at(0)), Step::Wait);
         assert_eq!(watch.look(at(600), sending(500, 2), at(0)), Step::Wait);

@@ -39,7 +39,7 @@ pub struct Worker {
     view_due: Instant,
 }
 
-/// How reading went.
+/// Outcome of reading.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Progress {
     /// Bytes came; there may be more.
@@ -88,8 +88,8 @@ impl Worker {
         self.publish(clock::now());
         self.read_messages();
         self.pass_news();
-        // What is left unsaid is lost with the connection.
-        let _ = self.say_goodbye();
+        // Anything that is not sent by then is lost with the connection.
+        let _ = self.send_close();
         self.link.finish();
     }
 
@@ -103,7 +103,7 @@ impl Worker {
             let mut busy = match self.send() {
                 Ok(busy) => busy,
                 Err(error) => {
-                    self.hear_last_words();
+                    self.receive_the_rest();
                     return Err(error);
                 }
             };
@@ -128,8 +128,8 @@ impl Worker {
         Ok(())
     }
 
-    /// What the peer said before it stopped listening.
-    fn hear_last_words(&mut self) {
+    /// Receives what the peer sent before it stopped receiving.
+    fn receive_the_rest(&mut self) {
         while matches!(self.receive(), Ok(Progress::Busy)) {}
     }
 
@@ -146,7 +146,7 @@ impl Worker {
         self.commands = commands;
     }
 
-    /// Sends records until nothing goes any more; whether anything went and more may.
+    /// Sends records until nothing goes any more; true if anything went and more may.
     fn send(&mut self) -> io::Result<bool> {
         let mut busy = false;
         for _ in 0..WRITES {
@@ -160,7 +160,7 @@ impl Worker {
         Ok(busy)
     }
 
-    /// Whether anything went.
+    /// Writes once; true if anything went.
     fn write_once(&mut self) -> io::Result<bool> {
         let [head, body] = self.half.poll_write(clock::now());
         if head.is_empty() && body.is_empty() {
@@ -173,7 +173,7 @@ impl Worker {
 
     fn receive(&mut self) -> io::Result<Progress> {
         let half = &mut self.half;
-        // What answers a repair comes after it was posted here.
+        // Data that answers a repair comes after the repair was posted here.
         self.mailbox.take_repairs(|repair| half.handle_repair(repair));
         let got = match half.place(&mut &*self.upper) {
             Place::Bytes(place) => self.link.read(place)?,
@@ -198,7 +198,7 @@ impl Worker {
 
     fn read_messages(&mut self) -> bool {
         if self.half.has_messages() {
-            // Whoever acts on what the peer says counts what it says it about.
+            // Count before reading: the data that a message is about must be in the counts.
             self.publish(clock::now());
         }
         carrier::read_messages(&mut self.half, &*self.upper, |_| {}).unwrap_or_else(|violation| {
@@ -229,7 +229,7 @@ impl Worker {
     }
 
     /// Sends CLOSE behind the present record, if there is room for both soon.
-    fn say_goodbye(&mut self) -> io::Result<()> {
+    fn send_close(&mut self) -> io::Result<()> {
         let deadline = clock::now() + GOODBYE;
         while !self.half.is_closed() {
             if !self.write_once()? && !self.half.is_closed() {
@@ -244,13 +244,13 @@ impl Worker {
 
     fn publish(&mut self, now: Instant) {
         self.view_due = now + VIEW_INTERVAL;
-        // A socket that cannot be asked any more keeps its last answer.
+        // The counters of a socket that cannot be read any more stay as they were.
         if let Ok(info) = tcp::info(&self.link.stream) {
             let congestion_control = self.congestion_control.clone();
             let under_way = u64::from(info.bytes_unsent)
                 + u64::from(info.unacknowledged) * u64::from(info.segment);
             let delivered = self.half.sent_in_all().saturating_sub(under_way);
-            // What is said beside them is under way at times, too.
+            // The kernel's count of bytes under way includes messages.
             self.delivered = self.delivered.max(delivered);
             let options = if info.timestamps { TIMESTAMPS } else { 0 };
             *lock(&self.shared) = TcpView {
@@ -265,7 +265,7 @@ impl Worker {
     }
 }
 
-/// How a socket's failure ended the connection. The kernel times out when nothing was acknowledged
+/// The end of a connection by a socket's failure. The kernel times out when nothing was acknowledged
 /// for the idle timeout.
 fn broken(error: &io::Error, idle_timeout: Duration) -> Closed {
     if error.kind() == io::ErrorKind::TimedOut {
@@ -282,10 +282,10 @@ const TIMESTAMPS: u32 = 12;
 /// Writes, and reads, before the other direction has its turn.
 const WRITES: usize = 16;
 const READS: usize = 64;
-/// The upper is looked at at least so often.
+/// The thread looks at the upper layer at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// Memory is looked for again after so long.
 const STALL: Duration = Duration::from_millis(2);
 const VIEW_INTERVAL: Duration = Duration::from_millis(50);
-/// How long the peer may take to make room for CLOSE.
+/// Time that the peer may take to make room for CLOSE.
 const GOODBYE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! How TCP connections join the carrier of a session.
+//! Joins of TCP connections to the carrier of a session.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -30,7 +30,7 @@ use super::seal::Seals;
 pub struct DataConnection {
     pub(super) lane: LaneId,
     pub(super) link: Link,
-    /// What authenticates records outside TLS.
+    /// Authentication of records outside TLS.
     pub(super) seals: Option<Box<Seals>>,
 }
 
@@ -150,9 +150,9 @@ pub enum JoinError {
     /// The server at the other end is not the one of the control connection, or TLS failed.
     #[error("TLS with {server} failed: {reason}")]
     Tls {
-        /// What answered.
+        /// The address that answered.
         server: SocketAddr,
-        /// How it failed.
+        /// The failure.
         reason: String,
     },
     /// The server is there, and what it says does not come through.
@@ -160,7 +160,7 @@ pub enum JoinError {
         "a data connection to {server} gets no answer, as where a router drops large packets and says nothing"
     )]
     Silent {
-        /// Where it leads.
+        /// The address it leads to.
         server: SocketAddr,
     },
     /// The congestion control is not known here, or not for everybody.
@@ -168,7 +168,7 @@ pub enum JoinError {
     CongestionControl {
         /// Its name.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The client's connections did not come in time.
@@ -237,7 +237,7 @@ fn apply(options: &TcpCarrierOptions, stream: &TcpStream) -> Result<(), JoinErro
     Ok(())
 }
 
-/// Where a server's sessions wait for their TCP connections. Shared by reference among threads.
+/// A server's sessions that wait for their TCP connections. Shared by reference among threads.
 #[derive(Debug, Default)]
 pub struct Joins {
     waiting: Mutex<BTreeMap<ConnectionId, SyncSender<PendingJoin>>>,
@@ -277,7 +277,7 @@ impl Joins {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no session waits for a data connection from {from}")]
 pub struct UnknownJoin {
-    /// Where it came from.
+    /// The address it came from.
     pub from: SocketAddr,
 }
 
@@ -287,7 +287,7 @@ pub struct Expected<'j> {
     joins: &'j Joins,
     connection: ConnectionId,
     arrived: Receiver<PendingJoin>,
-    /// That one has come already.
+    /// A connection that has come already.
     first: Option<PendingJoin>,
 }
 
@@ -364,8 +364,8 @@ fn is_good(join: &PendingJoin, session: &Session) -> bool {
     session.verify_join(join.join()) && join.is_encrypted() == (session.protect != Protect::Clear)
 }
 
-/// Tells whoever asks that it is not let in, without waiting for it. Outside TLS it could not
-/// believe that, so there the connection just ends.
+/// Refuses a connection, without waiting for the client. Outside TLS the client could not
+/// believe the refusal, so there the connection just ends.
 fn refuse(join: PendingJoin) {
     if !join.is_encrypted() {
         return;

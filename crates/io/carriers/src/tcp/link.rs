@@ -13,7 +13,7 @@ use rustls::Connection;
 pub struct Link {
     pub stream: TcpStream,
     tls: Option<Box<Tls>>,
-    /// A write failed: nobody knows how much of it went, so nothing can follow.
+    /// A write failed: it is unknown how much of it went, so nothing can follow.
     is_torn: bool,
 }
 
@@ -27,7 +27,7 @@ struct Tls {
     end: usize,
 }
 
-/// What an attempt to read came to.
+/// Outcome of an attempt to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Got {
     /// So many bytes, at least one.
@@ -72,7 +72,7 @@ impl Link {
         })
     }
 
-    /// Sends what TLS holds; whether all of it went.
+    /// Sends what TLS holds; true if all of it went.
     pub fn flush(&mut self) -> io::Result<bool> {
         self.unless_torn(|link| {
             link.tls.as_mut().map_or(Ok(true), |tls| tls.flush(&mut link.stream))
@@ -88,7 +88,7 @@ impl Link {
         written
     }
 
-    /// Whether TLS holds bytes that wait for room in the socket.
+    /// True if TLS holds bytes that wait for room in the socket.
     pub fn is_holding(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.connection.wants_write())
     }

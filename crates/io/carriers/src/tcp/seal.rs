@@ -8,7 +8,7 @@ use longhaul_wire::{CLEAR_TAG_LEN, Cipher, MAX_RECORD_HEAD};
 
 use crate::protection::Epoch;
 
-/// What authenticates the records of both directions of a bare connection.
+/// Authentication of the records of both directions of a bare connection.
 #[derive(Debug)]
 pub struct Seals {
     pub sent: RecordSeal,
@@ -92,7 +92,7 @@ impl RecordSeal {
         Ok(tag[0])
     }
 
-    /// Whether `tag` is that of the record of object bytes that begins with `head`.
+    /// True if `tag` is that of the record of object bytes that begins with `head`.
     pub fn verify_object(
         &mut self,
         head: &[u8; MAX_RECORD_HEAD],
@@ -115,7 +115,7 @@ impl RecordSeal {
     }
 }
 
-/// What the tag of a record of object bytes is made of.
+/// The bytes that the tag of a record of object bytes is computed over.
 fn numbered(head: &[u8; MAX_RECORD_HEAD], number: PacketNumber) -> [u8; 32] {
     let mut signed = [0; 32];
     signed[..MAX_RECORD_HEAD].copy_from_slice(head);

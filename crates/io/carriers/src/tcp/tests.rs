@@ -46,8 +46,8 @@ fn groups_and_messages_cross_under_every_protection() {
         server.lanes.mailboxes[0].wake();
         client.upper.wait(|upper| upper.ended);
         server.upper.wait(|upper| upper.ended);
-        assert!(server.upper.state().heard == noise(600_000, 1), "{protect}");
-        assert!(client.upper.state().heard == noise(700_000, 2), "{protect}");
+        assert!(server.upper.state().received == noise(600_000, 1), "{protect}");
+        assert!(client.upper.state().received == noise(700_000, 2), "{protect}");
         for group in 0..10 {
             let got = &server.upper.state().groups[&group];
             assert!(*got == group_bytes(group, size), "{protect} {group}");
@@ -59,7 +59,7 @@ fn groups_and_messages_cross_under_every_protection() {
             let end = Closed { code: CloseCode::DONE, reason: "that was all".into(), by_peer };
             assert_eq!(upper.state().closed, vec![end; 3], "{protect}");
         }
-        // What was said beside them is not among the bytes that moved.
+        // Messages are not among the bytes that moved.
         assert_eq!(server.lanes.view().moved, size, "{protect}");
         assert!((1..=size).contains(&client.lanes.view().moved), "{protect}");
         let sent = client.lanes.view().info;
@@ -85,7 +85,7 @@ fn a_group_is_taken_once_unless_it_is_forgotten() {
 }
 
 #[test]
-fn want_of_memory_holds_the_peer_and_loses_nothing() {
+fn lack_of_memory_holds_the_peer_and_loses_nothing() {
     let (client, server) = ends(Protect::Aead, 2);
     let size = 40 * GROUP_SIZE;
     server.upper.keep_buffers.store(true, Ordering::Relaxed);
@@ -180,7 +180,7 @@ fn a_second_connection_for_a_lane_is_turned_away_inside_tls_too() {
 }
 
 #[test]
-fn what_breaks_the_protocol_closes_the_connection() {
+fn a_breach_of_the_protocol_closes_the_connection() {
     let mut object = vec![2, 0, 0, 13];
     object.extend([0; 13]);
     let long_object = [2, 0x10, 0, 13];
@@ -202,7 +202,7 @@ fn what_breaks_the_protocol_closes_the_connection() {
         ] {
             let (mut peer, end) = peer(protect);
             peer.send(bytes);
-            // Without TLS nobody knows who wrote what is no record.
+            // Without TLS the sender of bytes that are no record is unknown.
             let (code, why) = match (protect, why) {
                 (Protect::Clear, "record") => (CloseCode::TIMEOUT, ALTERED),
                 _ => (CloseCode::PROTOCOL_VIOLATION, why),
@@ -216,14 +216,14 @@ fn what_breaks_the_protocol_closes_the_connection() {
 }
 
 #[test]
-fn what_is_altered_on_the_way_is_believed_by_nobody() {
+fn records_altered_on_the_way_are_not_believed() {
     let stream = |offset: u8, data: &[u8]| {
         let mut record = vec![1, 0, 0, 5 + data.len() as u8, 7, 3 + data.len() as u8, 0, offset, 0];
         record.extend(data);
         record
     };
     let close = frames_record(Frame::Close { code: CloseCode::DONE, reason: "" });
-    // What the peer sent, and what somebody in between makes of it.
+    // The bytes that the peer sent, and what a host in between makes of them.
     let first = |sent: &[Vec<u8>]| sent[0].clone();
     let flipped = |place: usize| {
         move |sent: &[Vec<u8>]| {
@@ -250,7 +250,7 @@ fn what_is_altered_on_the_way_is_believed_by_nobody() {
         (&swapped, ""),
         (&removed, ""),
     ];
-    for (i, (change, heard)) in changes.into_iter().enumerate() {
+    for (i, (change, received)) in changes.into_iter().enumerate() {
         let (mut peer, end) = peer(Protect::Clear);
         let sent =
             [stream(0, b"a"), stream(1, b"b"), close.clone()].map(|record| peer.seal(&record));
@@ -259,7 +259,7 @@ fn what_is_altered_on_the_way_is_believed_by_nobody() {
         let closed = end.upper.state().closed.remove(0);
         assert_eq!((closed.code, closed.by_peer), (CloseCode::TIMEOUT, false), "{i}");
         assert_eq!(closed.reason, ALTERED, "{i}");
-        assert_eq!(end.upper.state().heard, heard.as_bytes(), "{i}");
+        assert_eq!(end.upper.state().received, received.as_bytes(), "{i}");
     }
 }
 
@@ -304,7 +304,7 @@ fn bytes_of_objects_are_placed_where_their_sender_says_and_nowhere_else() {
 }
 
 #[test]
-fn a_peer_that_vanishes_is_told() {
+fn a_peer_that_vanishes_is_reported() {
     let mut begun = vec![2, 0, 0, 0x20];
     begun.extend([0; 12]);
     begun.extend(b"half");
@@ -323,7 +323,7 @@ fn a_peer_that_vanishes_is_told() {
 }
 
 #[test]
-fn a_peer_that_the_kernel_gives_up_is_told_as_silent() {
+fn a_peer_that_the_kernel_gives_up_is_reported_as_silent() {
     let idle_timeout = Duration::from_millis(1500);
     let server = Host::start();
     let (dialed, waiting) =
@@ -383,7 +383,7 @@ struct TestTransfer {
 #[derive(Default)]
 struct TransferState {
     messages: VecDeque<Vec<u8>>,
-    heard: Vec<u8>,
+    received: Vec<u8>,
     ended: bool,
     delivered: u64,
     peer_credit: u64,
@@ -453,7 +453,7 @@ impl UpperLayer for TestTransfer {
         if bytes == b"bad" {
             return Err(Misspoken::CutShort.into());
         }
-        self.change(|state| state.heard.extend_from_slice(bytes));
+        self.change(|state| state.received.extend_from_slice(bytes));
         Ok(())
     }
     fn on_stream_end(&self) -> Result<(), Violation> {

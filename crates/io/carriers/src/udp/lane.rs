@@ -1,5 +1,5 @@
 //! A UDP lane on a thread of its own: moves bytes and time between a socket and the lane half of a
-//! connection, and what that has to say to and from the transfer.
+//! connection, and passes orders and news between that half and the transfer.
 
 mod drops;
 mod reading;
@@ -21,12 +21,14 @@ use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::Buffer;
-use crate::carrier::{self, Command, Mailbox, Stray, Strays, UpperLayer, Way};
-use crate::crew::Crew;
+use crate::carrier::{
+    self, Command, ForwardQueue, ForwardedDatagram, Mailbox, PathSwitch, UpperLayer,
+};
 use crate::host_monitor::{Priority, Sentinel, Watch, poll_device};
-use crate::losses::{LossLog, ToldLoss};
+use crate::losses::{LossLog, ReportedLoss};
 use crate::protection::Protection;
-use crate::udp::lines::{Account, Heard, Lines};
+use crate::thread_group::ThreadGroup;
+use crate::udp::paths::{Account, ConnectionPaths, PeerHost};
 use longhaul_sys::sync::lock;
 use reading::Reading;
 
@@ -34,15 +36,15 @@ pub use drops::HostDrops;
 pub use refusal::Refusal;
 pub use socket::{LaneSocket, SocketSize};
 
-/// What a lane thread is made of.
+/// Everything that a lane thread needs.
 pub struct LaneSetup {
     /// The engine's.
     pub config: LaneConfig,
     /// The paths of the connection.
-    pub lines: Arc<Lines>,
+    pub paths: Arc<ConnectionPaths>,
     /// The one of them that it begins on; that of the monitor has one of its own.
     pub path: Arc<Mutex<Path>>,
-    /// Where it sends.
+    /// The socket that it sends and receives with.
     pub socket: LaneSocket,
     /// For what it sends.
     pub seal: Protection,
@@ -52,23 +54,23 @@ pub struct LaneSetup {
     pub upper: Arc<dyn UpperLayer>,
     /// Orders for it.
     pub mailbox: Arc<Mailbox>,
-    /// Where the thread leaves its counters for others to read.
+    /// Counters that the thread leaves for others to read.
     pub shared: Arc<Mutex<LaneView>>,
-    /// What the thread belongs to.
-    pub crew: Arc<Crew>,
-    /// What this host drops, where that explains gaps.
+    /// The group that the thread belongs to.
+    pub thread_group: Arc<ThreadGroup>,
+    /// Drops of this host, if those explain gaps.
     pub drops: Option<Arc<HostDrops>>,
-    /// How the thread is scheduled.
+    /// Scheduling of the thread.
     pub priority: Priority,
-    /// Where it leaves word, and what it passes on, of what this host can take.
+    /// The watch that logs its work, and has the limits of this host that it sends.
     pub monitor: Option<Watch>,
     /// The monitor itself, whose lane this is.
     pub sentinel: Option<Box<Sentinel>>,
-    /// Where each loss is told.
+    /// Log of each loss, if wanted.
     pub losses: Option<Arc<LossLog>>,
 }
 
-/// What others may know of a lane thread.
+/// Counters of a lane thread for others.
 #[derive(Clone, Debug, Default)]
 pub struct LaneView {
     /// The engine's counts.
@@ -81,16 +83,16 @@ pub struct LaneView {
     pub cpu: Duration,
     /// Object bytes that were received and placed, each once.
     pub placed: u64,
-    /// What the peer says holds it up in receiving.
+    /// The bounds on receiving that the peer announces.
     pub peer: ReceiverBounds,
-    /// What it has sent over each path.
+    /// Counts of what it has sent over each path.
     pub carried: Account,
     /// The kernel takes none of its packets.
     pub refusal: Option<Refusal>,
 }
 
 impl LaneView {
-    /// What it has sent and received.
+    /// Takes in the counts of `half`.
     fn count(&mut self, half: &Half) {
         self.stats = half.engine().stats();
         self.placed = half.placed();
@@ -108,8 +110,8 @@ pub fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
         None => format!("lane{}", setup.config.lane.0),
     };
     std::thread::Builder::new().name(name).spawn(move || {
-        let crew = setup.crew.clone();
-        let _joined = crew.join();
+        let thread_group = setup.thread_group.clone();
+        let _joined = thread_group.join();
         // Without the right to it the lane is late as often as other threads are.
         let remedies = setup.priority.take();
         if let Some(watch) = &setup.monitor {
@@ -123,7 +125,7 @@ pub fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
     })
 }
 
-/// The socket of the path that the lane was on before. What was under way to it may still come.
+/// The socket of the path that the lane was on before. Datagrams under way to it may still come.
 struct Former {
     socket: UdpSocket,
     reading: Reading,
@@ -133,11 +135,11 @@ struct Former {
 struct LaneThread {
     half: Half,
     number: LaneId,
-    lines: Arc<Lines>,
+    paths: Arc<ConnectionPaths>,
     /// The one that it is on.
     path: Arc<Mutex<Path>>,
     socket: LaneSocket,
-    /// Where the peer was proven to be last, and where it reaches this host.
+    /// This host's address that the peer reaches, and the peer's, as proven last.
     peer: Option<(IpAddr, SocketAddr)>,
     /// At a server: the socket of all lanes.
     common: Option<Arc<UdpSocket>>,
@@ -150,7 +152,7 @@ struct LaneThread {
     former: Option<Former>,
     commands: VecDeque<Command>,
     /// Datagrams that came to another socket.
-    strays: Strays,
+    forwarded: ForwardQueue,
     /// Messages on their way from the upper layer to the lane.
     message: Vec<u8>,
     view_due: Instant,
@@ -161,8 +163,8 @@ struct LaneThread {
     monitor: Option<Watch>,
     polls_device: bool,
     sentinel: Option<Box<Sentinel>>,
-    /// What the peer's monitor has said on its lane.
-    heard: Heard,
+    /// The last announcement of the peer's monitor on its lane.
+    peer_host: PeerHost,
     losses: Option<Arc<LossLog>>,
     /// The kernel took nothing of the last batch.
     is_refused: bool,
@@ -185,11 +187,11 @@ const SEND_BURST: usize = 4;
 const BATCH_MAX: u16 = 64;
 const VIEW_INTERVAL: Duration = Duration::from_millis(50);
 /// A full socket buffer is taken in in less.
-const STRAYS_WAIT: Duration = Duration::from_millis(200);
+const FORWARDED_WAIT: Duration = Duration::from_millis(200);
 
 impl LaneThread {
     fn new(setup: LaneSetup) -> Self {
-        let LaneSetup { mut config, lines, path, socket, seal, open, upper, .. } = setup;
+        let LaneSetup { mut config, paths, path, socket, seal, open, upper, .. } = setup;
         let LaneSetup { mailbox, shared, drops, priority, monitor, sentinel, losses, .. } = setup;
         config.tells_losses = losses.is_some();
         let now = clock::now();
@@ -197,7 +199,7 @@ impl LaneThread {
             number: config.lane,
             path,
             half: LaneHalf::new(now, config),
-            lines,
+            paths,
             peer: None,
             common: match &socket {
                 LaneSocket::Shared(common, _) => Some(common.clone()),
@@ -212,7 +214,7 @@ impl LaneThread {
             reading: Reading::new(now, drops.clone()),
             former: None,
             commands: VecDeque::new(),
-            strays: Strays::default(),
+            forwarded: ForwardQueue::default(),
             message: Vec::new(),
             view_due: now,
             drops,
@@ -221,7 +223,7 @@ impl LaneThread {
             monitor,
             polls_device: priority == Priority::First && sentinel.is_none(),
             sentinel,
-            heard: Heard::default(),
+            peer_host: PeerHost::default(),
             losses,
             is_refused: false,
         }
@@ -237,7 +239,7 @@ impl LaneThread {
             self.pass_on_limits();
             self.half.handle_standing(&self.upper.standing());
             let received = self.receive();
-            busy |= received | self.take_strays(received);
+            busy |= received | self.take_forwarded(received);
             let now = clock::now();
             self.half.handle_timeout(now, &mut lock(&self.path));
             busy |= self.pass_news();
@@ -269,11 +271,12 @@ impl LaneThread {
 
     fn take_commands(&mut self) -> bool {
         let mut commands = std::mem::take(&mut self.commands);
-        let any = self.mailbox.drain(&mut commands) | self.mailbox.drain_strays(&mut self.strays);
+        let any =
+            self.mailbox.drain(&mut commands) | self.mailbox.drain_forwarded(&mut self.forwarded);
         for command in commands.drain(..) {
             match command {
                 Command::Order(order) => self.half.handle_order(clock::now(), order),
-                Command::Move(way) => self.go(*way),
+                Command::Move(switch) => self.go(*switch),
             }
         }
         self.commands = commands;
@@ -282,27 +285,27 @@ impl LaneThread {
         any
     }
 
-    /// What came another way is newer than what the own socket still holds, and than its account of
-    /// what it dropped: it waits while there is `more`, for a moment at most.
-    fn take_strays(&mut self, more: bool) -> bool {
-        let until = clock::now().before(if more { STRAYS_WAIT } else { Duration::ZERO });
+    /// Takes in forwarded datagrams. They are newer than what our own socket holds, and than its count of drops:
+    /// they wait while there is `more` in it, for a moment at most.
+    fn take_forwarded(&mut self, more: bool) -> bool {
+        let until = clock::now().before(if more { FORWARDED_WAIT } else { Duration::ZERO });
         let mut any = false;
-        while let Some(stray) = self.strays.pop_until(until) {
+        while let Some(datagram) = self.forwarded.pop_until(until) {
             any = true;
-            self.take_stray(stray);
+            self.take_forwarded_datagram(datagram);
         }
         any
     }
 
-    fn take_stray(&mut self, stray: Stray) {
-        let Stray { from, to, at, ecn, mut bytes } = stray;
+    fn take_forwarded_datagram(&mut self, datagram: ForwardedDatagram) {
+        let ForwardedDatagram { from, to, at, ecn, mut bytes } = datagram;
         let before = self.half.engine().received_to();
         let batch = ReadBatch::single(from, at, bytes.len(), ecn);
         self.handle_datagrams(&batch, &mut bytes);
         if let (Some(local), Some(common)) = (to, self.common.clone())
             && self.half.engine().received_to() > before
         {
-            // What the socket of the way before still holds is not to be lost.
+            // Datagrams that the socket of the path before still holds are not to be lost.
             while self.receive() {}
             self.socket.answer_from(local, &common);
             self.follow_socket();
@@ -315,8 +318,8 @@ impl LaneThread {
         self.pass_news();
     }
 
-    fn go(&mut self, way: Way) {
-        let Way { number, path, remote, socket } = way;
+    fn go(&mut self, switch: PathSwitch) {
+        let PathSwitch { number, path, remote, socket } = switch;
         let now = clock::now();
         match self.socket.go_to(remote, socket) {
             Ok(None) => {}
@@ -325,8 +328,8 @@ impl LaneThread {
                     std::mem::replace(&mut self.reading, Reading::new(now, self.drops.clone()));
                 self.former = Some(Former { socket: left, reading, until: now + SILENCE });
             }
-            // There may be a way later.
-            Err(_) => return self.lines.stay(self.number, self.half.engine().path(), number),
+            // There may be a route later.
+            Err(_) => return self.paths.stay(self.number, self.half.engine().path(), number),
         }
         self.follow_socket();
         self.leave_path(now, number, path, Some(remote));
@@ -373,14 +376,14 @@ impl LaneThread {
         any
     }
 
-    /// What this host can take, as its monitor says.
+    /// Passes the announcements of this host's monitor on to the peer.
     fn pass_on_limits(&mut self) {
         let Some(watch) = &mut self.monitor else { return };
         let now = clock::now();
-        let Some(word) = watch.news(now) else { return };
-        self.half.set_limit(now, word.limit);
-        self.half.set_capacity(word.capacity);
-        if let Some(suspension) = word.suspension {
+        let Some(announced) = watch.news(now) else { return };
+        self.half.set_limit(now, announced.limit);
+        self.half.set_capacity(announced.capacity);
+        if let Some(suspension) = announced.suspension {
             self.half.suspend_peer(now, suspension);
         }
     }
@@ -394,13 +397,13 @@ impl LaneThread {
         }
     }
 
-    /// What the peer says on the lane of its monitor holds for the paths of the data.
+    /// Applies what the peer announces on the lane of its monitor to the paths of the data.
     fn heed_peer(&mut self, now: Instant) {
         if self.sentinel.is_some() {
             let limit = self.half.engine().receiver().limit;
-            let heard = Heard { suspension: lock(&self.path).suspension(), limit };
-            if std::mem::replace(&mut self.heard, heard) != heard {
-                self.lines.heed(now, &heard);
+            let peer_host = PeerHost { suspension: lock(&self.path).suspension(), limit };
+            if std::mem::replace(&mut self.peer_host, peer_host) != peer_host {
+                self.paths.heed(now, &peer_host);
             }
         }
     }
@@ -418,7 +421,7 @@ impl LaneThread {
         }
     }
 
-    /// What was under way to the path that the lane has left.
+    /// Receives datagrams that were under way to the path that the lane has left.
     fn receive_late(&mut self) -> bool {
         let Some(mut former) = self.former.take() else { return false };
         let mut any = false;
@@ -434,20 +437,22 @@ impl LaneThread {
     }
 
     fn pass_news(&mut self) -> bool {
-        let Self { half, lines, upper, losses, number: lane, .. } = self;
+        let Self { half, paths, upper, losses, number: lane, .. } = self;
         carrier::pass_news(&**upper, || {
             loop {
                 match half.poll_news() {
-                    Some(News::MoveAsked(asked)) => lines.handle_move_asked(asked),
+                    Some(News::MoveAsked(asked)) => paths.handle_move_asked(asked),
                     Some(News::FitsNot(reason)) => {
-                        if !lines.leave_out(half.engine().path(), &reason) {
+                        if !paths.leave_out(half.engine().path(), &reason) {
                             let close = Order::Close(CloseCode::PATH_MTU, reason);
                             half.handle_order(clock::now(), close);
                         }
                     }
                     Some(News::Lost(number, cause)) => {
                         let (at, lane) = (clock::now(), *lane);
-                        losses.iter().for_each(|log| log.add(ToldLoss { at, lane, number, cause }));
+                        losses
+                            .iter()
+                            .for_each(|log| log.add(ReportedLoss { at, lane, number, cause }));
                     }
                     news => return news,
                 }
@@ -455,7 +460,7 @@ impl LaneThread {
         })
     }
 
-    /// The peer's address was learnt, or changed: what it sends is to come to this socket.
+    /// The peer's address was learnt, or changed: connects the lane's socket to it.
     fn follow_peer(&mut self) {
         if let Some(remote) = self.half.engine().remote()
             && self.half.engine().is_validated()
@@ -469,13 +474,13 @@ impl LaneThread {
                 self.follow_socket();
             }
             if self.sentinel.is_some() {
-                // No data depends on the way that it takes.
+                // No data depends on its path.
                 return;
             }
             let on = self.half.engine().path();
             let to = self.socket.local_ip();
             if self.peer.replace((to, remote)) != Some((to, remote))
-                && let Some((number, path)) = self.lines.follow(self.number, (to, remote.ip()), on)
+                && let Some((number, path)) = self.paths.follow(self.number, (to, remote.ip()), on)
             {
                 self.leave_path(clock::now(), number, path, None);
             }
@@ -497,7 +502,7 @@ impl LaneThread {
             let planned = self.half.poll_transmit(now, &mut lock(&self.path), BATCH_MAX);
             let Some(transmit) = planned else { break };
             any = true;
-            // Whoever hears that it has arrived finds it counted, however short the copy.
+            // Count before sending: the confirmation may come before the next publish.
             lock(&self.shared).count(&self.half);
             let datagrams = self.half.seal(&transmit, &mut self.seal);
             let (socket, route) = self.socket.route(datagrams.to, transmit.traffic_class());
@@ -523,10 +528,10 @@ impl LaneThread {
         let due = self.half.next_timeout(now, &lock(&self.path));
         let mut deadline = due.unwrap_or(now).min(now + SLEEP_MAX);
         let soon = now + MODERATION;
-        // Waking for each datagram costs more than handling it. What comes before something is due
-        // anyway, or in the wake of a flood, waits in the socket.
-        let deaf = (deadline <= soon || self.flooded) && self.socket.is_roomy();
-        if deaf {
+        // Waking for each datagram costs more than handling it. Datagrams that come before something is due
+        // anyway, or in the wake of a flood, wait in the socket.
+        let coalesce = (deadline <= soon || self.flooded) && self.socket.is_roomy();
+        if coalesce {
             deadline = deadline.min(soon);
         }
         self.flooded = false;
@@ -537,7 +542,7 @@ impl LaneThread {
             if let Some(watch) = &self.monitor {
                 watch.rest();
             }
-            self.wait(deadline, deaf);
+            self.wait(deadline, coalesce);
             if let Some(watch) = &self.monitor {
                 watch.woke(deadline);
             }
@@ -545,13 +550,14 @@ impl LaneThread {
         self.mailbox.end_sleep();
     }
 
-    /// The monitor looks at its host meanwhile: what it has to say wakes its own lane, too.
-    fn wait(&mut self, deadline: Instant, deaf: bool) {
+    /// Sleeps until `deadline` or something to do. The monitor looks at its host meanwhile; its announcements
+    /// wake its own lane, too.
+    fn wait(&mut self, deadline: Instant, coalesce: bool) {
         loop {
             let until =
                 self.sentinel.as_ref().map_or(deadline, |sentinel| sentinel.due().min(deadline));
             let former = self.former.as_ref().map(|former| &former.socket);
-            let ready = self.socket.wait(former, self.mailbox.waker(), until, deaf);
+            let ready = self.socket.wait(former, self.mailbox.waker(), until, coalesce);
             if ready.is_err() {
                 // It would make a busy loop; it can only fail for want of kernel memory.
                 std::thread::sleep(Duration::from_millis(1));
@@ -593,9 +599,9 @@ fn not_sent(error: &SendError) -> NotSent {
 
 /// Datagrams of a batch beyond which more came than feedback or a single packet.
 const LARGE: usize = 4;
-/// How long datagrams may wait in the socket: as long as the shortest interval of feedback.
+/// Time that datagrams may wait in the socket: the shortest interval of feedback.
 const MODERATION: Duration = Duration::from_micros(250);
-/// The upper is looked at at least so often.
+/// The thread looks at the upper layer at least so often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -17,42 +17,42 @@ use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{CloseCode, MONITOR_LANE, ReceiverBounds};
 
 use super::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
-use super::lines::{Account, FIRST, Lines};
+use super::paths::{Account, ConnectionPaths, FIRST};
 use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
 use crate::connection::{Carrier, HostView, Totals};
-use crate::crew::Crew;
-use crate::host_monitor::{Bystander, HostMonitor, Priority, Sentinel};
+use crate::host_monitor::{HostMonitor, NullUpperLayer, Priority, Sentinel};
 use crate::losses::LossLog;
 use crate::protection::{Protection, object_tag_len};
+use crate::thread_group::ThreadGroup;
 
 /// The UDP lanes of a connection.
 pub struct UdpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
     /// That of the monitor's lane.
     own: Option<Arc<Mailbox>>,
-    lines: Arc<Lines>,
+    paths: Arc<ConnectionPaths>,
     views: Vec<Arc<Mutex<LaneView>>>,
     threads: Vec<JoinHandle<()>>,
     /// Those that carry data.
-    crew: Arc<Crew>,
+    thread_group: Arc<ThreadGroup>,
     /// The least round trip that was seen.
     rtt_min: Mutex<Option<Duration>>,
     monitor: Option<HostMonitor>,
     /// Receive buffers, as they were asked for and granted.
     buffers: Option<BufferSize>,
-    /// What this host drops.
+    /// Packets that this host drops.
     drops: Arc<HostDrops>,
 }
 
 /// A lane to be started: its number, its socket, and where the peer is, if known.
 pub type LaneEnd = (LaneId, LaneSocket, Option<SocketAddr>);
 
-/// What holds for a lane.
+/// Rules for a lane.
 #[derive(Clone, Copy, Debug)]
 pub struct LaneRules {
-    /// How losses are repaired.
+    /// Repair of losses.
     pub repair: Repair,
-    /// When the receiver reports.
+    /// Schedule of the receiver's reports.
     pub feedback: FeedbackSchedule,
     /// Without a packet for so long the lane is given up.
     pub idle_timeout: Duration,
@@ -60,27 +60,27 @@ pub struct LaneRules {
     pub duty: Duty,
 }
 
-/// What a lane is there for.
+/// Purpose of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duty {
     /// Data and, on the first lane, messages.
     Any,
     /// Messages, beside a circuit that carries the data.
     Messages,
-    /// Data, on a circuit for a while: what its thread does not send in time is lost, so it runs
+    /// Data, on a circuit for a while: capacity that its thread does not use in time is lost, so it runs
     /// before others where it may.
     Booked,
 }
 
-/// What is done about this host's own faults.
+/// Measures against this host's own faults.
 pub struct Hosting {
     /// The profile wants to know what this host can take.
     pub monitor: Option<Monitoring>,
-    /// How the threads of lanes and of the monitor are scheduled.
+    /// Scheduling of the threads of lanes and of the monitor.
     pub priority: Priority,
 }
 
-/// Who says what this host can take, and the lane for that (docs/protocol.md 4.7).
+/// The part that announces what this host can take, and the lane for that (docs/protocol.md 4.7).
 pub struct Monitoring {
     /// The part that speaks for the host.
     pub part: Part,
@@ -88,19 +88,19 @@ pub struct Monitoring {
     pub mailbox: Arc<Mailbox>,
     /// The socket of its lane.
     pub socket: LaneSocket,
-    /// Where the peer is, if known.
+    /// The peer's address, if known.
     pub remote: Option<SocketAddr>,
     /// It shares nothing with those of the data, whose locks others may hold.
     pub path: Path,
 }
 
 impl UdpLanes {
-    /// Starts a lane per socket, all of them on the first path of `lines`; a mailbox for each, in their
+    /// Starts a lane per socket, all of them on the first path of `paths`; a mailbox for each, in their
     /// order. Each loss is reported to `losses`.
     pub fn start(
         session: &Session,
         sockets: Vec<LaneEnd>,
-        lines: Lines,
+        paths: ConnectionPaths,
         rules: impl Fn(LaneId) -> LaneRules,
         hosting: Hosting,
         (upper, mailboxes): (Arc<dyn UpperLayer>, Vec<Arc<Mailbox>>),
@@ -119,16 +119,16 @@ impl UdpLanes {
         let mut lanes = Self {
             mailboxes,
             own: None,
-            lines: Arc::new(lines),
+            paths: Arc::new(paths),
             views: Vec::new(),
             threads: Vec::new(),
-            crew: Arc::default(),
+            thread_group: Arc::default(),
             rtt_min: Mutex::default(),
             monitor,
             buffers: None,
             drops: Arc::new(HostDrops::since_now()),
         };
-        let beside = Arc::new(Crew::default());
+        let beside = Arc::new(ThreadGroup::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
             let LaneRules { repair, feedback, idle_timeout, duty } = rules(lane);
             let mut config =
@@ -151,15 +151,19 @@ impl UdpLanes {
             lanes.views.push(view.clone());
             let thread = lane::spawn(LaneSetup {
                 config,
-                lines: lanes.lines.clone(),
-                path: lanes.lines.path(FIRST),
+                paths: lanes.paths.clone(),
+                path: lanes.paths.path(FIRST),
                 socket,
                 seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
                 open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
                 upper: upper.clone(),
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
-                crew: if duty == Duty::Messages { beside.clone() } else { lanes.crew.clone() },
+                thread_group: if duty == Duty::Messages {
+                    beside.clone()
+                } else {
+                    lanes.thread_group.clone()
+                },
                 drops: Some(lanes.drops.clone()),
                 priority: match (duty, hosting.priority) {
                     (Duty::Booked, Priority::Usual) => Priority::Punctual,
@@ -192,19 +196,19 @@ impl UdpLanes {
         let mut config = LaneConfig::new(session.connection, lane, role(session), random_seed());
         config.remote = remote;
         config.object_tag = object_tag_len(session.protect);
-        // Messages are small: nothing is to be found out about larger packets.
+        // Messages are small: this lane does not probe for larger packets.
         config.only_messages = true;
         let thread = lane::spawn(LaneSetup {
             config,
-            lines: self.lines.clone(),
+            paths: self.paths.clone(),
             path: Arc::new(Mutex::new(path)),
             socket,
             seal: Protection::new(session.send_keys(lane), session.cipher, session.protect),
             open: Protection::new(session.receive_keys(lane), session.cipher, session.protect),
-            upper: Arc::new(Bystander(upper.clone())),
+            upper: Arc::new(NullUpperLayer(upper.clone())),
             mailbox: mailbox.clone(),
             shared: Arc::default(),
-            crew: Arc::default(),
+            thread_group: Arc::default(),
             drops: None,
             priority,
             monitor: self.monitor.as_ref().map(HostMonitor::listen),
@@ -233,7 +237,7 @@ impl UdpLanes {
         moved.sum()
     }
 
-    /// Any lane is told the same, sooner or later.
+    /// The peer's bounds: all lanes get the same, sooner or later.
     fn peer(&self) -> ReceiverBounds {
         let mut views = self.views.iter().map(|view| lock(view).peer);
         views.find(|peer| *peer != ReceiverBounds::NONE).unwrap_or_default()
@@ -261,9 +265,9 @@ impl Carrier for UdpLanes {
             totals.sending.packets_sent += stats.packets_sent;
             totals.sending.packets_resent += stats.packets_resent;
         }
-        totals.sending.lost = self.lines.losses();
-        // That over IP.
-        let path = self.lines.path(FIRST);
+        totals.sending.lost = self.paths.losses();
+        // The first path is the one over IP.
+        let path = self.paths.path(FIRST);
         let path = lock(&path);
         if path.rtt().has_sample() {
             let mut least = lock(&self.rtt_min);
@@ -282,9 +286,9 @@ impl Carrier for UdpLanes {
             delivered,
             received,
             moved: self.moved(),
-            round_trip: self.lines.round_trip(),
-            times: self.lines.times(),
-            spent: self.crew.spent(),
+            round_trip: self.paths.round_trip(),
+            times: self.paths.times(),
+            spent: self.thread_group.spent(),
             peer: self.peer(),
         }
     }
@@ -294,7 +298,7 @@ impl Carrier for UdpLanes {
     }
 
     fn look(&self) {
-        self.lines.look(|| self.accounts());
+        self.paths.look(|| self.accounts());
     }
 
     fn tell_limits(&self) {
@@ -312,8 +316,8 @@ impl Carrier for UdpLanes {
         }
     }
 
-    fn paths(&self) -> Option<&Arc<Lines>> {
-        Some(&self.lines)
+    fn paths(&self) -> Option<&Arc<ConnectionPaths>> {
+        Some(&self.paths)
     }
 
     fn accounts(&self) -> Vec<Account> {
@@ -321,7 +325,7 @@ impl Carrier for UdpLanes {
     }
 
     fn take_left_out(&self) -> Vec<String> {
-        self.lines.take_left_out()
+        self.paths.take_left_out()
     }
 
     fn passed(&self) -> Option<u64> {

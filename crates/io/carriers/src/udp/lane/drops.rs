@@ -69,7 +69,7 @@ impl HostDrops {
         (backlog.load(Ordering::Relaxed), card.load(Ordering::Relaxed))
     }
 
-    /// How many of `missing` packets, newly found missing by a lane, this host has lost.
+    /// Of `missing` packets, newly found missing by a lane, those that this host has lost.
     pub fn explain(&self, now: Instant, missing: u64) -> u64 {
         let mut account = lock(&self.account);
         if now >= account.sampled + SAMPLE_INTERVAL {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_queues_and_cards_dropped_is_told_apart() {
+    fn drops_of_queues_and_of_cards_are_counted_apart() {
         let mut account = Account::default();
         account.sample(Instant::ZERO, ByPlace { backlog: 64, card: 10 });
         let ByPlace { backlog, card } = account.take(70);

@@ -17,7 +17,7 @@ pub(super) struct Reading {
     wall_due: Instant,
     /// The socket's count of what it dropped.
     overflow: u32,
-    /// What else is in that count.
+    /// Drops of other kinds that are in that count.
     drops: Option<Arc<HostDrops>>,
 }
 
@@ -50,8 +50,8 @@ impl Reading {
         Ok(Some((batch, &mut self.buffer[..len])))
     }
 
-    /// Whether any of the datagrams that the socket `dropped` had found it full: what had a wrong
-    /// checksum is in its count, too.
+    /// True if any of the datagrams that the socket `dropped` had found it full: those with a wrong
+    /// checksum are in its count, too.
     fn overflowed(&self, now: Instant, dropped: u64) -> bool {
         let damaged = |drops: &Arc<HostDrops>| drops.damaged(now, dropped);
         dropped > 0 && dropped > self.drops.as_ref().map_or(0, damaged)
@@ -59,7 +59,7 @@ impl Reading {
 }
 
 const BUFFER: usize = 65_536;
-/// How often the clocks are compared.
+/// Interval of comparisons of the clocks.
 const WALL_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -84,7 +84,7 @@ mod tests {
         assert_eq!(raw.send_to(&datagram, &to.into()).unwrap(), datagram.len());
     }
 
-    fn what_is_damaged_is_the_networks(local: IpAddr) {
+    fn damaged_datagrams_are_the_networks(local: IpAddr) {
         let make = || {
             let bind = |receive_buffer| {
                 let mut options = UdpOptions::default();
@@ -132,13 +132,13 @@ mod tests {
     #[needs(namespaces)]
     #[test]
     fn a_socket_is_not_blamed_for_what_the_network_damaged() {
-        what_is_damaged_is_the_networks(IpAddr::from([127, 0, 0, 1]));
+        damaged_datagrams_are_the_networks(IpAddr::from([127, 0, 0, 1]));
     }
 
     #[needs(namespaces, ipv6)]
     #[test]
     fn a_socket_is_not_blamed_for_what_the_network_damaged_of_ipv6() {
-        what_is_damaged_is_the_networks("::1".parse().unwrap());
+        damaged_datagrams_are_the_networks("::1".parse().unwrap());
     }
 
     const PAYLOAD: usize = 1_000;

@@ -1,4 +1,4 @@
-//! That this host's kernel takes no packets of a lane.
+//! Refusals of this host's kernel to take packets of a lane.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use rustix::io::Errno;
 pub struct Refusal {
     since: Instant,
     to: SocketAddr,
-    /// Why it took none the last time.
+    /// Error of the last attempt.
     errno: i32,
 }
 
 impl Refusal {
-    /// Takes in how a batch to `to` went.
+    /// Takes in the outcome of sending a batch to `to`.
     pub fn note(
         refusal: &mut Option<Self>,
         now: Instant,

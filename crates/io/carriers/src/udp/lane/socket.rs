@@ -9,13 +9,13 @@ use longhaul_sys::udp::{Route, UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest, Waker};
 use longhaul_units::Instant;
 
-/// Bytes of receive buffer that hold what 60 Gb/s bring while a thread sleeps deaf.
+/// Bytes of receive buffer that hold what 60 Gb/s bring while a thread sleeps and lets datagrams wait.
 const ROOMY: usize = 4_000_000;
 
 /// Bytes of buffer for a hundred small datagrams, which the kernel charges a kilobyte each.
 const FEW_MESSAGES: usize = 106_496;
 
-/// Where a lane sends and receives.
+/// The socket that a lane sends and receives with.
 #[derive(Debug)]
 pub enum LaneSocket {
     /// Its own, connected to this peer: the kernel sorts its datagrams out.
@@ -26,10 +26,10 @@ pub enum LaneSocket {
     Shared(Arc<UdpSocket>, SocketAddr),
 }
 
-/// What a socket has to hold.
+/// Size of a socket's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketSize {
-    /// What a path brings in a round trip, or while its reader is away.
+    /// The data of a round trip, or of the time in which the reader is away.
     Data,
     /// A few messages.
     Messages,
@@ -56,7 +56,7 @@ impl LaneSocket {
     pub fn route(&self, to: SocketAddr, class: u8) -> (&UdpSocket, Route) {
         match self {
             Self::Own(socket, peer) => {
-                // Where it cannot be set the peer counts none, and the lane does without.
+                // If it cannot be set the peer counts no marks, and the lane does without.
                 let _ = socket.set_traffic_class(class);
                 (socket, if *peer == to { Route::CONNECTED } else { Route::to(to) })
             }
@@ -75,7 +75,7 @@ impl LaneSocket {
         }
     }
 
-    /// The peer is at `remote`, proven: from now on its datagrams come here. Whether that took another
+    /// The peer is at `remote`, proven: from now on its datagrams come here. True if that took another
     /// socket.
     ///
     /// # Errors
@@ -160,23 +160,23 @@ impl LaneSocket {
         }
     }
 
-    /// Whether datagrams may be left in the socket's buffer for a moment without loss.
+    /// True if datagrams may be left in the socket's buffer for a moment without loss.
     pub fn is_roomy(&self) -> bool {
         self.own().is_some_and(|socket| socket.receive_buffer().obtained >= ROOMY)
     }
 
-    /// Sleeps until a datagram, here or at the `former` socket, unless `deaf`, or `waker` or `deadline`;
-    /// whether it was not the deadline.
+    /// Sleeps until a datagram comes, here or at the `former` socket, or `waker` wakes, or `deadline`; false if
+    /// that was the deadline. With `coalesce` datagrams here do not wake it: they wait in the socket.
     pub fn wait(
         &self,
         former: Option<&UdpSocket>,
         waker: &Waker,
         deadline: Instant,
-        deaf: bool,
+        coalesce: bool,
     ) -> io::Result<bool> {
         let wake = (waker.as_fd(), Interest::Readable);
         let deadline = Some(deadline);
-        match (self.own().filter(|_| !deaf), former) {
+        match (self.own().filter(|_| !coalesce), former) {
             (Some(own), None) => wait::wait(&[(own.as_fd(), Interest::Readable), wake], deadline),
             (Some(own), Some(former)) => {
                 let [own, former] =
@@ -196,7 +196,7 @@ fn datagram_max(socket: &UdpSocket, remote: Option<SocketAddr>) -> u16 {
     u16::try_from(mtu).unwrap_or(u16::MAX).saturating_sub(headers)
 }
 
-/// Where the device is not known, sizes up to jumbo frames are tried.
+/// Size up to which packets are tried on an unknown device: that of jumbo frames.
 const JUMBO_MTU: u32 = 9000;
 
 #[cfg(test)]

@@ -15,10 +15,10 @@ use longhaul_wire::{
 use super::*;
 use crate::buffer::Pool;
 
-/// What is received into memory.
+/// Groups received into memory.
 struct Memory {
     table: ObjectTable,
-    /// How often it was asked.
+    /// Count of calls.
     lookups: usize,
     pool: Pool,
     refusal: Option<Unplaceable>,
@@ -124,8 +124,8 @@ impl Receiver {
         packet
     }
 
-    /// Takes in packets, all but the last as long as the first, as one batch; returns how many the
-    /// engine was told of.
+    /// Takes in packets, all but the last as long as the first, as one batch; returns how many
+    /// reached the engine.
     fn take(&mut self, packets: &[Vec<u8>]) -> u64 {
         let before = self.half.engine().stats().packets_received;
         let (now, mut bytes) = (clock::now(), packets.concat());
@@ -200,7 +200,7 @@ fn a_packet_without_a_place_costs_no_other_its_own() {
 }
 
 #[test]
-fn what_is_there_already_stays_and_the_rest_is_filled_in() {
+fn bytes_that_are_there_already_stay_and_the_rest_is_filled_in() {
     each(|mut receiver| {
         let at = |i: usize| END + i * PAYLOAD;
         let second = receiver.packet(at(1));
@@ -244,7 +244,7 @@ fn forged_packets_take_no_memory_and_ask_for_none() {
 }
 
 #[test]
-fn a_peer_that_sends_what_was_not_asked_for_is_told_so() {
+fn a_peer_that_sends_what_was_not_asked_for_gets_a_close_that_names_it() {
     each(|mut receiver| {
         let packets = [1_500, 2_500, 3_500].map(|offset| receiver.packet(END + offset));
         assert_eq!(receiver.take(&packets), 2);
@@ -254,7 +254,7 @@ fn a_peer_that_sends_what_was_not_asked_for_is_told_so() {
 }
 
 #[test]
-fn a_peer_that_breaks_its_credit_is_told_so_and_takes_no_memory() {
+fn a_peer_that_breaks_its_credit_gets_a_close_that_names_it_and_takes_no_memory() {
     each(|mut receiver| {
         receiver.memory.refusal = Some(Unplaceable::BeyondCredit);
         let packets = [0, 1_000].map(|offset| receiver.packet(offset));
@@ -266,7 +266,7 @@ fn a_peer_that_breaks_its_credit_is_told_so_and_takes_no_memory() {
 }
 
 #[test]
-fn what_there_is_no_memory_for_may_come_again() {
+fn packets_without_memory_for_them_may_come_again() {
     each(|mut receiver| {
         let taken: Vec<_> = std::iter::from_fn(|| receiver.memory.pool.try_take()).collect();
         let packets: Vec<_> = (0..4).map(|i| receiver.packet(END + i * PAYLOAD)).collect();

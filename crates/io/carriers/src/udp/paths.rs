@@ -1,5 +1,5 @@
-//! The paths of a connection's UDP lanes, and which lane is on which: carries what is seen to a
-//! [`Paths`], and what that says to the lanes.
+//! The paths of a connection's UDP lanes, and which lane is on which: feeds what lanes have seen to a
+//! [`Paths`], and moves the lanes as that decides.
 
 mod ends;
 mod server;
@@ -16,12 +16,12 @@ use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
-use crate::carrier::{Command, Mailbox, Way};
+use crate::carrier::{Command, Mailbox, PathSwitch};
 use crate::udp::lane::PathLock;
 
 pub use ends::Ends;
 
-/// Whose paths they are.
+/// The end that the paths belong to.
 pub enum Owner {
     /// A client's: it opens paths, and moves lanes to them. Its lanes begin here.
     Client(Ends),
@@ -29,12 +29,12 @@ pub enum Owner {
     Server(Opening),
 }
 
-/// What a server does when a client takes a lane to a path that it has not been on: rate control for
-/// it; nothing where all lanes are to have one rate together.
+/// Makes rate control when a client takes a lane of a server to a new path; nothing where all lanes are to
+/// have one rate together.
 pub struct Opening(pub Box<dyn Fn() -> Option<Path> + Send + Sync>);
 
 /// The paths of a connection. No path is locked while the set is.
-pub struct Lines {
+pub struct ConnectionPaths {
     owner: Owner,
     mailboxes: Vec<Arc<Mailbox>>,
     set: Mutex<Set>,
@@ -46,16 +46,16 @@ pub struct Lines {
 
 struct Set {
     paths: Paths,
-    lines: Vec<Line>,
+    entries: Vec<PathEntry>,
     looked: Instant,
 }
 
-struct Line {
+struct PathEntry {
     path: Arc<Mutex<Path>>,
     peer: Peer,
 }
 
-/// Who is at the other end of a path.
+/// The other end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
     Server(Ends),
@@ -69,19 +69,19 @@ enum Peer {
     Unknown,
 }
 
-/// What a host has said of itself.
+/// The peer host's limits, as its monitor announced them last.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Heard {
+pub struct PeerHost {
     /// The peer is not to be sent to, for so long.
     pub suspension: Option<Suspension>,
     /// The rate that the peer's host takes.
     pub limit: Option<HostLimit>,
 }
 
-/// What lanes have sent over each path they were on.
+/// Counts of what a lane has sent over each path it was on.
 pub type Account = Vec<(PathId, Carried)>;
 
-impl Lines {
+impl ConnectionPaths {
     /// One path, and all lanes on it.
     pub fn new(owner: Owner, path: Path, mailboxes: Vec<Arc<Mailbox>>) -> Self {
         let now = clock::now();
@@ -89,9 +89,9 @@ impl Lines {
             Owner::Client(ends) => Peer::Server(ends),
             Owner::Server(_) => Peer::Unknown,
         };
-        let line = Line { path: Arc::new(Mutex::new(path)), peer };
+        let entry = PathEntry { path: Arc::new(Mutex::new(path)), peer };
         let paths = Paths::new(now, vec![FIRST; mailboxes.len()]);
-        let set = Mutex::new(Set { paths, lines: vec![line], looked: now });
+        let set = Mutex::new(Set { paths, entries: vec![entry], looked: now });
         let (carrying, limits, left_out) = (Mutex::default(), Mutex::default(), Mutex::default());
         Self { owner, mailboxes, set, carrying, limits, left_out }
     }
@@ -104,7 +104,7 @@ impl Lines {
     /// All paths, and how many lanes are on each.
     fn all(&self) -> Vec<(Arc<Mutex<Path>>, u32)> {
         let set = lock(&self.set);
-        let paths = set.lines.iter().map(|line| line.path.clone());
+        let paths = set.entries.iter().map(|entry| entry.path.clone());
         paths.zip(set.paths.counts()).collect()
     }
 
@@ -112,7 +112,7 @@ impl Lines {
     pub fn add(&self, path: Path, ends: Ends) -> PathId {
         let mut set = lock(&self.set);
         let (path, peer) = (Arc::new(Mutex::new(path)), Peer::Server(ends));
-        set.lines.push(Line { path, peer });
+        set.entries.push(PathEntry { path, peer });
         set.paths.add(clock::now(), Offer::Closed)
     }
 
@@ -123,7 +123,7 @@ impl Lines {
     /// A lane cannot send there.
     pub fn carry_over(&self, path: PathId) -> std::io::Result<()> {
         let (mut set, now) = (lock(&self.set), clock::now());
-        for other in 0..set.lines.len() {
+        for other in 0..set.entries.len() {
             let other = PathId(other as u16);
             let offer = match other {
                 _ if other == path => Offer::Share(1),
@@ -142,7 +142,7 @@ impl Lines {
     pub fn offer(&self, path: PathId, offer: Offer) {
         let (mut set, now) = (lock(&self.set), clock::now());
         set.paths.offer(now, path, offer);
-        // Where this host has no way now it may have one later.
+        // A host without a route there now may have one later.
         let _ = self.settle(&mut set, now);
         drop(set);
         self.hold_limits(now);
@@ -156,7 +156,8 @@ impl Lines {
         if !set.paths.leave_out(path) {
             return false;
         }
-        if let Some(Line { peer: Peer::Server(ends), .. }) = set.lines.get(usize::from(path.0))
+        if let Some(PathEntry { peer: Peer::Server(ends), .. }) =
+            set.entries.get(usize::from(path.0))
             && lived
         {
             let Ends { local, remote } = ends;
@@ -164,7 +165,7 @@ impl Lines {
             let notice = format!("the link from {local} to {remote} is left out: {reason}");
             lock(&self.left_out).push(notice);
         }
-        // Where this host has no way now it may have one later.
+        // A host without a route there now may have one later.
         let _ = self.settle(&mut set, now);
         drop(set);
         self.hold_limits(now);
@@ -181,7 +182,7 @@ impl Lines {
         lock(&self.set).paths.stay(clock::now(), lane, left, path);
     }
 
-    /// Whether `path` is believed to live.
+    /// True if `path` is believed to live.
     pub fn lives(&self, path: PathId) -> bool {
         lock(&self.set).paths.lives(path)
     }
@@ -194,7 +195,7 @@ impl Lines {
         let _ = self.settle(&mut set, now);
     }
 
-    /// Looks, if it is time, whether paths live over which lanes have sent what is in `accounts`.
+    /// Checks, if it is time, which paths live, by the lanes' `accounts` of what they have sent.
     pub fn look(&self, accounts: impl Fn() -> Vec<Account>) {
         let now = clock::now();
         let mut set = lock(&self.set);
@@ -221,8 +222,8 @@ impl Lines {
         self.hold_limits(now);
     }
 
-    /// Lets lanes go where they belong, and asks for what they cannot do of themselves. A lane for which
-    /// there is no way now stays where it is.
+    /// Moves lanes to the paths they belong to; at a server asks the client to. A lane for which there is no
+    /// route now stays where it is.
     fn settle(&self, set: &mut Set, now: Instant) -> std::io::Result<()> {
         let mut result = Ok(());
         let Owner::Client(_) = self.owner else {
@@ -233,20 +234,20 @@ impl Lines {
             return result;
         };
         // A path that cannot be gone to moves lanes no more than once in all.
-        for _ in 0..self.mailboxes.len() + set.lines.len() {
+        for _ in 0..self.mailboxes.len() + set.entries.len() {
             let places: Vec<PathId> = (0..self.mailboxes.len() as u16)
                 .map(|lane| set.paths.place(LaneId(lane)))
                 .collect();
             let Some(one) = set.paths.poll_move() else { break };
             let lane = usize::from(one.lane.0);
-            let left = set.lines[usize::from(places[lane].0)].peer;
-            let line = &set.lines[usize::from(one.path.0)];
-            let Peer::Server(ends) = line.peer else { break };
+            let left = set.entries[usize::from(places[lane].0)].peer;
+            let entry = &set.entries[usize::from(one.path.0)];
+            let Peer::Server(ends) = entry.peer else { break };
             match ends::socket(left, ends) {
                 Ok(socket) => {
-                    let (path, remote) = (line.path.clone(), ends.remote);
-                    let way = Way { number: one.path, path, remote, socket };
-                    self.mailboxes[lane].post(Command::Move(Box::new(way)));
+                    let (path, remote) = (entry.path.clone(), ends.remote);
+                    let switch = PathSwitch { number: one.path, path, remote, socket };
+                    self.mailboxes[lane].post(Command::Move(Box::new(switch)));
                 }
                 Err(error) => {
                     set.paths.stay(now, one.lane, places[lane], one.path);
@@ -264,12 +265,12 @@ impl Lines {
         lock(&self.limits).look(now, &paths);
     }
 
-    /// The peer's host has said so on the lane of its monitor: it holds for all paths at once.
-    pub fn heed(&self, now: Instant, heard: &Heard) {
+    /// Applies what the peer's host announced on the lane of its monitor to all paths at once.
+    pub fn heed(&self, now: Instant, peer_host: &PeerHost) {
         for (path, _) in self.all() {
             let mut path = lock(&path);
-            heard.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));
-            heard.limit.into_iter().for_each(|limit| path.heed(now, limit));
+            peer_host.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));
+            peer_host.limit.into_iter().for_each(|limit| path.heed(now, limit));
         }
     }
 
@@ -279,7 +280,7 @@ impl Lines {
         losses.fold(Losses::default(), |sum, more| sum.plus(&more))
     }
 
-    /// Time by what held the pace of those who carry data, whichever path they were on.
+    /// Time by what limited the lanes that carry data, whichever path they were on.
     pub fn times(&self) -> Times {
         let last = LaneId((self.mailboxes.len() - 1) as u16);
         let mut carrying = lock(&self.carrying);
@@ -302,7 +303,7 @@ impl Lines {
     }
 }
 
-/// What lanes have sent over `path` together.
+/// Sum of what lanes have sent over `path`.
 pub fn sum(accounts: &[Account], path: PathId) -> Carried {
     let mut sum = Carried::default();
     for (_, carried) in accounts.iter().flatten().filter(|(number, _)| *number == path) {
@@ -318,7 +319,7 @@ pub fn sum(accounts: &[Account], path: PathId) -> Carried {
 
 /// The path that all lanes begin on.
 pub const FIRST: PathId = PathId(0);
-/// How often it is looked whether paths live.
+/// Interval of looks at which paths live.
 const LOOK: Duration = Duration::from_millis(100);
 /// Paths that a client may open; beyond them lanes share the first.
 const PATHS_MAX: usize = 64;

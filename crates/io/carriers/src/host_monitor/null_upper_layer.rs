@@ -1,4 +1,4 @@
-//! What is above the lane of the monitor: nothing but the end of the connection.
+//! The layer above the lane of the monitor: it passes on the end of the connection and nothing else.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use crate::buffer::Buffer;
 use crate::carrier::UpperLayer;
 
 /// Carries no data and no messages, and waits for no lock while the connection lives.
-pub struct Bystander(pub Arc<dyn UpperLayer>);
+pub struct NullUpperLayer(pub Arc<dyn UpperLayer>);
 
-impl UpperLayer for Bystander {
+impl UpperLayer for NullUpperLayer {
     fn on_news(&self, news: News<Buffer>) {
         // Silence on this lane means nothing: the peer need not have it.
         if matches!(&news, News::Closed(closed) if closed.code != CloseCode::TIMEOUT) {
