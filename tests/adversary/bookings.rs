@@ -335,7 +335,7 @@ fn a_service_in_tls_is_trusted_when_somebody_vouches_for_it() {
     prepared(3_000_000, |test, victim| {
         let words = ["circuits", "serve", "--link", "l=a-b:50Mbps", "--listen", "127.0.0.1:0"];
         let mut service = Program::start(test, &[&words[..], &["--store", "book.db"]].concat());
-        let words = service.says("longhaul circuits list");
+        let words = service.prints("longhaul circuits list");
         let at = words.split("listening on http://").nth(1).unwrap().split(',').next().unwrap();
         let at = at.to_owned();
         let made = words.split(' ').find(|word| word.starts_with("lh1-")).unwrap();

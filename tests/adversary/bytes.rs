@@ -1,4 +1,4 @@
-//! A writer that checks nothing: whatever a hostile peer wants to say can be said with it.
+//! A writer that checks nothing: with it a hostile peer can send whatever it wants.
 
 /// Bytes under way.
 #[derive(Clone, Debug, Default)]

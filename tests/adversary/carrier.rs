@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::keys::{Carried, Keys};
 use crate::tls::{Link, is_early};
 
-/// What came.
+/// A frame, a packet or an end that came.
 #[derive(Debug)]
 pub enum Came {
     Stream {
@@ -40,14 +40,14 @@ impl Carrier {
         match self {
             Self::Udp(udp) => {
                 udp.control(frames);
-                if udp.said.is_empty() {
-                    // A server hears nothing before it is known that UDP fits: PING, and padding.
+                if udp.stream_frames.is_empty() {
+                    // A server accepts nothing before it is known that UDP fits: PING, and padding.
                     let mut padded = frame(1, &[]);
                     padded.resize(1_200 - 36, 0);
                     udp.control(&padded);
-                    udp.said.push(padded);
+                    udp.stream_frames.push(padded);
                 }
-                udp.said.push(frames.to_vec());
+                udp.stream_frames.push(frames.to_vec());
             }
             Self::Tcp(tcp) => tcp.record(1, frames),
         }
@@ -76,7 +76,7 @@ impl Carrier {
         }
     }
 
-    /// What has come within `patience`.
+    /// Takes everything that has come within `patience`.
     pub fn take(&mut self, patience: Duration) -> Vec<Came> {
         match self {
             Self::Udp(udp) => udp.take(patience),
@@ -129,13 +129,13 @@ type Opened = (Option<(u32, u64)>, Vec<u8>);
 /// One UDP lane.
 pub struct Udp {
     pub socket: UdpSocket,
-    /// Where the peer is; a server learns it.
+    /// The peer's address; a server learns it.
     pub to: Option<SocketAddr>,
     pub connection: u32,
     pub protect: Protect,
     pub next: u64,
     pub credit: u64,
-    /// Says in place of FEEDBACK what it likes.
+    /// Sent in place of FEEDBACK.
     pub lie: Option<Vec<u8>>,
     pub mute: bool,
     send: Keys,
@@ -144,9 +144,9 @@ pub struct Udp {
     /// Their IP-layer bytes.
     received_bytes: u64,
     newest_sent: [u8; 4],
-    /// Stream frames that were said, again when nothing is heard: any of them may be lost.
-    said: Vec<Vec<u8>>,
-    heard: Instant,
+    /// Stream frames that were sent. They are sent again when nothing comes: any of them may be lost.
+    stream_frames: Vec<Vec<u8>>,
+    last_received: Instant,
     again: usize,
 }
 
@@ -173,8 +173,8 @@ impl Udp {
             received: BTreeSet::new(),
             received_bytes: 0,
             newest_sent: [0; 4],
-            said: Vec::new(),
-            heard: Instant::now(),
+            stream_frames: Vec::new(),
+            last_received: Instant::now(),
             again: 0,
         }
     }
@@ -187,7 +187,7 @@ impl Udp {
 
     pub fn send(&self, datagram: &[u8]) {
         if let Some(to) = self.to {
-            // Whoever is gone hears nothing.
+            // A peer that is gone receives nothing.
             let _ = self.socket.send_to(datagram, to);
         }
     }
@@ -213,19 +213,19 @@ impl Udp {
         if self.mute || self.received.is_empty() {
             return;
         }
-        let said = match &self.lie {
+        let report = match &self.lie {
             Some(lie) => lie.clone(),
             None => {
                 feedback(self.credit, &self.newest_sent, self.received_bytes, Some(&self.received))
             }
         };
         let state = frame(3, &Bytes::new().varint(0).varint(0).0);
-        self.control(&[state, said].concat());
+        self.control(&[state, report].concat());
     }
 
     fn take(&mut self, patience: Duration) -> Vec<Came> {
         let mut came = Vec::new();
-        let mut told = Vec::new();
+        let mut answers = Vec::new();
         let mut buffer = vec![0; 65_536];
         let mut wait = patience;
         while came.len() < 1_000 {
@@ -240,20 +240,20 @@ impl Udp {
             self.to = Some(from);
             match kind {
                 Some((object, offset)) => came.push(Came::Object { object, offset, payload: body }),
-                None => told.push(read_frames(&body, &mut came)),
+                None => answers.push(read_frames(&body, &mut came)),
             }
             if self.received.len().is_multiple_of(32) {
                 self.feedback();
             }
         }
-        let answers = told.concat();
+        let answers = answers.concat();
         if !answers.is_empty() && !self.mute {
             self.control(&answers);
         }
         if came.is_empty() {
-            self.say_again();
+            self.send_again();
         } else {
-            self.heard = Instant::now();
+            self.last_received = Instant::now();
         }
         if !came.is_empty() || !answers.is_empty() {
             self.feedback();
@@ -261,13 +261,13 @@ impl Udp {
         came
     }
 
-    fn say_again(&mut self) {
-        if self.heard.elapsed() < SILENCE || self.again == 20 || self.mute {
+    fn send_again(&mut self) {
+        if self.last_received.elapsed() < SILENCE || self.again == 20 || self.mute {
             return;
         }
-        self.heard = Instant::now();
+        self.last_received = Instant::now();
         self.again += 1;
-        for frames in self.said.clone() {
+        for frames in self.stream_frames.clone() {
             self.control(&frames);
         }
     }
@@ -332,7 +332,7 @@ impl Tcp {
     }
 
     pub fn raw(&mut self, bytes: &[u8]) {
-        // Whoever hung up hears nothing.
+        // A peer that hung up receives nothing.
         let _ = self.link.write_all(bytes);
         let _ = self.link.flush();
     }
@@ -407,5 +407,5 @@ fn clock() -> u32 {
     START.elapsed().as_micros() as u32
 }
 
-/// Without a word for so long, what was said may be lost.
+/// After so long without a packet, frames that were sent may be lost.
 const SILENCE: Duration = Duration::from_millis(400);

@@ -6,7 +6,7 @@ use longhaul_wire::{Carrier as Carried, CloseCode, Frame, Message, Protect, Sink
 
 use crate::carrier::{Came, Carrier, Tcp, Udp};
 use crate::oracle::{PATIENCE, Victim};
-use crate::peer::{Heard, Peer, Way};
+use crate::peer::{Peer, Received, Way};
 use crate::script::{Item, hashes, manifest, request, source};
 use crate::test::limited;
 use crate::trees::noise;
@@ -50,9 +50,9 @@ fn accepted(victim: &Victim<'_>, way: Way, items: &[Item]) -> Peer {
     peer.message(manifest(items));
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match peer.hear(deadline) {
-            Some(Heard::Message(Message::Sink(SinkMessage::Accept { .. }))) => return peer,
-            Some(Heard::Message(_)) => {}
+        match peer.receive(deadline) {
+            Some(Received::Message(Message::Sink(SinkMessage::Accept { .. }))) => return peer,
+            Some(Received::Message(_)) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -89,12 +89,13 @@ fn a_client_that_moved_data_over_udp_ten_seconds_ago_joins_no_more() {
         peer.object(0, 0, &contents);
         peer.message(hashes(0, &contents));
         let deadline = Instant::now() + PATIENCE;
-        let is_confirmed =
-            |heard| matches!(heard, Heard::Message(Message::Sink(SinkMessage::Confirm { .. })));
-        while !peer.hear(deadline).is_some_and(is_confirmed) {
+        let is_confirmed = |received| {
+            matches!(received, Received::Message(Message::Sink(SinkMessage::Confirm { .. })))
+        };
+        while !peer.receive(deadline).is_some_and(is_confirmed) {
             assert!(Instant::now() < deadline, "nothing is confirmed");
         }
-        // By then it has been told so, and has decided.
+        // By then it has received the CLOSE, and has decided.
         std::thread::sleep(Duration::from_secs(11));
         assert_eq!(turned_away(peer.join().unwrap()), Some(CloseCode::UNAUTHORIZED.0));
         peer.hang_up();
@@ -103,7 +104,7 @@ fn a_client_that_moved_data_over_udp_ten_seconds_ago_joins_no_more() {
 }
 
 #[test]
-fn nobody_joins_the_connection_of_another_without_its_keys() {
+fn a_client_joins_no_connection_of_another_without_its_keys() {
     limited(|test| {
         let victim = Victim::start(test);
         for (way, name, code) in

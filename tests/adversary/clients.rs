@@ -192,7 +192,7 @@ fn a_pull_gets_nothing_from_outside_the_root() {
 }
 
 #[test]
-fn who_hangs_up_at_any_step_leaves_nothing_under_a_name() {
+fn a_client_that_hangs_up_at_any_step_leaves_nothing_under_a_name() {
     limited(|test| {
         let victim = Victim::start(test);
         for way in WAYS {
@@ -210,12 +210,12 @@ fn who_hangs_up_at_any_step_leaves_nothing_under_a_name() {
     });
 }
 
-/// Hangs up before its word number `step`.
+/// Hangs up before its action number `step`.
 fn leaving(step: usize) -> Tamper {
-    let mut said = 0;
+    let mut actions = 0;
     Box::new(move |saying| {
-        said += 1;
-        if said > step { vec![Saying::HangUp] } else { vec![saying] }
+        actions += 1;
+        if actions > step { vec![Saying::HangUp] } else { vec![saying] }
     })
 }
 
@@ -224,7 +224,7 @@ fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
     limited(|test| {
         let victim = Victim::start(test);
         let long = [b'p'; 33];
-        for (profile, code, said) in [
+        for (profile, code, expected) in [
             (&b"warp"[..], UNSUPPORTED_OPTION, "no profile warp"),
             (b"rbudp", UNSUPPORTED_OPTION, "profile rbudp"),
             (b"AUTO", UNSUPPORTED_OPTION, "no profile AUTO"),
@@ -241,7 +241,7 @@ fn a_profile_that_the_server_cannot_play_is_refused_by_name() {
             let (kind, close) = read_control(&mut control).unwrap();
             assert_eq!((kind, &close[..2]), (3, &[0, code][..]), "{:?}", close.utf8_chunks());
             let reason = str::from_utf8(&close[2..]).unwrap();
-            assert!(reason.contains(said) && !reason.contains('\x1b'), "{reason:?}");
+            assert!(reason.contains(expected) && !reason.contains('\x1b'), "{reason:?}");
         }
         victim.assert_serves();
     });
@@ -272,7 +272,7 @@ fn a_client_that_says_done_on_its_control_connection_alone_has_not_failed() {
 }
 
 #[test]
-fn a_client_that_says_done_before_all_is_done_is_said_to_have_left() {
+fn a_client_that_closes_before_all_is_done_is_reported_as_gone() {
     limited(|test| {
         let victim = Victim::start(test);
         for way in WAYS {
@@ -291,8 +291,8 @@ fn a_client_that_says_done_before_all_is_done_is_said_to_have_left() {
     });
 }
 
-fn failed(said: &str) -> usize {
-    said.matches(": failed: ").count()
+fn failed(output: &str) -> usize {
+    output.matches(": failed: ").count()
 }
 
 const LEFT: &str = "failed: the client closed the connection before all was done";

@@ -1,4 +1,4 @@
-//! Who wants the places of a server: strangers of many addresses, and holders of a token who do
+//! Contenders for the places of a server: strangers of many addresses, and holders of a token who do
 //! nothing with theirs.
 
 use std::io::Write;
@@ -16,7 +16,7 @@ use crate::test::{limited, until};
 use crate::tls::{CONTROL, Link, Shaking};
 use crate::trees::noise;
 
-/// How far a stranger goes.
+/// The stage that a stranger goes to.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
     Silent,
@@ -82,7 +82,7 @@ fn hoard(at: SocketAddr, number: usize, over: &AtomicBool) {
     let bound_by_its_disk = Bytes::new().varint(13).raw(&[0; 10]).raw(&[4, 4, 0, 0]).raw(&[0; 21]);
     peer.message(bound_by_its_disk);
     while !over.load(Ordering::Relaxed) && !peer.over {
-        peer.hear(Instant::now() + Duration::from_millis(100));
+        peer.receive(Instant::now() + Duration::from_millis(100));
     }
     peer.hang_up();
 }

@@ -194,14 +194,14 @@ fn items(draw: &mut Draw, name: &[u8]) -> Vec<Item> {
     vec![Item::file(path, &contents), Item::link(b"link", b"../.."), Item::file(b"link/x", b"x")]
 }
 
-/// Spoils one drawn word, and perhaps all behind it.
+/// Spoils one drawn action, and perhaps all behind it.
 fn tampering(mut draw: Draw) -> Tamper {
     let (at, kind, for_ever) = (draw.below(8), draw.below(8), draw.below(3) == 0);
     eprintln!("word {at}, kind {kind}, for ever {for_ever}");
-    let mut said = 0;
+    let mut actions = 0;
     Box::new(move |saying| {
-        said += 1;
-        if said - 1 != at && !(for_ever && said > at) {
+        actions += 1;
+        if actions - 1 != at && !(for_ever && actions > at) {
             return vec![saying];
         }
         match kind {
@@ -271,5 +271,5 @@ const COUNT: u64 = 300;
 const GROUP: u64 = 10;
 const THREADS: usize = 6;
 const SIZE: usize = 200_000;
-/// How long a peer plays on before it hangs up.
+/// Time that a peer plays on before it hangs up.
 const WHILE: Duration = Duration::from_secs(1);

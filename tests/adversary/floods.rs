@@ -94,7 +94,7 @@ fn a_flood_at_a_lane_of_the_client_takes_no_memory_and_stops_no_copy() {
     });
 }
 
-/// What the client of a copy sent: datagrams, and bytes by connection.
+/// Traffic of the client of a copy: datagrams, and bytes by connection.
 #[derive(Default)]
 struct Recording {
     datagrams: Vec<Vec<u8>>,

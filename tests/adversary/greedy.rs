@@ -14,7 +14,7 @@ use crate::test::limited;
 use crate::trees::noise;
 
 const HUGE: u64 = (1 << 62) - 1;
-/// What one client may take of a server that it does nothing useful with.
+/// Resources that one client may take of a server that it does nothing useful with.
 const LITTLE: u64 = 96 << 20;
 
 #[test]
@@ -68,7 +68,7 @@ fn huge_counts_take_no_memory() {
 }
 
 #[test]
-fn who_writes_past_the_limit_of_a_stream_fills_no_memory() {
+fn a_peer_that_writes_past_the_limit_of_a_stream_fills_no_memory() {
     limited(|test| {
         let victim = Victim::start(test);
         victim.assert_serves();
@@ -212,7 +212,7 @@ fn questions_about_rounds_draw_one_report_each_at_the_most() {
         while quiet.elapsed() < Duration::from_millis(300) {
             let more = take(&udp.socket);
             received += more;
-            // What it sends of its own accord is small.
+            // The program sends little of its own accord.
             if more > 1_000 {
                 quiet = Instant::now();
             }

@@ -7,7 +7,7 @@ use longhaul_wire::{Carrier, Message, Protect};
 
 use crate::host::Host;
 use crate::oracle::{BOUND, STALL, Victim, end};
-use crate::peer::{Heard, Peer, WAYS, Way};
+use crate::peer::{Peer, Received, WAYS, Way};
 use crate::program::Program;
 use crate::script::{Item, request, sink, source};
 use crate::test::limited;
@@ -77,8 +77,8 @@ pub fn copy<'t>(test: &'t crate::test::Test, way: Way, words: &[&str]) -> Progra
 /// Waits for REQUEST or PIPE.
 pub fn await_request(peer: &mut Peer) {
     let deadline = std::time::Instant::now() + BOUND;
-    while let Some(heard) = peer.hear(deadline) {
-        if let Heard::Message(Message::Request(_) | Message::Pipe(_)) = heard {
+    while let Some(received) = peer.receive(deadline) {
+        if let Received::Message(Message::Request(_) | Message::Pipe(_)) = received {
             return;
         }
     }

@@ -1,4 +1,4 @@
-//! What is proven and sealed, written from protocol.md 2.3, 4.2, 4.3 and 8 a second time: an error
+//! Proofs and seals, written from protocol.md 2.3, 4.2, 4.3 and 8 a second time: an error
 //! in the program's own key schedule shows as two ends that do not understand each other.
 
 use std::hash::Hasher;
@@ -18,8 +18,8 @@ pub fn key_id(token_key: &[u8; 16]) -> [u8; 8] {
 
 pub fn proof(token_key: &[u8; 16], role: &str, secret: &[u8; 32], transcript: &[u8]) -> [u8; 32] {
     let verifier = blake3::derive_key("longhaul/1 token verifier", token_key);
-    let said = [b"longhaul/1 proof ", role.as_bytes(), &[0], secret, transcript].concat();
-    *blake3::keyed_hash(&verifier, &said).as_bytes()
+    let message = [b"longhaul/1 proof ", role.as_bytes(), &[0], secret, transcript].concat();
+    *blake3::keyed_hash(&verifier, &message).as_bytes()
 }
 
 /// The first bytes of a connection that joins the TCP carrier.
@@ -80,7 +80,7 @@ impl Keys {
         sealed
     }
 
-    /// What was sealed; nothing where it is not authentic.
+    /// The plaintext; nothing where it is not authentic.
     pub fn open(&self, number: u64, beside: &[u8], sealed: &[u8]) -> Option<Vec<u8>> {
         let mut body = sealed.to_vec();
         let aad = Aad::from(beside);
@@ -89,7 +89,7 @@ impl Keys {
         Some(body)
     }
 
-    /// What stands behind the header of an OBJECT packet.
+    /// The bytes behind the header of an OBJECT packet.
     pub fn seal_object(&self, protect: Protect, number: u64, head: &[u8], body: &[u8]) -> Vec<u8> {
         match protect {
             Protect::Aead => self.seal(number, head, body),

@@ -1,4 +1,4 @@
-//! Who sits between the ends and holds no token: every byte of both carriers is his to change.
+//! An attacker between the ends who holds no token: every byte of both carriers is his to change.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -186,7 +186,7 @@ fn a_server_without_the_token_is_not_believed() {
 }
 
 #[test]
-fn who_swallows_datagrams_gains_nothing_by_the_fallback() {
+fn an_attacker_that_swallows_datagrams_gains_nothing_by_the_fallback() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 300_000)).unwrap();
         let victim = Victim::start(test);

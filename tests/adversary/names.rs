@@ -6,11 +6,11 @@ use crate::bytes::Bytes;
 use crate::honest::{await_request, copy};
 use crate::host::Host;
 use crate::oracle::{Victim, end_within};
-use crate::peer::{Heard, Peer, WAYS};
+use crate::peer::{Peer, Received, WAYS};
 use crate::script::{Item, request};
 use crate::test::limited;
 
-/// What the names of one attack may take of a server.
+/// Memory that the names of one attack may take of a server.
 const LITTLE: u64 = 96 << 20;
 /// All of a client that has nothing but them.
 const CLIENT: u64 = 160 << 20;
@@ -98,8 +98,8 @@ fn announce(peer: &mut Peer, attack: Attack) {
     // It has to have been something.
     assert!(first > 1_000, "{attack:?}: {first}");
     let rest = Instant::now() + Duration::from_secs(2);
-    while let Some(heard) = peer.hear(rest) {
-        if let Heard::Ended = heard {
+    while let Some(received) = peer.receive(rest) {
+        if let Received::Ended = received {
             return;
         }
     }

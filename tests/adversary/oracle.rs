@@ -1,4 +1,4 @@
-//! What must hold of the program whatever its peer does: it ends in time, without a panic, in
+//! Conditions that must hold of the program whatever its peer does: it ends in time, without a panic, in
 //! bounded memory, without a file that nobody asked for, and a server goes on serving.
 
 use std::ffi::OsString;
@@ -139,9 +139,9 @@ pub fn assert_nothing_beside(folder: &Path) {
 
 /// In this time everything attacked has ended: more than the idle timeout of 30 s and [`STALL`].
 pub const BOUND: Duration = Duration::from_secs(60);
-/// What stands still is given up sooner than users want.
+/// A transfer that stands still is given up sooner than users want.
 pub const STALL: [&str; 2] = ["--stall-timeout", "10"];
-/// How long a peer plays on; enough for what is to succeed.
+/// Time that a peer plays on; enough for what is to succeed.
 pub const PATIENCE: Duration = Duration::from_secs(8);
 /// 192 MiB for what is under way, twice for a server that ends one transfer as another begins.
 const MEMORY: u64 = 512 << 20;

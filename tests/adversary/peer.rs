@@ -1,5 +1,5 @@
-//! A peer that holds the token: it gets through the handshake as everybody does, and then says
-//! what its script and whoever tampers with its words want.
+//! A peer that holds the token: it gets through the handshake as everybody does, and then sends
+//! what its script wants, or what a tamper function makes of that.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Read, Write};
@@ -16,7 +16,7 @@ use crate::keys::{TOKEN_KEY, join, key_id, proof};
 use crate::oracle::BOUND;
 use crate::tls::{CONTROL, DATA, Link};
 
-/// What a peer is about to say.
+/// An action that a peer is about to take.
 #[derive(Clone, Debug)]
 pub enum Saying {
     /// Type and body of a message of stream 0.
@@ -35,19 +35,19 @@ pub enum Saying {
     HangUp,
 }
 
-/// What becomes of what a peer is about to say.
+/// Replaces an action that a peer is about to take.
 pub type Tamper = Box<dyn FnMut(Saying) -> Vec<Saying> + Send>;
 
-/// What a peer hears.
+/// A message, data or an end that a peer receives.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Received {
     Message(Message),
     Object { object: u32, offset: u64, payload: Vec<u8> },
     Close(u16, String),
     Ended,
 }
 
-/// How data is to travel.
+/// Protection and carrier of the data.
 #[derive(Clone, Copy, Debug)]
 pub struct Way {
     pub protect: Protect,
@@ -73,18 +73,18 @@ pub struct Peer {
     control: Link,
     pub carrier: Carrier,
     pub tamper: Option<Tamper>,
-    said: u64,
+    sent_to: u64,
     /// Bytes of stream 0 that the program takes.
     limit: u64,
-    heard_to: u64,
+    received_to: u64,
     early: BTreeMap<u64, Vec<u8>>,
     reader: MessageReader,
     controlled: Vec<u8>,
-    ready: VecDeque<Heard>,
+    ready: VecDeque<Received>,
     pub over: bool,
-    /// It is the client, who closes at the end.
+    /// It is the client, which closes at the end.
     pub dialled: bool,
-    /// Of a client: what it joins with.
+    /// Of a client: the proof that it joins with.
     joins: Option<Joins>,
 }
 
@@ -132,7 +132,7 @@ impl Peer {
         joined(*ends, way.protect, secret, *connection)
     }
 
-    /// The same by somebody who knows all but the secret.
+    /// The same by a stranger that knows all but the secret.
     pub fn join_without_secret(&self) -> io::Result<Tcp> {
         let Joins { ends, way, connection, .. } = self.joins.as_ref().unwrap();
         joined(*ends, way.protect, &[7; 32], *connection)
@@ -143,9 +143,9 @@ impl Peer {
         self.control.secret()
     }
 
-    /// Goes on over `tcp`, from the first word on; gives the carrier that was left.
+    /// Goes on over `tcp`, from the first message on; returns the carrier that was left.
     pub fn take_up(&mut self, tcp: Tcp) -> Carrier {
-        (self.said, self.limit, self.heard_to) = (0, FIRST_LIMIT, 0);
+        (self.sent_to, self.limit, self.received_to) = (0, FIRST_LIMIT, 0);
         self.early.clear();
         self.ready.clear();
         self.reader = MessageReader::new();
@@ -157,9 +157,9 @@ impl Peer {
             control,
             carrier,
             tamper: None,
-            said: 0,
+            sent_to: 0,
             limit: FIRST_LIMIT,
-            heard_to: 0,
+            received_to: 0,
             early: BTreeMap::new(),
             reader: MessageReader::new(),
             controlled: Vec::new(),
@@ -204,9 +204,9 @@ impl Peer {
         self.say(Saying::Message(message.0));
     }
 
-    /// The same, once the program has room for it on stream 0; whether it has, before `deadline`.
+    /// The same, once the program has room for it on stream 0; true if it has, before `deadline`.
     pub fn message_in_turn(&mut self, message: Bytes, deadline: Instant) -> bool {
-        let end = self.said + message.0.len() as u64 + 8;
+        let end = self.sent_to + message.0.len() as u64 + 8;
         while end > self.limit && !self.over && Instant::now() < deadline {
             for came in self.carrier.take(Duration::from_millis(10)) {
                 self.sort(came);
@@ -226,14 +226,14 @@ impl Peer {
 
     fn stream(&mut self, bytes: &[u8]) {
         for piece in bytes.chunks(1_000) {
-            self.carrier.frames(&stream(0, self.said, false, piece));
-            self.said += piece.len() as u64;
+            self.carrier.frames(&stream(0, self.sent_to, false, piece));
+            self.sent_to += piece.len() as u64;
         }
     }
 
     /// Ends as protocol.md 7.5 has it.
     pub fn done(&mut self) {
-        let last = stream(0, self.said, true, &[]);
+        let last = stream(0, self.sent_to, true, &[]);
         self.say(Saying::Frames(last));
     }
 
@@ -251,7 +251,7 @@ impl Peer {
         }
     }
 
-    /// Says nothing more, but PONG if it is `answering`, and takes nothing; whether the program ends
+    /// Sends nothing more, but PONG if it is `answering`, and takes nothing; true if the program ends
     /// the connection.
     pub fn falls_silent(&mut self, answering: bool) -> bool {
         let begun = Instant::now();
@@ -269,7 +269,7 @@ impl Peer {
     }
 
     /// The next that comes before `deadline`.
-    pub fn hear(&mut self, deadline: Instant) -> Option<Heard> {
+    pub fn receive(&mut self, deadline: Instant) -> Option<Received> {
         while self.ready.is_empty() && !self.over {
             if Instant::now() > deadline {
                 return None;
@@ -287,27 +287,27 @@ impl Peer {
             Came::Stream { offset, data } => {
                 self.early.insert(offset, data);
                 while let Some(entry) = self.early.first_entry()
-                    && *entry.key() <= self.heard_to
+                    && *entry.key() <= self.received_to
                 {
                     let (offset, data) = entry.remove_entry();
-                    let known = (self.heard_to - offset) as usize;
+                    let known = (self.received_to - offset) as usize;
                     if let Some(new) = data.get(known..) {
-                        self.heard_to += new.len() as u64;
+                        self.received_to += new.len() as u64;
                         self.reader.push(new);
                     }
                     while let Some(message) = self.reader.next_message().unwrap() {
-                        self.ready.push_back(Heard::Message(message));
+                        self.ready.push_back(Received::Message(message));
                     }
                 }
             }
             Came::Limit(limit) => self.limit = self.limit.max(limit),
             Came::Object { object, offset, payload } => {
-                self.ready.push_back(Heard::Object { object, offset, payload });
+                self.ready.push_back(Received::Object { object, offset, payload });
             }
-            Came::Close(code, reason) => self.ready.push_back(Heard::Close(code, reason)),
+            Came::Close(code, reason) => self.ready.push_back(Received::Close(code, reason)),
             Came::Ended => {
                 self.over = true;
-                self.ready.push_back(Heard::Ended);
+                self.ready.push_back(Received::Ended);
             }
         }
     }
@@ -317,7 +317,7 @@ impl Peer {
             Some(bytes) => self.controlled.extend(bytes),
             None => {
                 self.over = true;
-                self.ready.push_back(Heard::Ended);
+                self.ready.push_back(Received::Ended);
             }
         }
         while let Some((kind, body, len)) = cut_control(&self.controlled) {
@@ -325,9 +325,9 @@ impl Peer {
                 3 => {
                     let code = u16::from_be_bytes([body[0], body[1]]);
                     let reason = String::from_utf8_lossy(&body[2..]).into_owned();
-                    self.ready.push_back(Heard::Close(code, reason));
+                    self.ready.push_back(Received::Close(code, reason));
                 }
-                // Even a peer that says nothing else shows that it lives.
+                // Even a peer that sends nothing else shows that it lives.
                 4 => drop(self.control.write_all(&control_message(5, &body))),
                 _ => {}
             }

@@ -1,5 +1,5 @@
 //! Pipes with one end, or the server, hostile: what comes out is what went in, as far as it goes,
-//! and nobody is told of an end that was none.
+//! and no end of a pipe is reported that was none.
 
 use std::fs::{self, File};
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::honest::await_request;
 use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
-use crate::peer::{Heard, Peer, Saying, Tamper, WAYS, Way};
+use crate::peer::{Peer, Received, Saying, Tamper, WAYS, Way};
 use crate::program::{Ended, Program};
 use crate::script::{GROUP, note_end, result};
 use crate::test::{Test, limited};
@@ -51,9 +51,9 @@ fn say_piece(peer: &mut Peer, number: usize, bytes: &[u8]) {
 fn feed(peer: &mut Peer, patience: Duration) -> bool {
     let deadline = std::time::Instant::now() + patience;
     let pieces = pieces();
-    while let Some(heard) = peer.hear(deadline) {
-        match heard {
-            Heard::Message(Message::Sink(SinkMessage::Accept { .. })) => {
+    while let Some(received) = peer.receive(deadline) {
+        match received {
+            Received::Message(Message::Sink(SinkMessage::Accept { .. })) => {
                 for (number, bytes) in pieces.iter().enumerate().rev() {
                     say_piece(peer, number, bytes);
                 }
@@ -63,12 +63,12 @@ fn feed(peer: &mut Peer, patience: Duration) -> bool {
                 let bytes = pieces.iter().map(Vec::len).sum::<usize>();
                 peer.message(pipe_end(pieces.len() as u64, bytes as u64));
             }
-            Heard::Message(Message::Sink(SinkMessage::Repair { group, .. })) => {
+            Received::Message(Message::Sink(SinkMessage::Repair { group, .. })) => {
                 if let Some(bytes) = pieces.get(group as usize) {
                     say_piece(peer, group as usize, bytes);
                 }
             }
-            Heard::Message(Message::Sink(SinkMessage::Result(_))) => {
+            Received::Message(Message::Sink(SinkMessage::Result(_))) => {
                 peer.done();
                 if peer.dialled {
                     peer.close(0, b"");
@@ -95,7 +95,7 @@ fn receiver<'t>(
     Program::pipe(test, &[&["--receive"], words].concat(), at, Stdio::null(), output)
 }
 
-/// What came out is the beginning of what went in, and all of it where the status is 0.
+/// The output is the beginning of the input, and all of it where the status is 0.
 fn assert_beginning(test: &Test, output: &str, ended: &Ended) {
     let (sent, out) = (pieces().concat(), fs::read(test.here(output)).unwrap());
     assert!(sent.starts_with(&out), "{output}: other bytes");
@@ -123,7 +123,7 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
     };
     let ending = |bytes: Bytes| {
         each(move |saying| match saying {
-            Saying::Message(said) if message(&said, 3) => vec![Saying::Message(bytes.0.clone())],
+            Saying::Message(body) if message(&body, 3) => vec![Saying::Message(bytes.0.clone())],
             other => vec![other],
         })
     };
@@ -142,9 +142,9 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
         (
             "other-hashes",
             each(move |saying| match saying {
-                Saying::Message(mut said) if message(&said, 4) => {
-                    *said.last_mut().unwrap() ^= 1;
-                    vec![Saying::Message(said)]
+                Saying::Message(mut body) if message(&body, 4) => {
+                    *body.last_mut().unwrap() ^= 1;
+                    vec![Saying::Message(body)]
                 }
                 other => vec![other],
             }),
@@ -173,8 +173,8 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
         (
             "hashes-twice",
             each(move |saying| match saying {
-                Saying::Message(said) if message(&said, 4) => {
-                    vec![Saying::Message(said.clone()), Saying::Message(said)]
+                Saying::Message(body) if message(&body, 4) => {
+                    vec![Saying::Message(body.clone()), Saying::Message(body)]
                 }
                 other => vec![other],
             }),
@@ -182,7 +182,7 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
         (
             "gone-before-the-end",
             each(move |saying| match saying {
-                Saying::Message(said) if message(&said, 3) => vec![Saying::HangUp],
+                Saying::Message(body) if message(&body, 3) => vec![Saying::HangUp],
                 other => vec![other],
             }),
         ),
@@ -259,7 +259,7 @@ fn sender<'t>(test: &'t Test, at: std::net::SocketAddr, words: &[&str]) -> Progr
     Program::pipe(test, words, at, input, Stdio::piped())
 }
 
-/// What a sink says that took nothing.
+/// Messages of a sink that took nothing.
 fn lies() -> Vec<Vec<Bytes>> {
     let repairs = (0..40).map(|_| Bytes::new().varint(8).varint(1 << 20).varint(0));
     vec![
@@ -272,19 +272,19 @@ fn lies() -> Vec<Vec<Bytes>> {
 }
 
 #[test]
-fn who_confirms_what_it_never_got_of_a_pipe_is_not_believed() {
+fn a_receiver_that_confirms_what_it_never_got_of_a_pipe_is_not_believed() {
     limited(|test| {
         // More than one end holds, so that the end cannot be true yet.
         File::create(test.here("in")).unwrap().set_len(1 << 30).unwrap();
         thread::scope(|scope| {
             for (i, lie) in lies().into_iter().enumerate() {
-                let (way, told) = (WAYS[i], lie.clone());
+                let (way, client_lie) = (WAYS[i], lie.clone());
                 scope.spawn(move || {
                     let victim = Victim::start(test);
                     let sending = sender(test, victim.address, &[]);
                     let mut peer = Peer::dial(victim.address, way).unwrap();
                     peer.message(pipe(RECEIVE));
-                    lie_of(peer, told);
+                    lie_of(peer, client_lie);
                     let ended = end(sending);
                     assert_eq!(ended.status, Some(1), "lie {i} of a client: {ended:?}");
                     victim.assert_serves();
@@ -308,13 +308,13 @@ fn who_confirms_what_it_never_got_of_a_pipe_is_not_believed() {
 fn lie_of(mut peer: Peer, lie: Vec<Bytes>) {
     peer.message(Bytes::new().varint(6).varint(1 << 32));
     peer.carrier.credit(8 << 20);
-    let hear = |peer: &mut Peer| {
+    let receive = |peer: &mut Peer| {
         let deadline = std::time::Instant::now() + Duration::from_millis(700);
-        while peer.hear(deadline).is_some() {}
+        while peer.receive(deadline).is_some() {}
     };
-    hear(&mut peer);
+    receive(&mut peer);
     lie.into_iter().for_each(|message| peer.message(message));
-    hear(&mut peer);
+    receive(&mut peer);
     peer.hang_up();
 }
 
@@ -331,7 +331,7 @@ fn a_pipe_with_a_silent_end_ends() {
                     let receiving = receiver(test, victim.address, &out, &[]);
                     let mut peer = Peer::dial(victim.address, way).unwrap();
                     peer.tamper = Some(Box::new(|saying| match saying {
-                        Saying::Message(said) if said.first() == Some(&3) => Vec::new(),
+                        Saying::Message(body) if body.first() == Some(&3) => Vec::new(),
                         other => vec![other],
                     }));
                     peer.message(pipe(SEND));
@@ -349,8 +349,11 @@ fn a_pipe_with_a_silent_end_ends() {
                     peer.message(pipe(RECEIVE));
                     peer.message(Bytes::new().varint(6).varint(1 << 32));
                     peer.carrier.credit((1 << 62) - 1);
-                    // Who is silent before that is no end of a pipe: a datagram may have been lost.
-                    assert!(peer.hear(Instant::now() + BOUND).is_some(), "{way:?}: never an end");
+                    // A program that is silent before that is no end of a pipe: a datagram may have been lost.
+                    assert!(
+                        peer.receive(Instant::now() + BOUND).is_some(),
+                        "{way:?}: never an end"
+                    );
                     assert!(peer.falls_silent(false), "{way:?}: the receiver keeps its place");
                     let ended = end(sending);
                     assert_eq!(ended.status, Some(1), "{way:?}: {ended:?}");
@@ -361,7 +364,7 @@ fn a_pipe_with_a_silent_end_ends() {
     });
 }
 
-/// What the program's end of a pipe dials: the hostile end itself, or a server of the program's
+/// The target that the program's end of a pipe dials: the hostile end itself, or a server of the program's
 /// that stands between them.
 enum Between<'t> {
     Nothing(Box<Host>),
@@ -407,23 +410,23 @@ impl<'t> Between<'t> {
     }
 }
 
-/// Says nothing more but that it lives: answers PING, and confirms packets where it is `hearing`. Is
-/// told the end then, so whoever ended was not waiting for it to fall silent.
+/// Sends nothing more but that it lives: answers PING, and confirms packets where it is `hearing`. Then CLOSE
+/// has to come: the program that ended did not wait for it to fall silent.
 fn lives_on(peer: &mut Peer, hearing: bool) {
     if !hearing {
         peer.falls_silent(true);
         return;
     }
     let deadline = Instant::now() + BOUND;
-    while let Some(heard) = peer.hear(deadline) {
-        if matches!(heard, Heard::Close(..)) {
+    while let Some(received) = peer.receive(deadline) {
+        if matches!(received, Received::Close(..)) {
             return;
         }
     }
-    panic!("the end was not told");
+    panic!("no CLOSE came");
 }
 
-/// It ended for the reason that nothing moved, for as long as it was told to bear.
+/// It ended for the reason that nothing moved for the stall timeout.
 fn assert_gave_up(what: &str, ended: &Ended) {
     assert_eq!(ended.status, Some(1), "{what}: {ended:?}");
     assert!(ended.stderr.contains("nothing has moved for 2 s"), "{what}: {ended:?}");
@@ -447,7 +450,7 @@ fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() 
                     let receiving = receiver(test, between.address(), &out, &receiving_words);
                     let mut peer = between.meet(way, SEND);
                     peer.tamper = Some(Box::new(|saying| match saying {
-                        Saying::Message(said) if said.first() == Some(&3) => Vec::new(),
+                        Saying::Message(body) if body.first() == Some(&3) => Vec::new(),
                         other => vec![other],
                     }));
                     feed(&mut peer, Duration::from_secs(1));
@@ -466,7 +469,7 @@ fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() 
                     let mut peer = between.meet(way, RECEIVE);
                     peer.message(Bytes::new().varint(6).varint(1 << 32));
                     peer.carrier.credit(2 << 20);
-                    assert!(peer.hear(Instant::now() + BOUND).is_some(), "{what}: never an end");
+                    assert!(peer.receive(Instant::now() + BOUND).is_some(), "{what}: never an end");
                     let ended = thread::scope(|scope| {
                         scope.spawn(|| lives_on(&mut peer, hearing));
                         end(sending)

@@ -14,7 +14,7 @@ use crate::script::{Ending, Item, hashes, request, sink, source};
 use crate::test::limited;
 use crate::trees::{is_hidden, names, noise};
 
-/// What a client gets that asks for `path`.
+/// The outcome of a client that asks for `path`.
 fn pull(server: std::net::SocketAddr, path: &[u8]) -> Ending {
     let mut peer = Peer::dial(server, WAYS[0]).unwrap();
     peer.message(request(true, 0, &[path]));
@@ -102,8 +102,8 @@ fn devices_and_files_that_the_system_makes_up_are_not_sent() {
     limited(|test| {
         let words = ["serve", "--listen", "127.0.0.1:0", "--root", "/", "--token-file", "token"];
         let mut server = Program::start(test, &[&words[..], &["--allow-read"]].concat());
-        let said = server.says("listening on ");
-        let at = said.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
+        let line = server.prints("listening on ");
+        let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
         let at = at.parse().unwrap();
         let paths = ["dev/zero", "dev/null", "dev/random", "proc/self/mem", "proc/self/environ"];
         for path in paths {

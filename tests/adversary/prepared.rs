@@ -11,17 +11,17 @@ use crate::bytes::Bytes;
 use crate::honest::copy;
 use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
-use crate::peer::{Heard, Peer, Saying, WAYS, Way};
+use crate::peer::{Peer, Received, Saying, WAYS, Way};
 use crate::script::{GROUP, Item, hashes, source};
 use crate::test::{Test, limited, until};
 use crate::trees::{is_hidden, names, noise};
 
-/// What a server learns of a copy that is pushed to it: what it asks for, and all entries.
+/// Everything that a server learns of a copy that is pushed to it: the request, and all entries.
 fn learn(host: &Host) -> (Request, Vec<Entry>) {
     let mut peer = host.accept().unwrap();
     let deadline = Instant::now() + BOUND;
     let (mut asked, mut known) = (None, Vec::new());
-    while let Some(Heard::Message(message)) = peer.hear(deadline) {
+    while let Some(Received::Message(message)) = peer.receive(deadline) {
         match message {
             Message::Request(request) => asked = Some(request),
             Message::Source(SourceMessage::Manifest { entries, .. }) => known.extend(entries),
@@ -122,13 +122,13 @@ fn copies_what_is_here(how: Way, words: &'static [&'static str]) {
 }
 
 #[test]
-fn who_prepares_a_record_gets_no_bytes_of_his_into_the_copy_of_another() {
+fn a_prepared_record_brings_no_bytes_into_the_copy_of_another() {
     for how in [WAYS[0], WAYS[3]] {
         copies_what_is_here(how, &[]);
     }
 }
 
 #[test]
-fn who_prepares_the_record_of_a_copy_without_hashes_gets_no_bytes_into_it_either() {
+fn a_prepared_record_of_a_copy_without_hashes_brings_no_bytes_into_it_either() {
     copies_what_is_here(WAYS[0], &["--no-verify"]);
 }

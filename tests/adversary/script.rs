@@ -1,5 +1,5 @@
-//! What a peer says that copies as it should (protocol.md 7.2). Every hostile script departs from
-//! here: in what it offers, or by tampering with what is said.
+//! The messages of a peer that copies as it should (protocol.md 7.2). Every hostile script departs from
+//! here: in what it offers, or by tampering with what is sent.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use longhaul_wire::{Message, Offered, SinkMessage, SourceMessage};
 
 use crate::bytes::Bytes;
 use crate::carrier::Carrier;
-use crate::peer::{Heard, Peer};
+use crate::peer::{Peer, Received};
 
 /// An entry of a manifest, true or not.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ pub struct Item {
     pub path: Vec<u8>,
     /// Contents of a file, target of a link.
     pub bytes: Vec<u8>,
-    /// Said in place of the length of the contents.
+    /// Length announced in place of that of the contents.
     pub size: Option<u64>,
     /// Identity and modification time, in place of those of the contents.
     pub known: Option<([u8; 16], i64)>,
@@ -116,12 +116,12 @@ fn chaining_values(contents: &[u8]) -> Vec<[u8; 32]> {
 /// So long nothing comes before a source sends all again.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// How a script ended.
+/// The end of a script.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// RESULT of the program: entries confirmed and failed.
     pub result: Option<(u64, u64)>,
-    /// What it refused or closed with.
+    /// The reason that it refused or closed with.
     pub closed: Option<String>,
     /// Entries it would not take, with its reasons.
     pub refused: Vec<(u64, String)>,
@@ -146,7 +146,7 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
         had.get(&id).is_some_and(|groups| groups.iter().any(|range| range.contains(&group)))
     };
     loop {
-        let Some(heard) = peer.hear(deadline.min(Instant::now() + QUIET)) else {
+        let Some(received) = peer.receive(deadline.min(Instant::now() + QUIET)) else {
             if peer.over || Instant::now() >= deadline {
                 break;
             }
@@ -158,8 +158,8 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
             }
             continue;
         };
-        match heard {
-            Heard::Message(Message::Sink(SinkMessage::Accept { objects })) => {
+        match received {
+            Received::Message(Message::Sink(SinkMessage::Accept { objects })) => {
                 let accepted = (objects as usize).min(contents.len());
                 for (id, contents) in contents.iter().enumerate().take(accepted).skip(sent) {
                     send_missing(peer, id as u32, contents, |group| !has(&had, id as u32, group));
@@ -168,26 +168,26 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
                 sent = sent.max(objects as usize);
             }
             // It has no secret, so it has made no tags.
-            Heard::Message(Message::Sink(SinkMessage::Offer { object, groups })) => {
+            Received::Message(Message::Sink(SinkMessage::Offer { object, groups })) => {
                 let Some(contents) = contents.get(object.0 as usize) else { continue };
                 let Offered::Untagged(ranges) = groups else { panic!("{groups:?}") };
                 for range in ranges {
                     peer.message(some_hashes(object.0, contents, range));
                 }
             }
-            Heard::Message(Message::Sink(SinkMessage::Have { object, groups })) => {
+            Received::Message(Message::Sink(SinkMessage::Have { object, groups })) => {
                 had.entry(object.0).or_default().extend(groups);
             }
-            Heard::Message(Message::Sink(SinkMessage::Repair { object, group })) => {
+            Received::Message(Message::Sink(SinkMessage::Repair { object, group })) => {
                 ending.repairs += 1;
                 let Some(contents) = contents.get(object.0 as usize) else { continue };
                 send_missing(peer, object.0, contents, |one| one == group);
                 peer.message(hashes(object.0, contents));
             }
-            Heard::Message(Message::Sink(SinkMessage::EntryRefused { entry, reason })) => {
+            Received::Message(Message::Sink(SinkMessage::EntryRefused { entry, reason })) => {
                 ending.refused.push((entry, reason));
             }
-            Heard::Message(Message::Sink(SinkMessage::Result(result))) => {
+            Received::Message(Message::Sink(SinkMessage::Result(result))) => {
                 ending.result = Some((result.confirmed, result.failed));
                 peer.done();
                 peer.close(0, b"");
@@ -209,11 +209,11 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
     let mut ending = Ending::default();
     let mut sizes: BTreeMap<u32, u64> = BTreeMap::new();
     let mut got: BTreeMap<u32, BTreeMap<u64, usize>> = BTreeMap::new();
-    let (mut entries, mut total, mut told) = (0, None, false);
+    let (mut entries, mut total, mut confirmed) = (0, None, false);
     peer.carrier.credit(1 << 40);
-    while let Some(heard) = peer.hear(deadline) {
-        match heard {
-            Heard::Message(Message::Source(message)) => match message {
+    while let Some(received) = peer.receive(deadline) {
+        match received {
+            Received::Message(Message::Source(message)) => match message {
                 SourceMessage::Manifest { entries: new, objects, .. } => {
                     entries += new.len() as u64;
                     ending.paths.extend(new.iter().map(|entry| entry.path.as_bytes().to_vec()));
@@ -225,7 +225,7 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
                 SourceMessage::ManifestEnd { .. } => total = Some(entries),
                 _ => {}
             },
-            Heard::Object { object, offset, payload } => {
+            Received::Object { object, offset, payload } => {
                 let bytes = ending.objects.entry(object).or_default();
                 let end = offset as usize + payload.len();
                 bytes.resize(bytes.len().max(end), 0);
@@ -243,10 +243,10 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
             got as u64 >= *size
         };
         if let Some(total) = total
-            && !told
+            && !confirmed
             && sizes.iter().all(whole)
         {
-            told = true;
+            confirmed = true;
             if total > 0 {
                 peer.message(Bytes::new().varint(9).varint(0).varint(total));
             }
@@ -263,11 +263,11 @@ pub fn sink(peer: &mut Peer, patience: Duration) -> Ending {
     ending
 }
 
-pub fn note_end(ending: &mut Ending, heard: Heard) -> bool {
-    match heard {
-        Heard::Message(Message::Refused(refused)) => ending.closed = Some(refused.reason),
-        Heard::Close(code, reason) => ending.closed = Some(format!("{code} {reason}")),
-        Heard::Ended => {}
+pub fn note_end(ending: &mut Ending, received: Received) -> bool {
+    match received {
+        Received::Message(Message::Refused(refused)) => ending.closed = Some(refused.reason),
+        Received::Close(code, reason) => ending.closed = Some(format!("{code} {reason}")),
+        Received::Ended => {}
         _ => return false,
     }
     true

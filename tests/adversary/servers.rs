@@ -52,7 +52,7 @@ fn a_server_cannot_choose_the_names_of_a_pull() {
             vec![Item::link(b"f", b".."), file(b"f/g")],
             vec![Item::directory(b"f"), Item::link(b"f/up", b"../.."), file(b"f/up/g")],
         ];
-        // What was asked for arrives, so it is the names that the others fail by.
+        // The file that was asked for arrives, so it is the names that the others fail by.
         pull(test, WAYS[0], &[file(b"f")], |_| {}).assert_succeeded();
         fs::remove_file(test.here("f")).unwrap();
         for offer in offers {
@@ -116,14 +116,14 @@ fn a_server_that_hangs_up_at_any_step_fails() {
     limited(|test| {
         for (step, way) in (0..6).zip(WAYS) {
             let items = [Item::file(b"f", &noise(1, 120_000))];
-            let mut said = 0;
+            let mut actions = 0;
             let ended = pull(test, way, &items, |peer| {
                 peer.tamper = Some(Box::new(move |saying| {
-                    said += 1;
-                    if said > step { vec![Saying::HangUp] } else { vec![saying] }
+                    actions += 1;
+                    if actions > step { vec![Saying::HangUp] } else { vec![saying] }
                 }));
             });
-            // Five words: manifest, its end, three pieces, hashes, the end.
+            // Its actions: manifest, its end, three pieces, hashes, the end.
             assert_eq!(ended.status, Some(1), "{way:?}: {ended:?}");
             assert!(names(&test.path("here")).iter().all(|name| name != "f"));
         }
@@ -158,7 +158,7 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
     let mut attacks = vec![
         ("short-and-silent", cut(|_| Vec::new())),
         // The end of stream 0 behind the hashes, as a source has it when all is confirmed.
-        ("short-and-done", cut(|said| vec![Saying::Frames(stream(0, said, true, &[]))])),
+        ("short-and-done", cut(|sent_to| vec![Saying::Frames(stream(0, sent_to, true, &[]))])),
         (
             "short-and-closed",
             cut(|_| {
@@ -188,12 +188,12 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
         ("end-longer-than-it-is", vec![[end(1, 1, size), vec![0; 32]].concat()]),
         ("end-cut", vec![end(1, 1, size)[..3].to_vec()]),
     ];
-    for (what, said) in ends {
+    for (what, messages) in ends {
         attacks.push((
             what,
             Box::new(move |saying| match saying {
                 Saying::Message(message) if message.first() == Some(&3) => {
-                    said.iter().cloned().map(Saying::Message).collect()
+                    messages.iter().cloned().map(Saying::Message).collect()
                 }
                 other => vec![other],
             }),
@@ -202,16 +202,16 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
     attacks
 }
 
-/// Nothing of the file is sent but its first piece, and `then`, which is told where stream 0 ends,
-/// follows the hashes.
+/// Nothing of the file is sent but its first piece, and `then`, which gets the offset at which stream 0
+/// ends, follows the hashes.
 fn cut(then: impl Fn(u64) -> Vec<Saying> + Send + 'static) -> Tamper {
-    let mut said = 0;
+    let mut sent_to = 0;
     Box::new(move |saying| match saying {
         Saying::Object { offset: 1.., .. } => Vec::new(),
         Saying::Message(message) => {
-            said += Bytes::new().sized(&message).0.len() as u64;
+            sent_to += Bytes::new().sized(&message).0.len() as u64;
             let hashes = message.first() == Some(&4);
-            let then = if hashes { then(said) } else { Vec::new() };
+            let then = if hashes { then(sent_to) } else { Vec::new() };
             [Saying::Message(message)].into_iter().chain(then).collect()
         }
         other => vec![other],
@@ -263,5 +263,5 @@ fn a_server_whose_lengths_and_counts_are_not_true_fails() {
 
 /// Three pieces, the last a short one.
 const SIZE: usize = 120_000;
-/// In this time what was said before has come.
+/// In this time what was sent before has come.
 const A_WHILE: Duration = Duration::from_millis(300);

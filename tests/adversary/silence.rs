@@ -20,12 +20,12 @@ const SIZE: usize = 120_000;
 /// A script goes so far before the silence.
 const WHILE: Duration = Duration::from_millis(500);
 
-/// Lets `words` words pass, and no more.
-fn up_to(words: usize) -> Tamper {
-    let mut said = 0;
+/// Lets `most` actions pass, and no more.
+fn up_to(most: usize) -> Tamper {
+    let mut actions = 0;
     Box::new(move |saying| {
-        said += 1;
-        if said > words { Vec::new() } else { vec![saying] }
+        actions += 1;
+        if actions > most { Vec::new() } else { vec![saying] }
     })
 }
 

@@ -1,4 +1,4 @@
-//! Who holds no token and sees nothing.
+//! Strangers that hold no token and see nothing.
 
 use std::fs;
 use std::io::Write;
@@ -52,11 +52,11 @@ fn connections_that_say_nothing_true_get_nothing() {
         let victim = Victim::start(test);
         let join = Bytes::new().raw(b"LHD1").u32(1).u16(0).u16(0).raw(&[9; 32]).0;
         let tls = Bytes::new().raw(&[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]).raw(&noise(1, 505)).0;
-        let said = [join.clone(), join[..20].to_vec(), tls, b"GET / HTTP/1.1\r\n\r\n".to_vec()];
+        let openings = [join.clone(), join[..20].to_vec(), tls, b"GET / HTTP/1.1\r\n\r\n".to_vec()];
         let open: Vec<_> = (0..24)
             .map(|i| {
                 let mut stranger = TcpStream::connect(victim.address).unwrap();
-                let _ = stranger.write_all(&said[i % said.len()]);
+                let _ = stranger.write_all(&openings[i % openings.len()]);
                 stranger
             })
             .collect();

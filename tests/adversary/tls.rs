@@ -99,7 +99,7 @@ impl Link {
         }
     }
 
-    /// What has come within `patience`, perhaps nothing; `None` at the end.
+    /// Bytes that have come within `patience`, perhaps none; `None` at the end.
     pub fn receive(&mut self, patience: Duration) -> Option<Vec<u8>> {
         self.socket().set_read_timeout(Some(patience)).ok()?;
         let mut bytes = vec![0; 70_000];

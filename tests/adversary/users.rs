@@ -72,7 +72,7 @@ fn again(test: &Test, at: At, server: &str) -> Ended {
 
 #[needs(root)]
 #[test]
-fn what_another_user_has_put_in_place_of_a_hidden_directory_is_not_gone_on_with() {
+fn a_hidden_directory_that_another_user_has_put_there_is_not_gone_on_with() {
     for at in [At::Client, At::Server] {
         limited(move |test| {
             let (_server, address) = Program::serve(test, "127.0.0.1:0", &[]);
@@ -123,7 +123,7 @@ fn a_link_in_place_of_a_hidden_directory_leads_a_copy_nowhere() {
 
 #[needs(root)]
 #[test]
-fn what_is_not_complete_is_seen_by_its_owner_only() {
+fn incomplete_files_are_seen_by_their_owner_only() {
     for at in [At::Client, At::Server] {
         limited(move |test| {
             let (_server, address) = Program::serve(test, "127.0.0.1:0", &[]);

@@ -21,7 +21,7 @@ pub fn assert_tame(text: &str, what: &str) {
     assert!(!text.lines().any(|line| line.starts_with("forged")), "{what}: {text:?}");
 }
 
-/// What a hostile server does with a copy.
+/// An attack of a hostile server on a copy.
 type Attack = fn(&Host);
 
 /// A server as far as REQUEST.
@@ -31,7 +31,7 @@ fn asked(host: &Host) -> Peer {
     peer
 }
 
-/// Waits until the program has heard what was said.
+/// Hangs up, once the program has received what was sent.
 fn leave(mut peer: Peer) {
     sink(&mut peer, std::time::Duration::from_millis(300));
     peer.hang_up();

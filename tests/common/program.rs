@@ -23,7 +23,7 @@ pub struct Program<'t> {
     stderr: Stream,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Debug)]
 pub struct Ended {
     /// Exit status; `None` after a signal.
@@ -91,9 +91,9 @@ impl<'t> Program<'t> {
         (program, at)
     }
 
-    /// Where a server listens.
+    /// The address that a server listens at.
     pub fn listens(&mut self) -> SocketAddr {
-        let line = self.says("listening on ");
+        let line = self.prints("listening on ");
         let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
         at.parse().unwrap()
     }
@@ -103,8 +103,8 @@ impl<'t> Program<'t> {
         Self::start(test, &[&["cp", "--json", "--token-file", "token"][..], words].concat())
     }
 
-    /// Waits for `part` on standard error; gives all that was said.
-    pub fn says(&mut self, part: &str) -> String {
+    /// Waits for `part` on standard error; returns all that was printed.
+    pub fn prints(&mut self, part: &str) -> String {
         until(part, || {
             // Looked at first: what it wrote before is there then.
             let ended = self.process.try_wait().unwrap();
@@ -117,13 +117,13 @@ impl<'t> Program<'t> {
         })
     }
 
-    /// Whether it says `part` on standard error, before it ends.
-    pub fn says_or_ends(&mut self, part: &str) -> bool {
+    /// True if it prints `part` on standard error, before it ends.
+    pub fn prints_or_ends(&mut self, part: &str) -> bool {
         until(part, || {
             let ended = self.process.try_wait().unwrap().is_some();
             let text = if ended { self.stderr.rest() } else { self.stderr.text() };
-            let said = text.contains(part);
-            (said || ended).then_some(said)
+            let printed = text.contains(part);
+            (printed || ended).then_some(printed)
         })
     }
 
@@ -135,7 +135,7 @@ impl<'t> Program<'t> {
         kill_process(Pid::from_raw(self.process.id().cast_signed()).unwrap(), signal).unwrap();
     }
 
-    /// What it has said on standard error so far.
+    /// Its output on standard error so far.
     pub fn stderr_so_far(&self) -> String {
         self.stderr.text()
     }
@@ -199,7 +199,7 @@ impl Ended {
     }
 }
 
-/// What a process writes, gathered while it runs.
+/// Output of a process, gathered while it runs.
 struct Stream {
     text: Arc<Mutex<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,

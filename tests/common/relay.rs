@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// Where a datagram goes.
+/// Direction of a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     ToServer,
@@ -37,7 +37,7 @@ pub struct Relay {
 struct Switches {
     /// No datagram passes.
     no_udp: AtomicBool,
-    /// Nothing passes, and nobody is told.
+    /// Nothing passes, and neither end gets an error.
     silent: AtomicBool,
     over: AtomicBool,
     /// Bits per second towards each side; none is as fast as it goes.

@@ -15,7 +15,7 @@ use longhaul_session::Token;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
-/// What a test has to itself.
+/// The surroundings that a test has to itself.
 pub struct Test {
     folder: TempDir,
     processes: Mutex<Vec<Pid>>,

@@ -58,7 +58,7 @@ pub fn assert_same(a: &Path, b: &Path) {
     }
 }
 
-/// What is in `copy` under a final name is whole: it is as in `source`. Some may be missing.
+/// Every entry in `copy` under a final name is whole: it is as in `source`. Some may be missing.
 pub fn assert_nothing_half_done(source: &Path, copy: &Path) {
     let Ok(metadata) = fs::symlink_metadata(copy) else { return };
     if metadata.is_dir() {
@@ -70,7 +70,7 @@ pub fn assert_nothing_half_done(source: &Path, copy: &Path) {
     }
 }
 
-/// Whether this is the hidden directory of a copy under way.
+/// True if this is the hidden directory of a copy under way.
 pub fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".longhaul-")
 }

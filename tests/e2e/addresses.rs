@@ -53,7 +53,7 @@ fn a_server_for_all_addresses_answers_at_each() {
 }
 
 #[test]
-fn a_name_without_an_address_is_said() {
+fn a_name_without_an_address_is_reported() {
     limited(|test| {
         fs::write(test.here("f"), b"x").unwrap();
         let copy = Program::cp(test, &["here/f", "lh://nowhere.invalid/"]).end();
@@ -62,7 +62,7 @@ fn a_name_without_an_address_is_said() {
 }
 
 #[test]
-fn a_port_where_nothing_listens_is_said() {
+fn a_port_where_nothing_listens_is_reported() {
     limited(|test| {
         fs::write(test.here("f"), b"x").unwrap();
         // Bound, so that nobody else gets the port, but not listening.
@@ -75,7 +75,7 @@ fn a_port_where_nothing_listens_is_said() {
 }
 
 #[test]
-fn a_port_in_use_is_said_for_tcp_and_for_udp() {
+fn a_port_in_use_is_reported_for_tcp_and_for_udp() {
     limited(|test| {
         let server = Server::start(test);
         let tcp = server.address;

@@ -33,7 +33,7 @@ fn nothing_altered_is_accepted_over_tcp_that_somebody_forced_by_swallowing_udp()
     limited(|test| alter(test, CarrierChoice::Auto, &[Play::Forge, Play::Close]));
 }
 
-/// What is done in the middle.
+/// Alteration made in the middle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Play {
     /// Other contents, with their hash.
@@ -102,7 +102,7 @@ fn attempt(
         (by.idle_timeout, by.stall_timeout) = (PATIENCE, PATIENCE);
     });
     let result = run(test, &options);
-    // Contents and hashes cannot be told from noise where they are secret.
+    // Contents and hashes look like noise where they are secret.
     let in_clear = protect == Protect::Clear || udp && protect == Protect::Integrity;
     let secret = play == Play::Forge && !in_clear;
     assert!(secret || altered.load(Ordering::Relaxed) > 0, "nothing was altered: {what}");
@@ -120,7 +120,7 @@ fn attempt(
     }
 }
 
-/// What ends with status 0.
+/// Outcomes that end with status 0.
 fn is_success(result: &Result<CopyReport, Error>) -> bool {
     result.as_ref().is_ok_and(|report| report.failures.is_empty())
 }
@@ -171,7 +171,7 @@ fn datagrams(play: Play, protect: Protect, altered: Arc<AtomicUsize>) -> Tap {
     })
 }
 
-/// What a TCP connection is for.
+/// Purpose of a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Control,
@@ -283,11 +283,11 @@ impl Forge {
     }
 }
 
-/// One group, which is told by its root hash.
+/// One group, which is recognized by its root hash.
 const SIZE: usize = 700_000;
 const TRUE: u8 = 0xa5;
 const FALSE: u8 = 0x5a;
 /// Bytes of a data connection that are let through: what a TLS handshake takes at most.
 const HANDSHAKE: usize = 3_000;
-/// How long a copy that got nowhere waits: longer than it takes to go over to TCP.
+/// Time that a copy which got nowhere waits: longer than it takes to go over to TCP.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -24,7 +24,7 @@ fn book_keeper<'t>(test: &'t Test, capacity: &str) -> (Program<'t>, String) {
     fs::write(test.path("circuits.toml"), config).unwrap();
     let words = ["circuits", "serve", "--config", "circuits.toml", "--listen", "127.0.0.1:0"];
     let mut service = Program::start(test, &words);
-    let line = service.says("listening on http://");
+    let line = service.prints("listening on http://");
     let url = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
     (service, url.to_owned())
 }
@@ -62,7 +62,7 @@ fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
         let booking = client(&url).show(circuit["booking"].as_u64().unwrap()).unwrap();
         assert_eq!(booking.state, State::Released);
         assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
-        // What this one lost is known to the next.
+        // Losses of this one are known to the next.
         let known = Program::start(test, &["history", "--json"]).end().json();
         assert_eq!(known["circuits"][0]["host"], "127.0.0.1", "{known}");
         assert_eq!(known["circuits"][0]["circuits"], 1, "{known}");
@@ -71,7 +71,7 @@ fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
 }
 
 #[test]
-fn what_the_booking_does_not_cover_goes_over_ip() {
+fn data_that_the_booking_does_not_cover_goes_over_ip() {
     limited(|test| {
         fs::write(test.here("file"), noise(6, 6_000_000)).unwrap();
         let (_service, url) = book_keeper(test, "50Mbps");
@@ -229,7 +229,7 @@ fn a_booking_that_was_made_before_is_followed() {
         let circuit = &ended.json()["circuit"];
         assert_eq!(circuit["booking"], id);
         assert!(circuit["sent_bytes"].as_u64().unwrap() > 8_000_000, "{ended:?}");
-        // What was over when the copy began allowed it nothing.
+        // Ranges that were over when the copy began allowed it nothing.
         let left = circuit["left_seconds"].as_f64().unwrap();
         assert!(circuit["allowed_bytes"].as_f64().unwrap() <= left * 50e6 / 8.0, "{ended:?}");
         let bookings = client(&url).list(true, None).unwrap().bookings;
@@ -239,7 +239,7 @@ fn a_booking_that_was_made_before_is_followed() {
 }
 
 #[test]
-fn a_booking_that_cannot_be_followed_is_told_and_left_as_it_is() {
+fn a_booking_that_cannot_be_followed_is_reported_and_left_as_it_is() {
     limited(|test| {
         fs::write(test.here("file"), noise(16, 1_000_000)).unwrap();
         let (_service, url) = book_keeper(test, "100Mbps");

@@ -96,7 +96,7 @@ fn no_path_leads_a_push_out_of_the_root() {
 fn a_tree_does_not_grow_through_a_link() {
     limited(|test| {
         prepare(test);
-        // What is a directory here is a link that leads out there.
+        // A directory here is a link that leads out there.
         fs::create_dir_all(test.path("mine/out/deep")).unwrap();
         fs::create_dir_all(test.path("mine/absolute")).unwrap();
         fs::write(test.path("mine/out/new"), noise(3, 5_000)).unwrap();

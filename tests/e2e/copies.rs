@@ -1,4 +1,4 @@
-//! What arrives, and under which names.
+//! Copies: the contents that arrive, and their names.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -141,7 +141,7 @@ fn large_files_go_past_the_page_cache_of_either_host() {
 }
 
 #[test]
-fn what_is_not_hashed_goes_there_and_back_where_the_way_is_protected() {
+fn a_copy_without_hashes_goes_there_and_back_where_the_path_is_protected() {
     limited(|test| {
         fs::write(test.here("f"), noise(6, 5_000_000)).unwrap();
         let server = Server::start(test);
@@ -190,7 +190,7 @@ fn many_small_files_go_there_and_back() {
 }
 
 #[test]
-fn nothing_is_copied_too() {
+fn an_empty_file_and_an_empty_directory_are_copied() {
     limited(|test| {
         fs::write(test.here("empty"), b"").unwrap();
         fs::create_dir(test.here("bare")).unwrap();
@@ -319,10 +319,10 @@ fn contents_do_not_go_onto_a_file() {
 }
 
 #[test]
-fn what_is_wrong_with_a_command_is_told_whole_and_on_lines_of_its_own() {
+fn errors_of_a_command_are_printed_whole_and_on_lines_of_their_own() {
     limited(|test| {
         let long = format!("lh://192.0.2.1/{}", "long/".repeat(1_000));
-        for (words, says) in [
+        for (words, message) in [
             (
                 &["here/f", "lh://192.0.2.1/", "--carrier", "pigeon"][..],
                 "[possible values: auto, udp, tcp]",
@@ -337,14 +337,14 @@ fn what_is_wrong_with_a_command_is_told_whole_and_on_lines_of_its_own() {
             let copy = Program::cp(test, words).end();
             assert_eq!(copy.status, Some(2), "{copy:?}");
             let error = copy.json()["error"].as_str().unwrap().to_owned();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(message), "{error}");
             assert!(!error.contains("--help") && !error.contains("Usage"), "{error}");
         }
     });
 }
 
 #[test]
-fn a_client_is_told_of_what_no_entry_can_have() {
+fn a_pull_names_what_no_entry_can_have() {
     limited(|test| {
         for folder in ["a", "b"] {
             fs::create_dir(test.there(folder)).unwrap();
@@ -368,7 +368,7 @@ fn a_client_is_told_of_what_no_entry_can_have() {
 }
 
 #[test]
-fn what_is_never_copied_is_named_and_the_rest_arrives() {
+fn entries_that_are_never_copied_are_named_and_the_rest_arrives() {
     limited(|test| {
         fs::create_dir(test.here("tree")).unwrap();
         fs::write(test.here("tree/f"), "f").unwrap();
@@ -397,10 +397,10 @@ fn names_with_ends_of_lines_and_escape_codes_forge_nothing_at_either_end() {
         server.signal(Signal::TERM);
         let served = server.end();
         push.assert_failed("a\\n10.0.0.7:443: done, 1 GB\\x");
-        for said in [&push.stderr, &pull.stderr, &served.stderr] {
-            assert!(said.contains("10.0.0.7:443"), "{said}");
-            assert!(!said.lines().any(|line| line.starts_with("10.0.0.7")), "{said}");
-            assert!(!said.contains(['\u{1b}', '\u{202e}', '\r']), "{said}");
+        for output in [&push.stderr, &pull.stderr, &served.stderr] {
+            assert!(output.contains("10.0.0.7:443"), "{output}");
+            assert!(!output.lines().any(|line| line.starts_with("10.0.0.7")), "{output}");
+            assert!(!output.contains(['\u{1b}', '\u{202e}', '\r']), "{output}");
         }
     });
 }

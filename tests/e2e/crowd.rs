@@ -64,13 +64,13 @@ fn a_session_that_panics_gives_its_place_back_and_others_are_served() {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         let mut options = serve_options(&test.path("there"));
         options.connections_max = 1;
-        let (told, listening) = mpsc::channel();
+        let (send_address, listening) = mpsc::channel();
         let stop = test.stop();
         let stopped = stop.clone();
         let server = thread::spawn(move || {
             let first = AtomicBool::new(true);
             let events = |event: ServeEvent| match event {
-                ServeEvent::Listening(at) => told.send(at).unwrap(),
+                ServeEvent::Listening(at) => send_address.send(at).unwrap(),
                 ServeEvent::Began { .. } if first.swap(false, Ordering::Relaxed) => {
                     panic!("as a fault in a session would")
                 }
@@ -101,7 +101,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// A connection from `from` that says nothing.
+/// A connection from `from` that sends nothing.
 fn knock(from: Ipv4Addr, at: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::new(IpAddr::V4(from), 0).into()).unwrap();

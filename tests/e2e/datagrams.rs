@@ -37,7 +37,7 @@ fn damaged_repeated_and_invented_datagrams_change_nothing() {
 }
 
 #[test]
-fn without_protection_hashes_find_what_was_changed() {
+fn hashes_find_what_was_changed_without_protection() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 6_000_000)).unwrap();
         let server = Server::start(test);
@@ -112,13 +112,13 @@ fn an_outage_shorter_than_patience_is_survived() {
         assert!(report.verified, "{report:?}");
         assert_eq!(report.link.carrier, "udp");
         assert!(report.link.lost.total() > 0, "{report:?}");
-        // Each is told once; those that came after all are told, too, and not counted.
-        let (told, left_out) = losses.take();
-        let mut numbers: Vec<_> = told.iter().map(|loss| (loss.lane, loss.number)).collect();
+        // The log has each loss once; packets that came after all are in it, too, and not counted.
+        let (logged, left_out) = losses.take();
+        let mut numbers: Vec<_> = logged.iter().map(|loss| (loss.lane, loss.number)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        assert_eq!((numbers.len(), left_out), (told.len(), 0));
-        assert!(told.len() as u64 >= report.link.lost.total(), "{report:?}");
+        assert_eq!((numbers.len(), left_out), (logged.len(), 0));
+        assert!(logged.len() as u64 >= report.link.lost.total(), "{report:?}");
         assert_same(&test.here("f"), &test.there("f"));
     });
 }

@@ -47,7 +47,7 @@ fn a_copy_gets_by_with_64_descriptors() {
 }
 
 #[test]
-fn where_descriptors_are_too_few_for_any_copy_both_ends_name_the_limit() {
+fn both_ends_name_the_limit_where_descriptors_are_too_few_for_any_copy() {
     limited(|test| {
         for descriptors in [8, 12, 32, 63] {
             let limit = format!("-n {descriptors}");
@@ -64,7 +64,7 @@ fn where_descriptors_are_too_few_for_any_copy_both_ends_name_the_limit() {
 }
 
 #[test]
-fn who_finds_no_descriptors_at_a_server_of_64_hears_that_it_is_busy() {
+fn a_client_that_finds_no_descriptors_at_a_server_of_64_learns_that_it_is_busy() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 4_000_000)).unwrap();
         let words =
@@ -76,7 +76,7 @@ fn who_finds_no_descriptors_at_a_server_of_64_hears_that_it_is_busy() {
             Program::cp(test, &[words, &["here/f", &there]].concat())
         };
         let slow = copy(&["--rate", "6Mbps"], "slow");
-        server.says("copies to here");
+        server.prints("copies to here");
         for lanes in ["1", "2"] {
             let carrier = ["--carrier", "tcp", "--lanes", lanes];
             let others: Vec<_> = (0..10).map(|n| copy(&carrier, &n.to_string())).collect();

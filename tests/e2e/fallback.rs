@@ -26,8 +26,8 @@ fn tcp_takes_over_where_udp_is_blocked_and_says_so() {
         let report = run(test, &push(&test.here("tree"), relay.address, b"")).unwrap();
         assert_same(&test.here("tree"), &test.there("tree"));
         assert_eq!(report.link.carrier, "tcp");
-        let said = |notice: &String| notice.contains("TCP carries instead");
-        assert!(report.link.notices.iter().any(said), "{report:?}");
+        let names_tcp = |notice: &String| notice.contains("TCP carries instead");
+        assert!(report.link.notices.iter().any(names_tcp), "{report:?}");
 
         let report = run(test, &pull(relay.address, b"tree", &test.here("back"))).unwrap();
         assert_same(&test.here("tree"), &test.here("back"));
@@ -103,7 +103,7 @@ fn udp_that_answers_while_tcp_is_opened_wins() {
 }
 
 #[test]
-fn where_udp_was_swallowed_both_are_tried_for_an_hour() {
+fn both_carriers_are_tried_for_an_hour_where_udp_was_swallowed() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
         let server = Server::start(test);
@@ -165,7 +165,7 @@ fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
 
 #[needs(namespaces)]
 #[test]
-fn through_a_firewall_that_swallows_udp_tcp_carries_and_all_say_why() {
+fn tcp_carries_through_a_firewall_that_swallows_udp_and_all_say_why() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let serve = format!(
@@ -213,7 +213,7 @@ fn the_program_says_that_tcp_took_over() {
 }
 
 #[test]
-fn where_udp_was_asked_for_it_is_udp_or_nothing() {
+fn a_copy_that_asked_for_udp_goes_over_udp_or_fails() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
         let server = Server::start(test);
@@ -230,7 +230,7 @@ fn where_udp_was_asked_for_it_is_udp_or_nothing() {
 }
 
 #[test]
-fn a_profile_that_tcp_does_not_follow_is_said() {
+fn a_profile_that_tcp_does_not_follow_is_reported() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         let server = Server::start(test);

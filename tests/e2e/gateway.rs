@@ -18,7 +18,7 @@ pub fn gateway<'t>(test: &'t Test, words: &[&str], doors: usize) -> (Program<'t>
     let mut program = Program::start(test, &[&fixed[..], words].concat());
     let mut addresses = Vec::new();
     crate::test::until("a gateway that listens", || {
-        let text = program.says("listening on ");
+        let text = program.prints("listening on ");
         let lines = text.lines().filter_map(|line| line.strip_prefix("listening on "));
         addresses = lines.map(|at| at.parse().unwrap()).collect();
         (addresses.len() == doors).then_some(())
@@ -106,7 +106,7 @@ fn both_ends_see_a_reset_when_a_gateway_is_killed() {
 }
 
 #[test]
-fn what_a_gateway_cannot_do_is_said_before_it_listens() {
+fn a_gateway_reports_what_it_cannot_do_before_it_listens() {
     limited(|test| {
         fs::write(test.path("bad"), "no password here\n").unwrap();
         for (words, part) in [
@@ -152,7 +152,7 @@ fn a_file_configures_a_gateway_and_is_read_again_at_a_signal() {
         let words = ["gateway", "serve", "--config", "gateway.toml"];
         file("allow = [\"127.0.0.1\"]\n");
         let mut program = Program::start(test, &words);
-        let text = program.says("listening on ");
+        let text = program.prints("listening on ");
         let at = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
         let at: SocketAddr = at.parse().unwrap();
         let session = || {
@@ -169,11 +169,11 @@ fn a_file_configures_a_gateway_and_is_read_again_at_a_signal() {
 
         file("allow = [\"127.0.0.1\"]\nmax_sessions = 0\n");
         program.signal(Signal::HUP);
-        program.says("gateway.toml: line 3: max_sessions 0: expected at least 1");
+        program.prints("gateway.toml: line 3: max_sessions 0: expected at least 1");
         echoes(&mut session());
         file("allow = [\"127.0.0.9\"]\n");
         program.signal(Signal::HUP);
-        program.says("the configuration was read again");
+        program.prints("the configuration was read again");
         let mut refused = TcpStream::connect(at).unwrap();
         assert_eq!(refused.read(&mut [0]).unwrap_err().kind(), ErrorKind::ConnectionReset);
         echoes(&mut before);
@@ -210,7 +210,7 @@ fn a_gateway_with_few_descriptors_answers_those_for_whom_there_are_none() {
         let target = TcpListener::bind("127.0.0.1:0").unwrap();
         let words = ["gateway", "serve", "--allow", "127.0.0.1", "--socks", "127.0.0.1:0"];
         let mut program = Program::start_within(test, "-n 256", &words);
-        let text = program.says("listening on ");
+        let text = program.prints("listening on ");
         assert!(text.contains("for 21 sessions, not 1024"), "{text}");
         let at = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
         let at: SocketAddr = at.parse().unwrap();
@@ -238,7 +238,7 @@ fn status_shows_the_sessions_of_a_gateway_to_people_and_to_programs() {
         let target = TcpListener::bind("127.0.0.1:0").unwrap();
         let forward = format!("0={}", target.local_addr().unwrap());
         let (mut program, at) = gateway(test, &["--forward", &forward, "--metrics", "0"], 1);
-        let text = program.says("metrics at http://");
+        let text = program.prints("metrics at http://");
         let metrics = text.split("metrics at http://").nth(1).unwrap().split('/').next().unwrap();
         let mut client = TcpStream::connect(at[0]).unwrap();
         let (mut server, _) = target.accept().unwrap();
@@ -272,7 +272,7 @@ fn a_server_knows_clients_behind_a_trusted_proxy_and_takes_nobodys_word_but_its(
                     [[route]]\nto = [\"127.0.0.1\"]\nproxy_protocol = true\n";
         fs::write(test.path("gateway.toml"), file).unwrap();
         let mut gateway = Program::start(test, &["gateway", "serve", "--config", "gateway.toml"]);
-        let text = gateway.says("listening on ");
+        let text = gateway.prints("listening on ");
         let via = text.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
         fs::write(test.here("file"), "contents").unwrap();
         let copy = |words: &[&str], to: SocketAddr| {
@@ -283,15 +283,15 @@ fn a_server_knows_clients_behind_a_trusted_proxy_and_takes_nobodys_word_but_its(
         copy(&through, at).assert_succeeded();
         assert_eq!(fs::read(test.there("copy")).unwrap(), b"contents");
         assert_ne!(copy(&["--carrier", "tcp"], at).status, Some(0));
-        trusting.says("it sends no PROXY header, as a trusted proxy has to");
+        trusting.prints("it sends no PROXY header, as a trusted proxy has to");
         assert_ne!(copy(&through, at_wary).status, Some(0));
-        wary.says("it sends a PROXY header, and its address is not among --trust-proxy");
+        wary.prints("it sends a PROXY header, and its address is not among --trust-proxy");
 
         let mut proxy = TcpStream::connect(at).unwrap();
         let client = "192.0.2.77:1234".parse().unwrap();
         proxy.write_all(&longhaul_relay::proxy::encode(client, at)).unwrap();
         proxy.write_all(b"nonsense").unwrap();
-        trusting.says("192.0.2.77:1234: refused: ");
+        trusting.prints("192.0.2.77:1234: refused: ");
     });
 }
 
@@ -338,7 +338,7 @@ $there ip link set b0 up
 wait $copying
 "#;
 
-/// A server, two gateways on the path to it, and what `--via` says.
+/// A server, two gateways on the path to it, and the value of `--via`.
 struct Chain<'t> {
     near: Program<'t>,
     far: Program<'t>,
@@ -386,7 +386,7 @@ fn copies_go_there_and_back_through_two_gateways() {
 }
 
 #[test]
-fn what_gateways_refuse_is_said_with_the_gateway_and_what_would_help() {
+fn a_refusal_of_a_gateway_names_the_gateway_and_what_would_help() {
     limited(|test| {
         let chain = chain(test);
         fs::write(test.here("file"), "x").unwrap();
@@ -438,7 +438,7 @@ fn a_gateway_that_accepts_and_never_answers_is_named_to_cp_and_ends_socks_and_fo
         assert_eq!(reply[..4], [5, 0, 5, 4]);
         let error = forwarded.read(&mut [0]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionReset);
-        near.says(&format!("timeout to {via}: it did not answer in time"));
+        near.prints(&format!("timeout to {via}: it did not answer in time"));
         copying.end().assert_failed(&format!("gateway {via} gave no answer in 30 s"));
     });
 }

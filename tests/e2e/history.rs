@@ -1,4 +1,4 @@
-//! What copies learn of a path is there for those that come after them.
+//! Path history: copies start with what those before them have learnt.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,7 +38,7 @@ fn paths(test: &Test) -> Vec<Value> {
 }
 
 #[test]
-fn a_copy_is_told_what_the_one_before_has_learnt() {
+fn a_copy_starts_with_what_the_one_before_has_learnt() {
     limited(|test| {
         fs::write(test.here("file"), noise(1, BYTES)).unwrap();
         assert_eq!(paths(test).len(), 0);
@@ -68,7 +68,7 @@ fn a_copy_is_told_what_the_one_before_has_learnt() {
         let mode = fs::metadata(test.path(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
 
-        // What a pull learns, the server keeps, and tells the next one of it.
+        // The server keeps what a pull learns, and sends it to the next one.
         let from = format!("lh://127.0.0.1:{}/one", at.port());
         let pull = || {
             let words = ["--rate", "100Mbps", "--carrier", "udp", &from, "here/back"];
@@ -159,7 +159,7 @@ fn start_up_over_a_long_path_builds_on_it() {
         assert_eq!(report("one")["used"], "nothing known");
         let second = report("two");
         let used = second["used"].as_str().unwrap();
-        // How it went is a matter of time, which a busy machine does not have.
+        // The outcome is a matter of time, which a busy machine does not have.
         let begun = ["unvalidated", "confirmed", "lower", "untested", "retreated"];
         assert!(begun.contains(&used), "{second}");
         assert_eq!(second["known"]["mtu"], 1_500, "{second}");
@@ -188,7 +188,7 @@ fn copies_at_once_lose_nothing_of_it() {
         let reports = copies.map(|copy| copy.end().json());
         let learnt = reports.iter().filter(|report| report["history"]["learnt_bps"].is_u64());
         assert_eq!(paths(test)[0]["transfers"], 2 + learnt.count());
-        // Who was killed gave nothing back: it holds on for a minute.
+        // A process that was killed gave nothing back: its entry holds for a minute.
         assert!(reports.iter().all(|report| report["history"]["used"] == "busy"), "{reports:?}");
     });
 }
@@ -209,7 +209,7 @@ fn no_history_is_none() {
 }
 
 #[test]
-fn what_is_lost_since_another_program_holds_the_history_is_said() {
+fn a_history_that_another_program_holds_is_reported_as_lost() {
     limited(|test| {
         fs::write(test.here("file"), noise(6, BYTES)).unwrap();
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--no-history"]);
@@ -218,8 +218,8 @@ fn what_is_lost_since_another_program_holds_the_history_is_said() {
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         let ended = start_push(test, at, "two", &[]).end();
         ended.assert_succeeded();
-        let said = "note: what was learnt of this path is lost: the history: database is locked";
-        assert_eq!(ended.stderr.matches(said).count(), 1, "{ended:?}");
+        let note = "note: what was learnt of this path is lost: the history: database is locked";
+        assert_eq!(ended.stderr.matches(note).count(), 1, "{ended:?}");
         assert_eq!(ended.json()["history"]["learnt_bps"], Value::Null);
         drop(other);
         assert_eq!(paths(test)[0]["transfers"], 1);
@@ -237,7 +237,7 @@ fn a_history_that_cannot_be_had_holds_up_nothing() {
         let ended = start_push(test, at, "one", &[]).end();
         ended.assert_succeeded();
         assert!(ended.stderr.contains("the history was damaged"), "{ended:?}");
-        assert_eq!(paths(test).len(), 1, "begun anew");
+        assert_eq!(paths(test).len(), 1, "begun again");
         assert_eq!(fs::read(folder.join("history.db.damaged")).unwrap(), noise(5, 9_000));
 
         fs::remove_dir_all(&folder).unwrap();

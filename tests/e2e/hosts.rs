@@ -1,4 +1,4 @@
-//! What copies and probes say of the hosts at both ends.
+//! Reports of copies and probes on the hosts at both ends.
 
 use std::fs;
 

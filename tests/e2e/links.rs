@@ -138,7 +138,7 @@ fn links_that_cannot_be_are_refused_before_anything_is_sent() {
             (&["--carrier", "tcp", "--link", "127.0.0.1"], "not TCP connections"),
             (&["--circuit", "http://127.0.0.1:1", "--link", "127.0.0.1"], "cannot be used with"),
             (&[&two[..], &["--profile", "trc", "--rate", "1Gbps"]].concat(), "over one link"),
-            // What only shows when the server's address is known.
+            // An error that only shows when the server's address is known.
             (&["--link", "", "--link", "127.0.0.1,127.0.0.1"], "the same one, from 127.0.0.1"),
             (&["--link", "::1"], "name both where"),
         ] {

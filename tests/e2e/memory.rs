@@ -7,7 +7,7 @@ use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
 #[test]
-fn within_a_limit_on_virtual_memory_files_of_all_sizes_arrive() {
+fn files_of_all_sizes_arrive_within_a_limit_on_virtual_memory() {
     limited(|test| {
         fs::create_dir(test.path("here/tree")).unwrap();
         for n in 0..150 {

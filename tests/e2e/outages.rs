@@ -52,7 +52,7 @@ fn gateway<'t>(
     let fixed = ["gateway", "serve", "--allow", "198.51.100.2", "--from", "198.51.100.0/24"];
     let start = || Program::start(test, &[&fixed[..], words].concat());
     let mut program = hosts.run_in(Side::A, start).unwrap();
-    let text = program.says("listening on ");
+    let text = program.prints("listening on ");
     let at = text.lines().filter_map(|line| line.strip_prefix("listening on "));
     (program, at.map(|at| at.parse().unwrap()).collect())
 }
@@ -125,7 +125,7 @@ fn a_gateway_without_a_free_port_says_so_and_takes_sessions_again_when_there_are
             "gateway 198.51.100.1:7421: could not reach {address}: the gateway is at a limit (no \
              local port is free"
         ));
-        gateway.says("no local port is free");
+        gateway.prints("no local port is free");
         // Those that stand go on, and with one place others come again.
         for (stream, target) in &mut sessions {
             stream.write_all(b"y").unwrap();

@@ -6,7 +6,7 @@ use crate::server::{Copying, Server, over, push, run, slowly};
 use crate::test::{limited, token};
 use crate::trees::{assert_same, noise};
 
-/// Label and destination are no secret to whoever knows the command.
+/// Label and destination are no secret to a user that knows the command.
 #[test]
 fn a_push_is_gone_on_with_under_its_own_token_only() {
     limited(|test| {

@@ -1,4 +1,4 @@
-//! Pipes: what goes in comes out, or both ends say that it did not.
+//! Pipes: the input comes out, or both ends report that it did not.
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
@@ -41,11 +41,11 @@ fn through(test: &Test, at: SocketAddr, words: &[&str], receiver_first: bool) ->
     };
     let (sender, receiver) = if receiver_first {
         let mut receiver = receiving();
-        receiver.says(WAITS);
+        receiver.prints(WAITS);
         (sending(), receiver)
     } else {
         let mut sender = sending();
-        sender.says(WAITS);
+        sender.prints(WAITS);
         (sender, receiving())
     };
     let (sender, receiver) = (sender.end(), receiver.end());
@@ -100,7 +100,7 @@ fn an_empty_input_is_an_empty_output() {
 }
 
 #[test]
-fn what_is_written_arrives_before_the_next_is_written() {
+fn bytes_arrive_before_the_next_are_written() {
     limited(|test| {
         let (_server, at) = serve(test);
         let (input, mut writer) = io::pipe().unwrap();
@@ -142,7 +142,7 @@ fn a_damaged_piece_is_found_and_sent_again() {
         fs::write(test.here("f"), noise(3, 5_000_000)).unwrap();
         let (_server, at) = serve(test);
         let mut count = 0;
-        // The header is told from others by its tag; the payload behind it is not, in `clear`.
+        // The tag authenticates the header; in `clear` not the payload behind it.
         let damaging: Tap = Box::new(move |_, datagram| {
             let mut datagram = datagram.to_vec();
             if datagram.len() > 1000 {
@@ -180,8 +180,8 @@ fn under_way<'t>(
     let (input, mut writer) = io::pipe().unwrap();
     let (mut reader, output) = io::pipe().unwrap();
     let mut sender = Program::pipe(test, words, at, input, Stdio::piped());
-    // Who comes second has nobody to wait for, and does not say so.
-    sender.says(WAITS);
+    // The end that comes second does not wait, and prints no notice of waiting.
+    sender.prints(WAITS);
     let words = [words, &["--receive"]].concat();
     let receiver = Program::pipe(test, &words, at, Stdio::null(), output);
     writer.write_all(b"begun").unwrap();
@@ -208,7 +208,7 @@ fn an_end_that_dies_ends_the_other_with_a_failure() {
             assert!(!sender.stderr.contains("came through"), "it does not know: {sender:?}");
             assert_eq!(sender.json()["verified"], false);
         }
-        server.says("the sender vanished");
+        server.prints("the sender vanished");
     });
 }
 
@@ -218,7 +218,7 @@ fn a_server_that_dies_ends_both_ends_which_tell_how_much_came_through() {
         for words in [&["--carrier", "udp"], &["--carrier", "tcp"]] {
             let (server, at) = serve(test);
             let (sender, receiver, mut writer, mut reader) = under_way(test, at, words);
-            // Another five bytes, so that the sender has had time to hear of the first.
+            // Another five bytes, so that the sender has had time to learn of the first.
             writer.write_all(b"again").unwrap();
             reader.read_exact(&mut [0; 5]).unwrap();
             // The receiver counts what it has written a moment after the reader has it.
@@ -300,7 +300,7 @@ fn a_closed_output_ends_both_ends() {
 }
 
 #[test]
-fn of_what_was_not_written_nothing_came_through() {
+fn bytes_that_were_not_written_do_not_count_as_come_through() {
     limited(|test| {
         let (_server, at) = serve(test);
         fs::write(test.here("f"), noise(8, 20_000_000)).unwrap();
@@ -310,8 +310,8 @@ fn of_what_was_not_written_nothing_came_through() {
         let receiver = receiver.end();
         for ended in [&sender, &receiver] {
             ended.assert_failed("No space left on device (os error 28); 0 bytes came through");
-            let told = ended.stderr.lines().find(|line| line.starts_with("longhaul: ")).unwrap();
-            assert_eq!(told.matches("came through").count(), 1, "{told}");
+            let line = ended.stderr.lines().find(|line| line.starts_with("longhaul: ")).unwrap();
+            assert_eq!(line.matches("came through").count(), 1, "{line}");
         }
         assert_eq!(receiver.json_beside_data()["bytes"], 0);
     });
@@ -373,9 +373,9 @@ fn a_name_in_use_is_refused_and_free_again_afterwards() {
         drop(writer);
         sender.end().assert_succeeded();
         receiver.end().assert_succeeded();
-        // Who waits alone takes one end; gone, it leaves the name to others.
+        // A process that waits alone takes one end; gone, it leaves the name to others.
         let mut alone = receive(test, at, Stdio::piped());
-        alone.says(WAITS);
+        alone.prints(WAITS);
         receive(test, at, Stdio::piped()).end().assert_failed("has a receiver already");
         alone.signal(Signal::KILL);
         alone.end();
@@ -383,7 +383,7 @@ fn a_name_in_use_is_refused_and_free_again_afterwards() {
         until("the name is free", || {
             let (reader, output) = io::pipe().unwrap();
             let mut next = receive(test, at, output);
-            let free = next.says_or_ends(WAITS);
+            let free = next.prints_or_ends(WAITS);
             if free {
                 let input = File::open(test.here("f")).unwrap();
                 send(test, at, input).end().assert_succeeded();
@@ -407,7 +407,7 @@ fn the_next_pipe_has_its_name_at_once() {
 }
 
 #[test]
-fn who_may_not_is_told() {
+fn a_client_without_the_right_is_refused() {
     limited(|test| {
         fs::write(test.path("wrong"), token(2).to_string()).unwrap();
         let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);

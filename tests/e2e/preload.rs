@@ -63,7 +63,7 @@ fn echo() -> SocketAddr {
     serve(|mut stream| back(&mut stream))
 }
 
-/// Where nobody listens: what was free a moment ago another test may have by now.
+/// An address where nobody listens: a port that was free a moment ago another test may have by now.
 pub fn nobody() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
@@ -120,7 +120,7 @@ impl<'t> Route<'t> {
         format!("near@{},{}", self.at[0], self.at[1])
     }
 
-    /// Where the first one listens.
+    /// The address at which the first one listens.
     pub fn near(&self) -> SocketAddr {
         self.at[0]
     }
@@ -242,7 +242,7 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
         let outside = "127.0.0.1:9".parse().unwrap();
         let serve = ["gateway", "serve", "--allow", "192.0.2.0/24", "--listen", "127.0.0.1:0"];
         let mut strict = Program::start(test, &[&serve[..], &["--token-file", "token"]].concat());
-        let listening = strict.says("listening on ");
+        let listening = strict.prints("listening on ");
         let at = listening.lines().find_map(|line| line.strip_prefix("listening on ")).unwrap();
         let options = ["--via", at, "--via-token-file", "token", "--to", "127.0.0.0/8"];
         let ended =
@@ -253,7 +253,7 @@ fn the_errno_of_the_far_end_arrives_from_wherever_a_program_looks_for_it() {
 }
 
 #[test]
-fn without_a_gateway_a_program_connects_directly_only_where_that_is_allowed() {
+fn a_program_without_a_gateway_connects_directly_only_where_that_is_allowed() {
     limited(|test| {
         let (route, client, mut port) = (Route::new(test), client(test), String::new());
         let nobody = nobody().to_string();
@@ -336,7 +336,7 @@ fn a_gateway_whose_clock_differs_is_dialled_again_on_the_same_socket() {
 }
 
 #[test]
-fn what_a_program_wrote_before_the_answer_goes_out_again_where_a_gateways_clock_differs() {
+fn bytes_that_a_program_wrote_before_the_answer_go_out_again_where_a_gateways_clock_differs() {
     limited(|test| {
         let (client, mut port) = (client(test), String::new());
         let speak = |early: usize, port: &mut String, mode: &[&str]| {
@@ -413,7 +413,7 @@ fn a_blocking_connect_goes_on_behind_signals_whose_handlers_want_that_and_ends_a
                 stat.contains(") S ").then_some(())
             });
             program.signal(Signal::USR1);
-            program.says("a signal came");
+            program.prints("a signal came");
             let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             let now = Clock::from_micros(since.as_micros() as u64);
             let received = keeper.lock().unwrap().receive(&header[..len], &at.into(), now);

@@ -1,4 +1,4 @@
-//! Every profile moves real files, in both directions, and what is no profile or no rate is said.
+//! Every profile moves real files, in both directions, and the program reports what is no profile or no rate.
 
 use longhaul_rate_control::Profile;
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn copy(test: &Test, profile: &Profile, from: &str, to: &str) -> Value {
 }
 
 #[test]
-fn each_moves_files_both_ways() {
+fn every_profile_moves_files_both_ways() {
     limited(|test| {
         let tree = test.here("tree");
         fs::create_dir(&tree).unwrap();

@@ -15,7 +15,7 @@ use crate::trees::{assert_same, noise};
 
 #[needs(namespaces, htb)]
 #[test]
-fn what_a_queue_of_the_sending_host_drops_is_no_loss_of_the_network() {
+fn packets_that_a_queue_of_the_sending_host_drops_are_no_loss_of_the_network() {
     limited(|test| {
         let hosts = NetnsPair::new(1500).unwrap();
         let rate = Rate::from_mbps(100);

@@ -22,14 +22,14 @@ const CP: [&str; 4] = ["cp", "--json", "--token-file", "token"];
 fn server<'t>(test: &'t Test, calls: &str, error: &str) -> (Program<'t>, String) {
     let words = ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
     let mut server = forbidden(test, calls, error, &[&words[..], &["--once"]].concat());
-    let line = server.says("listening on ");
+    let line = server.prints("listening on ");
     let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap().to_owned();
     (server, at)
 }
 
 #[needs(strace)]
 #[test]
-fn what_may_not_have_its_times_and_modes_arrives_with_one_notice_in_a_pull() {
+fn files_that_may_not_have_their_times_and_modes_arrive_with_one_notice_in_a_pull() {
     limited(|test| {
         make_tree(&test.there("tree"));
         let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
@@ -44,7 +44,7 @@ fn what_may_not_have_its_times_and_modes_arrives_with_one_notice_in_a_pull() {
 
 #[needs(strace)]
 #[test]
-fn what_may_not_have_its_times_and_modes_arrives_with_one_notice_in_a_push() {
+fn files_that_may_not_have_their_times_and_modes_arrive_with_one_notice_in_a_push() {
     limited(|test| {
         make_tree(&test.here("tree"));
         let (_server, at) = server(test, "utimensat,fchmod", "EPERM");
@@ -110,7 +110,7 @@ fn a_notice_says_once_that_nothing_vouches_for_a_sync() {
 
 #[needs(strace)]
 #[test]
-fn where_renames_cannot_promise_to_replace_nothing_files_get_their_names() {
+fn files_get_their_names_where_renames_cannot_promise_to_replace_nothing() {
     for error in ["ENOSYS", "EINVAL", "EPERM"] {
         limited(move |test| {
             make_tree(&test.there("tree"));

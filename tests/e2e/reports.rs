@@ -1,4 +1,4 @@
-//! What a copy says of itself at its end: the same whichever way the data went.
+//! Reports of copies at their end: the same in a push and in a pull.
 
 use std::fs;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn a_pull_says_what_a_push_says() {
 }
 
 #[test]
-fn the_rate_limits_whoever_sends() {
+fn the_rate_limits_the_sender() {
     limited(|test| {
         for way in LIMITED {
             let rate = Rate::from_mbps(40);
@@ -96,7 +96,7 @@ fn a_pull_shows_while_it_runs_how_the_server_sends() {
 }
 
 #[test]
-fn losses_on_the_path_are_told_both_ways() {
+fn losses_on_the_path_are_reported_both_ways() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, BYTES)).unwrap();
         let server = Server::start(test);

@@ -34,13 +34,13 @@ impl Server {
         set(&mut options);
         let stop = test.stop();
         let events = Arc::new(Mutex::new(Vec::new()));
-        let (told, address) = mpsc::channel();
+        let (send_address, address) = mpsc::channel();
         let (stopped, log) = (stop.clone(), events.clone());
         let thread = thread::spawn(move || {
-            let told = Mutex::new(told);
+            let send_address = Mutex::new(send_address);
             let events = |event: ServeEvent| {
                 if let ServeEvent::Listening(at) = &event {
-                    told.lock().unwrap().send(*at).unwrap();
+                    send_address.lock().unwrap().send(*at).unwrap();
                 }
                 log.lock().unwrap().push(event);
             };

@@ -25,11 +25,11 @@ fn a_client_that_is_interrupted_says_so_and_goes_on_later() {
             let (mut server, at) = Program::serve(test, "127.0.0.1:0", &[]);
             let mut client = begin(test, &format!("lh://{at}/"), carrier);
             client.signal(signal);
-            client.says("stopping");
+            client.prints("stopping");
             let ended = client.end();
             ended.assert_failed("run the same command again");
             assert!(ended.json()["error"].as_str().unwrap().contains("stopped"), "{ended:?}");
-            server.says("failed: stopped by the user");
+            server.prints("failed: stopped by the user");
             assert_nothing_half_done(&test.path("here"), &test.path("there"));
 
             let again = Program::cp(test, &["here/tree", &format!("lh://{at}/")]).end();
@@ -37,7 +37,7 @@ fn a_client_that_is_interrupted_says_so_and_goes_on_later() {
             assert_same(&test.here("tree"), &test.there("tree"));
             assert_eq!(names(&test.path("there")), ["tree"]);
             server.signal(signal);
-            server.says("stopping");
+            server.prints("stopping");
             server.end().assert_succeeded();
             fs::remove_dir_all(test.there("tree")).unwrap();
         }
@@ -50,7 +50,7 @@ fn a_demo_that_is_interrupted_says_so_once_and_leaves_nothing() {
         let words = ["demo", "--size", "8MiB", "--rate", "4Mbps", "--rtt", "20ms"];
         let mut command = Command::new(PROGRAM);
         let mut demo = Program::spawn(test, command.args(words).process_group(0));
-        let line = demo.says(" of files in ");
+        let line = demo.prints(" of files in ");
         let folder = line.split(" of files in ").nth(1).unwrap().lines().next().unwrap();
         let received = Path::new(folder).join("received");
         until("the copy begins", || {
@@ -98,7 +98,7 @@ fn a_server_that_is_stopped_says_so_to_its_clients() {
 /// Whichever end has the files and whichever is stopped, what was whole then, and found to be so, is not
 /// sent again.
 #[test]
-fn what_was_whole_at_a_stop_is_not_sent_again() {
+fn files_that_were_whole_at_a_stop_are_not_sent_again() {
     limited(|test| {
         for (push, stop_client, signal) in [
             (true, true, Signal::INT),
@@ -124,7 +124,7 @@ fn what_was_whole_at_a_stop_is_not_sent_again() {
             if stop_client {
                 client.signal(signal);
                 client.end().assert_failed("run the same command again");
-                server.says("failed: ");
+                server.prints("failed: ");
             } else {
                 server.signal(signal);
                 client.end().assert_failed("the server is stopping");
@@ -157,14 +157,14 @@ fn a_hangup_stops_a_server_unless_it_was_ignored_from_the_start() {
         };
         // The tests may themselves run where it is ignored.
         let mut server = serve(Command::new("env").arg("--default-signal=HUP"));
-        server.says("listening on ");
+        server.prints("listening on ");
         server.signal(Signal::HUP);
-        server.says("stopping");
+        server.prints("stopping");
         server.end().assert_succeeded();
 
         // As `nohup` starts it.
         let mut server = serve(Command::new("sh").args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]));
-        let line = server.says("listening on ");
+        let line = server.prints("listening on ");
         let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap();
         server.signal(Signal::HUP);
         fs::write(test.here("f"), "f").unwrap();
@@ -193,7 +193,7 @@ fn a_second_signal_ends_at_once_and_says_so() {
 
 /// However early it comes: here the program still waits for its token.
 #[test]
-fn a_signal_before_anything_has_begun_is_told() {
+fn a_signal_before_anything_has_begun_is_reported() {
     limited(|test| {
         let (cp, mut token) = waiting_for_its_token(test, &["cp", "here/f", "lh://127.0.0.1:9/"]);
         token.write_all(b"no token").unwrap();
@@ -244,7 +244,7 @@ fn waiting_for_its_token<'t>(test: &'t Test, words: &[&str]) -> (Program<'t>, Fi
         options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&fifo).ok()
     });
     program.signal(Signal::TERM);
-    program.says("stopping");
+    program.prints("stopping");
     (program, token)
 }
 

@@ -17,7 +17,7 @@ use crate::server::{Copying, Server, connect_options, over, pull, push, run, slo
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
 
-/// What a path of 1,168 bytes leaves for a datagram of IPv4.
+/// UDP payload that a path of 1,168 bytes leaves in IPv4.
 const NARROW: usize = 1_140;
 /// The largest size that is tried there, as an IP packet.
 const PASSED: &str = "up to 1148";
@@ -50,10 +50,10 @@ fn tcp_takes_over_where_udp_does_not_fit_and_says_why() {
         assert_same(&test.there("f"), &test.here("f"));
         for report in [pushed, pulled] {
             assert_eq!(report.link.carrier, "tcp");
-            let said = |notice: &String| {
+            let names_sizes = |notice: &String| {
                 notice.contains("1228") && notice.contains(PASSED) && notice.contains("TCP")
             };
-            assert!(report.link.notices.iter().any(said), "{report:?}");
+            assert!(report.link.notices.iter().any(names_sizes), "{report:?}");
         }
     });
 }
@@ -68,7 +68,7 @@ fn tcp_takes_over_where_udp_fits_in_one_direction_only() {
             let to = format!("{ways:?}");
             let report = run(test, &push(&test.here("f"), relay.address, to.as_bytes())).unwrap();
             assert_same(&test.here("f"), &test.there(&to));
-            // What a server says of what it gets fits smaller packets.
+            // A server's feedback on what it gets fits smaller packets.
             let carrier = if ways == [Way::ToServer] { "tcp" } else { "udp" };
             assert_eq!(report.link.carrier, carrier);
             let back = test.here(&format!("back{to}"));
@@ -132,7 +132,7 @@ fn a_pipe_whose_senders_path_shrinks_ends_and_its_name_is_another_pipes() {
 }
 
 #[test]
-fn where_udp_was_asked_for_and_does_not_fit_the_sizes_are_named() {
+fn sizes_are_named_where_udp_was_asked_for_and_does_not_fit() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 1_000_000)).unwrap();
         let server = Server::start(test);
@@ -214,13 +214,16 @@ fn an_interface_that_is_too_small_for_udp_is_named_at_once() {
             let words = [&["probe", "--token-file", "token", &at], words].concat();
             let probe = hosts.run_in(Side::A, || Program::start(test, &words)).unwrap().end();
             probe.assert_succeeded();
-            let said = &probe.stdout;
-            assert!(said.contains(part) && said.contains("IP packets of 1228 bytes"), "{probe:?}");
+            let output = &probe.stdout;
             assert!(
-                said.contains("takes 1000 at most") && said.contains("TCP carries"),
+                output.contains(part) && output.contains("IP packets of 1228 bytes"),
                 "{probe:?}"
             );
-            assert!(!said.contains("UDP passes") && !said.contains("open port"), "{probe:?}");
+            assert!(
+                output.contains("takes 1000 at most") && output.contains("TCP carries"),
+                "{probe:?}"
+            );
+            assert!(!output.contains("UDP passes") && !output.contains("open port"), "{probe:?}");
         }
     });
 }
@@ -236,7 +239,7 @@ fn a_device_that_refuses_what_its_far_end_does_not_take_is_found_out() {
     });
 }
 
-/// TCP to a server beyond a router that drops packets above `most` bytes and says nothing: a push, then a
+/// TCP to a server beyond a router that drops packets above `most` bytes without an error: a push, then a
 /// pull, with these `words`.
 fn through_a_black_hole(test: &Test, most: &str, network: &[&str], words: &str) {
     fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
@@ -251,9 +254,9 @@ fn through_a_black_hole(test: &Test, most: &str, network: &[&str], words: &str) 
     let ended = Program::start(test, &words).end();
     ended.assert_succeeded();
     assert_eq!(ended.stderr.matches("\"carrier\":\"tcp\"").count(), 2, "{ended:?}");
-    let said =
+    let notes =
         ended.stderr.lines().filter(|line| line.starts_with("note: ") && line.contains("576"));
-    assert_eq!(said.count(), 2, "{ended:?}");
+    assert_eq!(notes.count(), 2, "{ended:?}");
     assert_same(&test.here("f"), &test.there("f"));
     assert_same(&test.here("f"), &test.here("back"));
 }
@@ -288,10 +291,10 @@ fn large_packets_that_vanish_in_mid_copy_end_it_by_name_and_tcp_goes_on_from_the
         for name in ["push", "pull"] {
             let read =
                 |part: &str| fs::read_to_string(test.path(&format!("{name}.{part}"))).unwrap();
-            let said = read("failed");
+            let failure = read("failed");
             let words =
                 ["packets of 1500 bytes do not come through by TCP", "tcp_mtu_probing", "kept"];
-            assert!(words.iter().all(|part| said.contains(part)), "{said}");
+            assert!(words.iter().all(|part| failure.contains(part)), "{failure}");
             let report: Value = serde_json::from_str(&read("json")).unwrap();
             assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
             assert_eq!(report["verified"], true, "{report}");
@@ -380,7 +383,7 @@ fn server_behind(test: &Test, hosts: &NetnsPair) -> Server {
     hosts.run_in(Side::B, || Server::with(test, |options| options.listen = listen)).unwrap()
 }
 
-/// Who asks for UDP is given the reason in these `words`; else TCP carries.
+/// A copy that asks for UDP fails with the reason in these `words`; else TCP carries.
 fn tcp_stands_in(test: &Test, hosts: &NetnsPair, server: SocketAddr, words: &[&str]) {
     fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
     let options = push(&test.here("f"), server, b"f");

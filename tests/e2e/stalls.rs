@@ -30,7 +30,7 @@ fn a_copy_that_stands_still_is_given_up_by_either_end() {
             until("something durable", || record_len(&there).filter(|len| *len > first));
             if stop_client {
                 client.signal(Signal::STOP);
-                server.says("nothing has moved for 2 s");
+                server.prints("nothing has moved for 2 s");
                 client.signal(Signal::CONT);
                 client.end().assert_failed("nothing has moved for 2 s");
                 server.signal(Signal::TERM);
@@ -41,7 +41,7 @@ fn a_copy_that_stands_still_is_given_up_by_either_end() {
                 ended.assert_failed("nothing has moved for 2 s");
                 assert!(ended.stderr.contains("of 1 announced entries"), "{ended:?}");
                 server.signal(Signal::CONT);
-                server.says("failed: ");
+                server.prints("failed: ");
                 server.signal(Signal::TERM);
                 server.end().assert_succeeded();
             }
@@ -94,7 +94,7 @@ fn a_pipe_waits_for_the_programs_at_its_ends() {
     });
 }
 
-/// The receiving process stops, and so says nothing of its output any more.
+/// The receiving process stops, and so sends no state of its output any more.
 #[test]
 fn a_pipe_that_stands_still_is_given_up() {
     limited(|test| {
@@ -108,7 +108,7 @@ fn a_pipe_that_stands_still_is_given_up() {
         reader.read_exact(&mut got).unwrap();
         receiver.signal(Signal::STOP);
         writer.write_all(b"two").unwrap();
-        server.says("nothing has moved for 2 s");
+        server.prints("nothing has moved for 2 s");
         sender.end().assert_failed("the receiver vanished: nothing has moved for 2 s");
         receiver.signal(Signal::CONT);
         receiver.end().assert_failed("nothing has moved for 2 s");

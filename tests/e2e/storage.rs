@@ -18,7 +18,7 @@ use crate::trees::{assert_nothing_half_done, assert_same, names, noise};
 
 #[needs(mounts)]
 #[test]
-fn a_full_disk_is_said_and_what_is_complete_stays() {
+fn a_full_disk_is_reported_and_complete_files_stay() {
     limited(|test| {
         let _mounted = Tmpfs::mount(test.path("there/disk"), "size=8m");
         fs::create_dir(test.here("tree")).unwrap();
@@ -27,14 +27,14 @@ fn a_full_disk_is_said_and_what_is_complete_stays() {
             fs::write(test.here("tree").join(name), noise(i, 3_000_000)).unwrap();
         }
         let server = Server::start(test);
-        let said = match run(test, &push(&test.here("tree"), server.address, b"disk/")) {
+        let failure = match run(test, &push(&test.here("tree"), server.address, b"disk/")) {
             Ok(report) => {
                 assert!(!report.verified);
                 format!("{:?}", report.failures)
             }
             Err(error) => error.to_string(),
         };
-        assert!(said.to_lowercase().contains("no space left"), "{said}");
+        assert!(failure.to_lowercase().contains("no space left"), "{failure}");
         assert_nothing_half_done(&test.path("here"), &test.there("disk"));
 
         // With room, the same command goes on.
@@ -50,7 +50,7 @@ fn a_full_disk_is_said_and_what_is_complete_stays() {
 
 #[needs(mounts)]
 #[test]
-fn a_full_disk_here_is_said_too() {
+fn a_full_disk_here_is_reported_too() {
     limited(|test| {
         let _mounted = Tmpfs::mount(test.path("here/disk"), "size=2m");
         fs::write(test.there("f"), noise(1, 5_000_000)).unwrap();
@@ -64,7 +64,7 @@ fn a_full_disk_here_is_said_too() {
 
 #[needs(mounts)]
 #[test]
-fn a_disk_too_full_to_begin_is_said() {
+fn a_disk_too_full_to_begin_is_reported() {
     limited(|test| {
         for folder in ["here/disk", "there/disk"] {
             let _mounted = Tmpfs::mount(test.path(folder), "size=1m,nr_inodes=2");
@@ -85,7 +85,7 @@ fn a_disk_too_full_to_begin_is_said() {
 
 #[needs(mounts)]
 #[test]
-fn a_read_only_destination_is_said() {
+fn a_read_only_destination_is_reported() {
     limited(|test| {
         let _mounted = Tmpfs::mount(test.path("there/disk"), "ro");
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
@@ -104,7 +104,7 @@ fn a_read_only_destination_is_said() {
 
 #[needs(root)]
 #[test]
-fn a_destination_that_may_not_be_written_is_said() {
+fn a_destination_that_may_not_be_written_is_reported() {
     limited(|test| {
         let (_server, at) = as_nobody(
             test,
@@ -119,7 +119,7 @@ fn a_destination_that_may_not_be_written_is_said() {
 
 #[needs(root)]
 #[test]
-fn what_cannot_be_read_is_named_and_the_rest_arrives() {
+fn files_that_cannot_be_read_are_named_and_the_rest_arrives() {
     limited(|test| {
         let tree = test.there("tree");
         fs::create_dir_all(tree.join("locked")).unwrap();
@@ -288,7 +288,7 @@ fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, S
     // starting has too, and then nobody can run it.
     assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
     let mut program = Program::spawn(test, Command::new(&copy).args(words).uid(NOBODY).gid(NOBODY));
-    let line = program.says("listening on ");
+    let line = program.prints("listening on ");
     chown(test.path("token"), Some(0), Some(0)).unwrap();
     let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap().to_owned();
     (program, at)

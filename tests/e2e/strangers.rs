@@ -23,7 +23,7 @@ fn a_wrong_token_gets_nothing() {
         let error = run(test, &over(options, |by| by.token = token(2))).unwrap_err();
         assert_eq!((error.kind, error.side), (ErrorKind::Unauthorized, Side::There), "{error}");
         assert!(error.to_string().contains("does not accept this token"), "{error}");
-        server.wait_for("it is told", |event| matches!(event, ServeEvent::Refused { .. }));
+        server.wait_for("it is reported", |event| matches!(event, ServeEvent::Refused { .. }));
         assert!(names(&test.path("there")).is_empty());
     });
 }
@@ -35,14 +35,14 @@ fn garbage_at_the_control_port_disturbs_nobody() {
         let server = Server::start(test);
         let mut hello = vec![0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3];
         hello.extend(noise(2, 505));
-        let said: [&[u8]; 6] =
+        let openings: [&[u8]; 6] =
             [b"", b"\x00", b"GET / HTTP/1.1\r\n\r\n", &[0xff; 60_000], &hello, &hello[..7]];
         let mut open = Vec::new();
-        for (i, said) in said.iter().enumerate() {
+        for (i, opening) in openings.iter().enumerate() {
             for end in [true, false] {
                 let mut stranger = TcpStream::connect(server.address).unwrap();
-                // It may hang up before it has heard all of it.
-                let _ = stranger.write_all(said);
+                // The server may hang up before it has read all of it.
+                let _ = stranger.write_all(opening);
                 if end && i % 2 == 0 {
                     let _ = stranger.shutdown(Shutdown::Write);
                 }
@@ -54,12 +54,12 @@ fn garbage_at_the_control_port_disturbs_nobody() {
         run(test, &push(&test.here("f"), server.address, b"")).unwrap();
         assert_same(&test.here("f"), &test.there("f"));
         let refused = |event: &ServeEvent| matches!(event, ServeEvent::Refused { reason, .. } if reason.contains("not a Longhaul client"));
-        server.wait_for("garbage is told", refused);
+        server.wait_for("garbage is reported", refused);
     });
 }
 
 #[test]
-fn what_is_no_server_is_said() {
+fn a_target_that_is_no_server_is_reported() {
     limited(|test| {
         fs::write(test.here("f"), b"x").unwrap();
         for answer in [&b"HTTP/1.1 400 Bad Request\r\n\r\n"[..], b"", &[0xff; 5000]] {
@@ -93,7 +93,7 @@ fn a_server_that_says_nothing_is_given_up() {
 }
 
 #[test]
-fn once_serves_one_client_and_strangers_do_not_count() {
+fn serve_once_serves_one_client_and_strangers_do_not_count() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         let server = Server::with(test, |options| options.once = true);
@@ -109,7 +109,7 @@ fn once_serves_one_client_and_strangers_do_not_count() {
 }
 
 #[test]
-fn once_ends_with_the_status_of_the_transfer() {
+fn serve_once_ends_with_the_status_of_the_transfer() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         for (source, status) in [("here/f", 0), ("here/missing", 1)] {
@@ -133,7 +133,7 @@ fn once_ends_with_the_status_of_the_transfer() {
 }
 
 #[test]
-fn who_finds_no_memory_left_is_told_that_the_server_is_busy() {
+fn a_client_that_finds_no_memory_left_learns_that_the_server_is_busy() {
     limited(|test| {
         fs::write(test.here("f"), noise(1, 3_000_000)).unwrap();
         let memory = Some(MEMORY_LEAST);
@@ -151,7 +151,7 @@ fn who_finds_no_memory_left_is_told_that_the_server_is_busy() {
 }
 
 #[test]
-fn only_what_is_allowed_is_granted() {
+fn a_server_grants_only_what_is_allowed() {
     limited(|test| {
         fs::write(test.here("f"), b"x").unwrap();
         fs::write(test.there("g"), b"y").unwrap();

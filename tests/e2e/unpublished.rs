@@ -13,7 +13,7 @@ use crate::trees::{
 };
 
 #[test]
-fn what_was_altered_after_a_stop_is_copied_again_and_nothing_else() {
+fn files_altered_after_a_stop_are_copied_again_and_nothing_else() {
     limited(|test| {
         let Altered { recorded, resumed, .. } = altered(test, Signal::INT);
         assert_eq!(resumed, recorded - 1);
@@ -21,10 +21,10 @@ fn what_was_altered_after_a_stop_is_copied_again_and_nothing_else() {
 }
 
 #[test]
-fn what_was_altered_after_a_kill_is_copied_again_and_the_rest_is_kept() {
+fn files_altered_after_a_kill_are_copied_again_and_the_rest_is_kept() {
     limited(|test| {
         let Altered { whole, resumed, .. } = altered(test, Signal::KILL);
-        // What no checkpoint had seen goes again.
+        // Data behind the last checkpoint goes again.
         assert!(resumed > 0 && resumed < whole, "{resumed} of {whole}");
     });
 }
@@ -82,7 +82,7 @@ fn unpublished(root: &Path) -> PathBuf {
     files.find(|file| file.file_name() != "record").unwrap().path()
 }
 
-/// Whoever may write at the destination can put a FIFO there, which would be read for ever.
+/// A user who may write at the destination can put a FIFO there, which would be read for ever.
 #[test]
 fn a_record_that_is_no_file_is_left_alone() {
     limited(|test| {

@@ -177,7 +177,7 @@ enum Victim {
     Client,
 }
 
-/// Kills one end of a copy that moves, expects the other to say so, and runs the copy again.
+/// Kills one end of a copy that moves, expects the other to report it, and runs the copy again.
 fn killed(test: &Test, victim: Victim, push: bool, carrier: &str) {
     let (source, copy) = match push {
         true => (test.here("f"), test.there("f")),
@@ -208,7 +208,7 @@ fn killed(test: &Test, victim: Victim, push: bool, carrier: &str) {
             client.signal(Signal::KILL);
             client.end();
             let mut server = server;
-            server.says("failed:");
+            server.prints("failed:");
             (Some(server), at.to_string())
         }
     };

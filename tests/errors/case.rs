@@ -1,4 +1,4 @@
-//! What is tried: each call that `calls.txt` lists, with each error that `manual.toml` has for it, once and
+//! The cases that are tried: each call that `calls.txt` lists, with each error that `manual.toml` has for it, once and
 //! for ever.
 
 use std::collections::BTreeMap;
@@ -26,7 +26,7 @@ pub struct Site {
     pub tcp: bool,
     pub end: End,
     pub call: &'static str,
-    /// What it touches ([`crate::place`]).
+    /// The place it touches ([`crate::place`]).
     pub place: String,
 }
 
@@ -71,7 +71,7 @@ pub fn all(draw: &mut Draw) -> Vec<Case> {
         let named = manual.get(site.call).unwrap_or_else(|| panic!("manual.toml: {}", site.call));
         for error in named.split(' ').chain(["EPERM", "EIO", "ENOSYS"]) {
             for ever in [false, true] {
-                // Who tries again after these tries for ever.
+                // A program that tries again after these tries for ever.
                 if ever && matches!(error, "EINTR" | "EAGAIN" | "EWOULDBLOCK") {
                     continue;
                 }
@@ -84,7 +84,7 @@ pub fn all(draw: &mut Draw) -> Vec<Case> {
 }
 
 impl Case {
-    /// What [`Case`] shows, back.
+    /// Parses what [`Case`] shows.
     pub fn parse(text: &str) -> Self {
         let words: Vec<&str> = text.split_whitespace().collect();
         let [.., error, at, how] = words[..] else { panic!("not a case: {text}") };

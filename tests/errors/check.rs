@@ -11,7 +11,7 @@ use crate::place::Places;
 use crate::scene::{End, Ended, Outcome, Scene};
 use crate::table::{Lost, Row, Table};
 
-/// How a case went.
+/// The outcome of a case.
 pub enum Result {
     AsTheTableSays,
     /// The call was not made so often this time.
@@ -62,7 +62,7 @@ pub fn run(case: &Case, table: &Table) -> Result {
     Result::Wrong(text)
 }
 
-/// What holds whatever failed.
+/// Conditions that hold whatever failed.
 fn check_always(outcome: &Outcome, row: &Row, wrong: &mut Vec<String>) {
     let ends = [Some(&outcome.server), outcome.client.as_ref(), outcome.receiver.as_ref()];
     for ended in ends.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What a call touches, as the table names it.
+//! Places that calls touch, as the table names them.
 
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -8,7 +8,7 @@ use longhaul_sys::faults::Attempt;
 
 use crate::scene::Kind;
 
-/// Where the places of a scene are.
+/// Paths of the places of a scene.
 #[derive(Clone, Debug)]
 pub struct Places {
     pub folder: PathBuf,
@@ -16,7 +16,7 @@ pub struct Places {
 }
 
 impl Places {
-    /// What the call touches; `None` for what is no part of the program's work (its libraries, its
+    /// The place that the call touches; `None` for what is no part of the program's work (its libraries, its
     /// start).
     pub fn of(&self, attempt: &Attempt) -> Option<&'static str> {
         let [first, second, ..] = attempt.arguments;
@@ -66,7 +66,7 @@ impl Places {
                 b"TCP\0" | b"TCPv6\0" => Some("tcp"),
                 b"UDP\0" | b"UDPv6\0" => Some("udp"),
                 b"NETLINK\0" => Some("netlink"),
-                // What the program tells itself of its signals.
+                // The socket pair by which the program passes on its signals.
                 _ => None,
             };
         }

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use crate::tree;
 
-/// What is done.
+/// Kind of the transfer that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Push,
@@ -61,11 +61,11 @@ pub struct Scene {
     pub kind: Kind,
     pub tcp: bool,
     folder: TempDir,
-    /// Where the server listens, once that is known: the same command finds it there again.
+    /// The server's address, once that is known: the same command finds it there again.
     at: OnceLock<SocketAddr>,
 }
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Debug, Default)]
 pub struct Ended {
     /// `None`: a signal ended it.
@@ -76,7 +76,7 @@ pub struct Ended {
     pub hung: bool,
 }
 
-/// How the processes of a scene ended.
+/// The ends of the processes of a scene.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub server: Ended,
@@ -186,7 +186,7 @@ impl Scene {
         (ended, left)
     }
 
-    /// What has come through a pipe: the beginning of what was sent, or something else.
+    /// The output of a pipe: the beginning of what was sent, or something else.
     fn piped(&self) -> tree::Left {
         let sent = fs::read(self.source().join("large")).unwrap();
         let come = fs::read(self.output(End::Receiver, "out")).unwrap_or_default();
@@ -320,13 +320,13 @@ fn read(path: &Path) -> String {
     String::from_utf8_lossy(&fs::read(path).unwrap_or_default()).into_owned()
 }
 
-/// What `--stall-timeout` is at all ends.
+/// The `--stall-timeout` at all ends.
 const STALL: &str = "10";
 /// Longer than any of the program's own limits, with that.
 const LIMIT: Duration = Duration::from_secs(60);
 /// For those that have only to notice that another has ended.
 const REST: Duration = Duration::from_secs(40);
-/// Longer than an end of a pipe takes to hear that the other has failed.
+/// Longer than an end of a pipe takes to learn that the other has failed.
 const ALONE: Duration = Duration::from_secs(12);
 const START: Duration = Duration::from_secs(20);
 const TICK: Duration = Duration::from_millis(4);

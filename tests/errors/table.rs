@@ -13,18 +13,18 @@ pub struct Row {
     places: Vec<&'static str>,
     errors: Vec<&'static str>,
     roles: Vec<&'static str>,
-    /// What is missing was removed, for all that the program can know.
+    /// The missing entry was removed, for all that the program can know.
     pub gone: bool,
     /// The most that may be lost.
     pub lost: Lost,
     pub statuses: Vec<i32>,
-    /// Where something failed, one of these is in the words.
+    /// If something failed, one of these is in the output.
     pub words: Vec<&'static str>,
     /// The same command goes on from what is kept, or begins again, and brings the rest.
     pub kept: bool,
 }
 
-/// What is missing at the end.
+/// Entries that are missing at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lost {
     Nothing,
@@ -108,7 +108,7 @@ impl Row {
     }
 }
 
-/// What the process is in the scene, as the table names it.
+/// The part of the process in the scene, as the table names it.
 fn roles(site: &Site) -> [&'static str; 2] {
     let role = match (site.kind, site.end) {
         (Kind::Push, End::Client) | (Kind::Pull, End::Server) => "source",

@@ -1,4 +1,4 @@
-//! What is copied, and what has come of it.
+//! The tree that is copied, and the state of the copy.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
