@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::bytes::Bytes;
 use crate::carrier::frame;
 use crate::oracle::{BOUND, Victim, assert_only};
-use crate::peer::{Peer, Saying, Tamper, WAYS, control_message, hello, options, read_control};
+use crate::peer::{Action, Peer, Tamper, WAYS, control_message, hello, options, read_control};
 use crate::script::{Item, request, result, sink, source};
 use crate::test::{limited, until};
 use crate::tls::{CONTROL, Link};
@@ -86,10 +86,10 @@ fn contents_that_never_match_their_hash_are_never_placed() {
 
 /// Every object is other than its hash.
 fn lying() -> Tamper {
-    Box::new(|saying| match saying {
-        Saying::Object { object, offset, mut payload } => {
+    Box::new(|action| match action {
+        Action::Object { object, offset, mut payload } => {
             payload[0] ^= 1;
-            vec![Saying::Object { object, offset, payload }]
+            vec![Action::Object { object, offset, payload }]
         }
         other => vec![other],
     })
@@ -128,26 +128,26 @@ fn absurd_messages_and_frames_end_the_connection_alone() {
             frame(33, b"odd"),
             frame(19, &Bytes::new().u16(2).raw(b"\x1b]0;forged\x07\nforged line").0),
         ];
-        let garbage = [Saying::Stream(vec![0xff; 3_000]), Saying::Frames(vec![0xff; 900])];
+        let garbage = [Action::Stream(vec![0xff; 3_000]), Action::Frames(vec![0xff; 900])];
         let controls =
             [control_message(77, b"?"), control_message(1, &[0; 40]), vec![0xff; 20_000]]
-                .map(Saying::Control);
-        let sayings: Vec<Saying> = messages
-            .map(|message| Saying::Message(message.0))
+                .map(Action::Control);
+        let actions: Vec<Action> = messages
+            .map(|message| Action::Message(message.0))
             .into_iter()
-            .chain(frames.map(Saying::Frames))
+            .chain(frames.map(Action::Frames))
             .chain(garbage)
             .chain(controls)
             .collect();
-        for (i, saying) in sayings.into_iter().enumerate() {
+        for (i, action) in actions.into_iter().enumerate() {
             // First thing on one connection, behind a request on the next.
             for behind in [false, true] {
                 let mut peer = Peer::dial(victim.address, WAYS[i % WAYS.len()]).unwrap();
                 if behind {
                     peer.message(request(i % 2 == 0, 0, &[b"f"]));
                 }
-                peer.say(saying.clone());
-                peer.say(Saying::Pause(Duration::from_millis(20)));
+                peer.perform(action.clone());
+                peer.perform(Action::Pause(Duration::from_millis(20)));
                 peer.hang_up();
             }
         }
@@ -213,9 +213,9 @@ fn a_client_that_hangs_up_at_any_step_leaves_nothing_under_a_name() {
 /// Hangs up before its action number `step`.
 fn leaving(step: usize) -> Tamper {
     let mut actions = 0;
-    Box::new(move |saying| {
+    Box::new(move |action| {
         actions += 1;
-        if actions > step { vec![Saying::HangUp] } else { vec![saying] }
+        if actions > step { vec![Action::HangUp] } else { vec![action] }
     })
 }
 

@@ -74,7 +74,7 @@ fn strangers_of_many_addresses_keep_no_client_out_at_any_stage() {
     });
 }
 
-/// Takes a place and says for ever that its disk is why nothing moves.
+/// Takes a place and reports for ever that its disk is why nothing moves.
 fn hoard(at: SocketAddr, number: usize, over: &AtomicBool) {
     let mut peer = Peer::dial(at, WAYS[3]).unwrap();
     peer.message(request(false, 1, &[format!("hoard-{number}").as_bytes()]));

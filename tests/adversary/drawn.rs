@@ -11,7 +11,7 @@ use crate::honest::{await_request, copy};
 use crate::host::Host;
 use crate::middle::{copy_through, untouched};
 use crate::oracle::{Victim, assert_nothing_beside, assert_only, end};
-use crate::peer::{Peer, Saying, Tamper, WAYS, Way};
+use crate::peer::{Action, Peer, Tamper, WAYS, Way};
 use crate::relay::{Relay, StreamTaps, Tap};
 use crate::script::{Item, request, sink, source};
 use crate::test::{Test, limited};
@@ -199,25 +199,25 @@ fn tampering(mut draw: Draw) -> Tamper {
     let (at, kind, for_ever) = (draw.below(8), draw.below(8), draw.below(3) == 0);
     eprintln!("word {at}, kind {kind}, for ever {for_ever}");
     let mut actions = 0;
-    Box::new(move |saying| {
+    Box::new(move |action| {
         actions += 1;
         if actions - 1 != at && !(for_ever && actions > at) {
-            return vec![saying];
+            return vec![action];
         }
         match kind {
-            0 => vec![spoiled(saying, &mut draw)],
-            1 => vec![saying.clone(), saying],
+            0 => vec![spoiled(action, &mut draw)],
+            1 => vec![action.clone(), action],
             2 => Vec::new(),
-            3 => vec![Saying::Stream(draw.bytes(60)), saying],
-            4 => vec![Saying::Frames(draw.bytes(40)), saying],
-            5 => vec![Saying::HangUp],
-            6 => vec![Saying::Control(draw.bytes(30)), saying],
-            _ => vec![spoiled(saying.clone(), &mut draw), saying],
+            3 => vec![Action::Stream(draw.bytes(60)), action],
+            4 => vec![Action::Frames(draw.bytes(40)), action],
+            5 => vec![Action::HangUp],
+            6 => vec![Action::Control(draw.bytes(30)), action],
+            _ => vec![spoiled(action.clone(), &mut draw), action],
         }
     })
 }
 
-fn spoiled(saying: Saying, draw: &mut Draw) -> Saying {
+fn spoiled(action: Action, draw: &mut Draw) -> Action {
     let mut spoil = |mut bytes: Vec<u8>| {
         for _ in 0..1 + draw.below(3) {
             let place = draw.below(bytes.len().max(1) as u64) as usize;
@@ -229,15 +229,15 @@ fn spoiled(saying: Saying, draw: &mut Draw) -> Saying {
         }
         bytes
     };
-    match saying {
-        Saying::Message(bytes) => Saying::Message(spoil(bytes)),
-        Saying::Stream(bytes) => Saying::Stream(spoil(bytes)),
-        Saying::Frames(bytes) => Saying::Frames(spoil(bytes)),
-        Saying::Control(bytes) => Saying::Control(spoil(bytes)),
-        Saying::Object { object, offset, payload } => match draw.below(3) {
-            0 => Saying::Object { object: draw.next() as u32, offset, payload },
-            1 => Saying::Object { object, offset: draw.next() >> draw.below(64), payload },
-            _ => Saying::Object { object, offset, payload: draw.bytes(payload.len()) },
+    match action {
+        Action::Message(bytes) => Action::Message(spoil(bytes)),
+        Action::Stream(bytes) => Action::Stream(spoil(bytes)),
+        Action::Frames(bytes) => Action::Frames(spoil(bytes)),
+        Action::Control(bytes) => Action::Control(spoil(bytes)),
+        Action::Object { object, offset, payload } => match draw.below(3) {
+            0 => Action::Object { object: draw.next() as u32, offset, payload },
+            1 => Action::Object { object, offset: draw.next() >> draw.below(64), payload },
+            _ => Action::Object { object, offset, payload: draw.bytes(payload.len()) },
         },
         other => other,
     }

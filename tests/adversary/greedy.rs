@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::bytes::Bytes;
 use crate::carrier::{Carrier, frame};
 use crate::oracle::Victim;
-use crate::peer::{Peer, Saying, Tamper, WAYS};
+use crate::peer::{Action, Peer, Tamper, WAYS};
 use crate::script::{Item, manifest, request, result, sink};
 use crate::test::limited;
 use crate::trees::noise;
@@ -77,9 +77,9 @@ fn a_peer_that_writes_past_the_limit_of_a_stream_fills_no_memory() {
             let mut peer = Peer::dial(victim.address, way).unwrap();
             peer.message(request(false, 1, &[b""]));
             // One message that would be whole a megabyte later, and 63 more behind it.
-            peer.say(Saying::Stream(Bytes::new().varint(1 << 20).varint(2).0));
+            peer.perform(Action::Stream(Bytes::new().varint(1 << 20).varint(2).0));
             for _ in 0..64 {
-                peer.say(Saying::Stream(noise(1, 1 << 20)));
+                peer.perform(Action::Stream(noise(1, 1 << 20)));
             }
             let grown = victim.memory().saturating_sub(before);
             assert!(grown < LITTLE, "{way:?}: {} MiB", grown >> 20);
@@ -110,14 +110,14 @@ fn a_wrong_group_whose_hash_comes_late_is_sent_again_and_placed() {
 /// The first piece is wrong once, and hashes come when all pieces have long arrived.
 fn wrong_at_first() -> Tamper {
     let mut pieces = 0;
-    Box::new(move |saying| match saying {
-        Saying::Object { object, offset, mut payload } => {
+    Box::new(move |action| match action {
+        Action::Object { object, offset, mut payload } => {
             payload[0] ^= u8::from(pieces == 0);
             pieces += 1;
-            vec![Saying::Object { object, offset, payload }]
+            vec![Action::Object { object, offset, payload }]
         }
-        Saying::Message(bytes) if bytes.first() == Some(&4) => {
-            vec![Saying::Pause(Duration::from_millis(300)), Saying::Message(bytes)]
+        Action::Message(bytes) if bytes.first() == Some(&4) => {
+            vec![Action::Pause(Duration::from_millis(300)), Action::Message(bytes)]
         }
         other => vec![other],
     })

@@ -135,7 +135,7 @@ fn datagrams_changed_cut_repeated_and_reflected_are_never_taken() {
     });
 }
 
-/// Where enough follows, the next record does not authenticate. Behind the last bytes of the data only
+/// If enough follows, the next record does not authenticate. Behind the last bytes of the data only
 /// reports follow: both ends talk, and nothing moves.
 #[test]
 fn a_piece_left_out_of_a_bare_connection_ends_the_copy() {

@@ -18,7 +18,7 @@ use crate::tls::{CONTROL, DATA, Link};
 
 /// An action that a peer is about to take.
 #[derive(Clone, Debug)]
-pub enum Saying {
+pub enum Action {
     /// Type and body of a message of stream 0.
     Message(Vec<u8>),
     /// Bytes of stream 0 as they are.
@@ -36,7 +36,7 @@ pub enum Saying {
 }
 
 /// Replaces an action that a peer is about to take.
-pub type Tamper = Box<dyn FnMut(Saying) -> Vec<Saying> + Send>;
+pub type Tamper = Box<dyn FnMut(Action) -> Vec<Action> + Send>;
 
 /// A message, data or an end that a peer receives.
 #[derive(Debug)]
@@ -170,38 +170,38 @@ impl Peer {
         }
     }
 
-    /// Says `saying`, or what becomes of it.
-    pub fn say(&mut self, saying: Saying) {
-        let sayings = match &mut self.tamper {
-            Some(tamper) => tamper(saying),
-            None => vec![saying],
+    /// Performs `action`, or what the tamper function makes of it.
+    pub fn perform(&mut self, action: Action) {
+        let actions = match &mut self.tamper {
+            Some(tamper) => tamper(action),
+            None => vec![action],
         };
-        for saying in sayings {
+        for action in actions {
             if self.over {
                 return;
             }
-            self.say_truly(saying);
+            self.perform_untampered(action);
         }
     }
 
-    fn say_truly(&mut self, saying: Saying) {
-        match saying {
-            Saying::Message(bytes) => self.stream(&Bytes::new().sized(&bytes).0),
-            Saying::Stream(bytes) => self.stream(&bytes),
-            Saying::Frames(frames) => self.carrier.frames(&frames),
-            Saying::Object { object, offset, payload } => {
+    fn perform_untampered(&mut self, action: Action) {
+        match action {
+            Action::Message(bytes) => self.stream(&Bytes::new().sized(&bytes).0),
+            Action::Stream(bytes) => self.stream(&bytes),
+            Action::Frames(frames) => self.carrier.frames(&frames),
+            Action::Object { object, offset, payload } => {
                 self.carrier.object(object, offset, &payload);
             }
-            Saying::Control(bytes) => {
+            Action::Control(bytes) => {
                 let _ = self.control.write_all(&bytes);
             }
-            Saying::Pause(time) => thread::sleep(time),
-            Saying::HangUp => self.hang_up(),
+            Action::Pause(time) => thread::sleep(time),
+            Action::HangUp => self.hang_up(),
         }
     }
 
     pub fn message(&mut self, message: Bytes) {
-        self.say(Saying::Message(message.0));
+        self.perform(Action::Message(message.0));
     }
 
     /// The same, once the program has room for it on stream 0; true if it has, before `deadline`.
@@ -221,7 +221,7 @@ impl Peer {
     }
 
     pub fn object(&mut self, object: u32, offset: u64, payload: &[u8]) {
-        self.say(Saying::Object { object, offset, payload: payload.to_vec() });
+        self.perform(Action::Object { object, offset, payload: payload.to_vec() });
     }
 
     fn stream(&mut self, bytes: &[u8]) {
@@ -234,13 +234,13 @@ impl Peer {
     /// Ends as protocol.md 7.5 has it.
     pub fn done(&mut self) {
         let last = stream(0, self.sent_to, true, &[]);
-        self.say(Saying::Frames(last));
+        self.perform(Action::Frames(last));
     }
 
     /// CLOSE on the control connection.
     pub fn close(&mut self, code: u16, reason: &[u8]) {
         let body = Bytes::new().u16(code).raw(reason);
-        self.say(Saying::Control(control_message(3, &body.0)));
+        self.perform(Action::Control(control_message(3, &body.0)));
     }
 
     pub fn hang_up(&mut self) {

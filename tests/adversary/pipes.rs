@@ -12,7 +12,7 @@ use crate::bytes::Bytes;
 use crate::honest::await_request;
 use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
-use crate::peer::{Peer, Received, Saying, Tamper, WAYS, Way};
+use crate::peer::{Action, Peer, Received, Tamper, WAYS, Way};
 use crate::program::{Ended, Program};
 use crate::script::{GROUP, note_end, result};
 use crate::test::{Test, limited};
@@ -108,22 +108,22 @@ fn assert_beginning(test: &Test, output: &str, ended: &Ended) {
 
 /// Attacks of a source, by name; each is another way not to send the pieces.
 fn attacks() -> Vec<(&'static str, Tamper)> {
-    fn each(spoil: impl FnMut(Saying) -> Vec<Saying> + Send + 'static) -> Tamper {
+    fn each(spoil: impl FnMut(Action) -> Vec<Action> + Send + 'static) -> Tamper {
         Box::new(spoil)
     }
     let message = |bytes: &[u8], kind: u8| bytes.first() == Some(&kind);
     let moved = |to: fn(u32, u64) -> (u32, u64)| {
-        each(move |saying| match saying {
-            Saying::Object { object, offset, payload } => {
+        each(move |action| match action {
+            Action::Object { object, offset, payload } => {
                 let (object, offset) = to(object, offset);
-                vec![Saying::Object { object, offset, payload }]
+                vec![Action::Object { object, offset, payload }]
             }
             other => vec![other],
         })
     };
     let ending = |bytes: Bytes| {
-        each(move |saying| match saying {
-            Saying::Message(body) if message(&body, 3) => vec![Saying::Message(bytes.0.clone())],
+        each(move |action| match action {
+            Action::Message(body) if message(&body, 3) => vec![Action::Message(bytes.0.clone())],
             other => vec![other],
         })
     };
@@ -131,20 +131,20 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
     vec![
         (
             "other-bytes",
-            each(|saying| match saying {
-                Saying::Object { object, offset, mut payload } => {
+            each(|action| match action {
+                Action::Object { object, offset, mut payload } => {
                     payload[0] ^= 1;
-                    vec![Saying::Object { object, offset, payload }]
+                    vec![Action::Object { object, offset, payload }]
                 }
                 other => vec![other],
             }),
         ),
         (
             "other-hashes",
-            each(move |saying| match saying {
-                Saying::Message(mut body) if message(&body, 4) => {
+            each(move |action| match action {
+                Action::Message(mut body) if message(&body, 4) => {
                     *body.last_mut().unwrap() ^= 1;
-                    vec![Saying::Message(body)]
+                    vec![Action::Message(body)]
                 }
                 other => vec![other],
             }),
@@ -157,11 +157,11 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
         ("of-no-length", moved(|_, offset| (0, offset))),
         (
             HARMLESS,
-            each(|saying| match saying {
-                Saying::Object { object, offset, payload } => {
+            each(|action| match action {
+                Action::Object { object, offset, payload } => {
                     let longer =
-                        Saying::Object { object: object + 9, offset, payload: payload.clone() };
-                    vec![longer, Saying::Object { object, offset, payload }]
+                        Action::Object { object: object + 9, offset, payload: payload.clone() };
+                    vec![longer, Action::Object { object, offset, payload }]
                 }
                 other => vec![other],
             }),
@@ -172,17 +172,17 @@ fn attacks() -> Vec<(&'static str, Tamper)> {
         ("end-of-all-pieces", ending(pipe_end(last, last << 20))),
         (
             "hashes-twice",
-            each(move |saying| match saying {
-                Saying::Message(body) if message(&body, 4) => {
-                    vec![Saying::Message(body.clone()), Saying::Message(body)]
+            each(move |action| match action {
+                Action::Message(body) if message(&body, 4) => {
+                    vec![Action::Message(body.clone()), Action::Message(body)]
                 }
                 other => vec![other],
             }),
         ),
         (
             "gone-before-the-end",
-            each(move |saying| match saying {
-                Saying::Message(body) if message(&body, 3) => vec![Saying::HangUp],
+            each(move |action| match action {
+                Action::Message(body) if message(&body, 3) => vec![Action::HangUp],
                 other => vec![other],
             }),
         ),
@@ -304,7 +304,7 @@ fn a_receiver_that_confirms_what_it_never_got_of_a_pipe_is_not_believed() {
     });
 }
 
-/// Lets the source send, says `lie`, and leaves.
+/// Lets the source send, sends `lie`, and leaves.
 fn lie_of(mut peer: Peer, lie: Vec<Bytes>) {
     peer.message(Bytes::new().varint(6).varint(1 << 32));
     peer.carrier.credit(8 << 20);
@@ -330,8 +330,8 @@ fn a_pipe_with_a_silent_end_ends() {
                     let out = format!("out{i}");
                     let receiving = receiver(test, victim.address, &out, &[]);
                     let mut peer = Peer::dial(victim.address, way).unwrap();
-                    peer.tamper = Some(Box::new(|saying| match saying {
-                        Saying::Message(body) if body.first() == Some(&3) => Vec::new(),
+                    peer.tamper = Some(Box::new(|action| match action {
+                        Action::Message(body) if body.first() == Some(&3) => Vec::new(),
                         other => vec![other],
                     }));
                     peer.message(pipe(SEND));
@@ -449,8 +449,8 @@ fn a_pipe_whose_other_end_lives_and_does_nothing_ends_after_the_stall_timeout() 
                     let out = format!("lives{i}");
                     let receiving = receiver(test, between.address(), &out, &receiving_words);
                     let mut peer = between.meet(way, SEND);
-                    peer.tamper = Some(Box::new(|saying| match saying {
-                        Saying::Message(body) if body.first() == Some(&3) => Vec::new(),
+                    peer.tamper = Some(Box::new(|action| match action {
+                        Action::Message(body) if body.first() == Some(&3) => Vec::new(),
                         other => vec![other],
                     }));
                     feed(&mut peer, Duration::from_secs(1));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::bytes::Bytes;
 use crate::oracle::{PATIENCE, Victim, assert_only};
-use crate::peer::{Peer, Saying, WAYS};
+use crate::peer::{Action, Peer, WAYS};
 use crate::program::Program;
 use crate::script::{Ending, Item, hashes, request, sink, source};
 use crate::test::limited;
@@ -29,13 +29,13 @@ fn the_hidden_directory_of_another_transfer_is_neither_read_nor_written() {
         let victim = Victim::start(test);
         // It leaves when two of its groups are there.
         let contents = noise(1, 3_000_000);
-        let mut early = Some(Saying::Message(hashes(0, &contents).0));
+        let mut early = Some(Action::Message(hashes(0, &contents).0));
         victim.push(WAYS[0], b"", &[Item::file(b"f", &contents)], |peer| {
-            peer.tamper = Some(Box::new(move |saying| match saying {
-                Saying::Object { offset: 2_500_000.., .. } => {
-                    vec![Saying::Pause(Duration::from_millis(500)), Saying::HangUp]
+            peer.tamper = Some(Box::new(move |action| match action {
+                Action::Object { offset: 2_500_000.., .. } => {
+                    vec![Action::Pause(Duration::from_millis(500)), Action::HangUp]
                 }
-                Saying::Object { .. } => early.take().into_iter().chain([saying]).collect(),
+                Action::Object { .. } => early.take().into_iter().chain([action]).collect(),
                 other => vec![other],
             }));
         });

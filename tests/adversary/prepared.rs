@@ -11,7 +11,7 @@ use crate::bytes::Bytes;
 use crate::honest::copy;
 use crate::host::Host;
 use crate::oracle::{BOUND, Victim, end};
-use crate::peer::{Peer, Received, Saying, WAYS, Way};
+use crate::peer::{Action, Peer, Received, WAYS, Way};
 use crate::script::{GROUP, Item, hashes, source};
 use crate::test::{Test, limited, until};
 use crate::trees::{is_hidden, names, noise};
@@ -71,8 +71,8 @@ fn prepare(test: &Test, victim: &Victim, how: Way, request: &Request, items: &[I
     };
     let mut hashed = None;
     let there = test.path("there");
-    peer.tamper = Some(Box::new(move |saying| match saying {
-        Saying::Object { object, offset, .. } if object == last && offset >= end => {
+    peer.tamper = Some(Box::new(move |action| match action {
+        Action::Object { object, offset, .. } if object == last && offset >= end => {
             // A checkpoint comes a second after what it makes durable, its record and names behind it.
             let hidden = || names(&there).into_iter().find(|name| is_hidden(name));
             let record = until("a hidden directory", hidden);
@@ -80,11 +80,11 @@ fn prepare(test: &Test, victim: &Victim, how: Way, request: &Request, items: &[I
             until("a record", || {
                 fs::metadata(&record).is_ok_and(|record| record.len() > 0).then_some(())
             });
-            vec![Saying::Pause(Duration::from_millis(2_500)), Saying::HangUp]
+            vec![Action::Pause(Duration::from_millis(2_500)), Action::HangUp]
         }
-        Saying::Object { object, .. } if hashed != Some(object) => {
+        Action::Object { object, .. } if hashed != Some(object) => {
             hashed = Some(object);
-            vec![Saying::Message(hashes(object, &files[object as usize]).0), saying]
+            vec![Action::Message(hashes(object, &files[object as usize]).0), action]
         }
         other => vec![other],
     }));

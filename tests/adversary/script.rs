@@ -132,7 +132,7 @@ pub struct Ending {
     pub paths: Vec<Vec<u8>>,
 }
 
-/// Sends `items` until the program says how it ended.
+/// Sends `items` until the program sends the outcome.
 pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
     let deadline = Instant::now() + patience;
     peer.message(manifest(items));

@@ -9,7 +9,7 @@ use crate::carrier::stream;
 use crate::honest::{await_request, copy};
 use crate::host::Host;
 use crate::oracle::{BOUND, assert_nothing_beside, assert_only, end};
-use crate::peer::{Peer, Saying, Tamper, WAYS, Way, control_message};
+use crate::peer::{Action, Peer, Tamper, WAYS, Way, control_message};
 use crate::program::Ended;
 use crate::script::{Item, manifest, manifest_end, result, sink, source};
 use crate::test::{Test, limited};
@@ -97,10 +97,10 @@ fn a_server_that_sends_other_bytes_than_it_hashed_fails() {
         for way in WAYS {
             let items = [Item::file(b"f", &noise(1, 200_000))];
             let ended = pull(test, way, &items, |peer| {
-                peer.tamper = Some(Box::new(|saying| match saying {
-                    Saying::Object { object, offset, mut payload } => {
+                peer.tamper = Some(Box::new(|action| match action {
+                    Action::Object { object, offset, mut payload } => {
                         payload[0] ^= 1;
-                        vec![Saying::Object { object, offset, payload }]
+                        vec![Action::Object { object, offset, payload }]
                     }
                     other => vec![other],
                 }));
@@ -118,9 +118,9 @@ fn a_server_that_hangs_up_at_any_step_fails() {
             let items = [Item::file(b"f", &noise(1, 120_000))];
             let mut actions = 0;
             let ended = pull(test, way, &items, |peer| {
-                peer.tamper = Some(Box::new(move |saying| {
+                peer.tamper = Some(Box::new(move |action| {
                     actions += 1;
-                    if actions > step { vec![Saying::HangUp] } else { vec![saying] }
+                    if actions > step { vec![Action::HangUp] } else { vec![action] }
                 }));
             });
             // Its actions: manifest, its end, three pieces, hashes, the end.
@@ -158,12 +158,12 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
     let mut attacks = vec![
         ("short-and-silent", cut(|_| Vec::new())),
         // The end of stream 0 behind the hashes, as a source has it when all is confirmed.
-        ("short-and-done", cut(|sent_to| vec![Saying::Frames(stream(0, sent_to, true, &[]))])),
+        ("short-and-done", cut(|sent_to| vec![Action::Frames(stream(0, sent_to, true, &[]))])),
         (
             "short-and-closed",
             cut(|_| {
                 let done = Bytes::new().u16(0);
-                vec![Saying::Pause(A_WHILE), Saying::Control(control_message(3, &done.0))]
+                vec![Action::Pause(A_WHILE), Action::Control(control_message(3, &done.0))]
             }),
         ),
         ("behind-the-end", beyond(|size, piece| (size, piece))),
@@ -191,9 +191,9 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
     for (what, messages) in ends {
         attacks.push((
             what,
-            Box::new(move |saying| match saying {
-                Saying::Message(message) if message.first() == Some(&3) => {
-                    messages.iter().cloned().map(Saying::Message).collect()
+            Box::new(move |action| match action {
+                Action::Message(message) if message.first() == Some(&3) => {
+                    messages.iter().cloned().map(Action::Message).collect()
                 }
                 other => vec![other],
             }),
@@ -204,15 +204,15 @@ fn lengths() -> Vec<(&'static str, Tamper)> {
 
 /// Nothing of the file is sent but its first piece, and `then`, which gets the offset at which stream 0
 /// ends, follows the hashes.
-fn cut(then: impl Fn(u64) -> Vec<Saying> + Send + 'static) -> Tamper {
+fn cut(then: impl Fn(u64) -> Vec<Action> + Send + 'static) -> Tamper {
     let mut sent_to = 0;
-    Box::new(move |saying| match saying {
-        Saying::Object { offset: 1.., .. } => Vec::new(),
-        Saying::Message(message) => {
+    Box::new(move |action| match action {
+        Action::Object { offset: 1.., .. } => Vec::new(),
+        Action::Message(message) => {
             sent_to += Bytes::new().sized(&message).0.len() as u64;
             let hashes = message.first() == Some(&4);
             let then = if hashes { then(sent_to) } else { Vec::new() };
-            [Saying::Message(message)].into_iter().chain(then).collect()
+            [Action::Message(message)].into_iter().chain(then).collect()
         }
         other => vec![other],
     })
@@ -220,11 +220,11 @@ fn cut(then: impl Fn(u64) -> Vec<Saying> + Send + 'static) -> Tamper {
 
 /// Each piece goes where `to` says of the file's length, too, and first.
 fn beyond(to: impl Fn(u64, Vec<u8>) -> (u64, Vec<u8>) + Send + 'static) -> Tamper {
-    Box::new(move |saying| match saying {
-        Saying::Object { object, offset, payload } => {
+    Box::new(move |action| match action {
+        Action::Object { object, offset, payload } => {
             let (moved, piece) = to(SIZE as u64, payload.clone());
-            let extra = Saying::Object { object, offset: moved, payload: piece };
-            vec![extra, Saying::Object { object, offset, payload }]
+            let extra = Action::Object { object, offset: moved, payload: piece };
+            vec![extra, Action::Object { object, offset, payload }]
         }
         other => vec![other],
     })

@@ -23,9 +23,9 @@ const WHILE: Duration = Duration::from_millis(500);
 /// Lets `most` actions pass, and no more.
 fn up_to(most: usize) -> Tamper {
     let mut actions = 0;
-    Box::new(move |saying| {
+    Box::new(move |action| {
         actions += 1;
-        if actions > most { Vec::new() } else { vec![saying] }
+        if actions > most { Vec::new() } else { vec![action] }
     })
 }
 
@@ -121,7 +121,7 @@ fn a_server_silent_at_any_step_is_given_up() {
     });
 }
 
-/// A copy with a server that says so many words.
+/// A copy with a server that takes so many actions and no more.
 fn silent_server(test: &Test, way: Way, what: &str, words: usize, answering: bool) {
     let host = Host::new();
     let at = format!("lh://{}/f", host.address);

@@ -1,4 +1,4 @@
-//! Escape codes and ends of lines in whatever a peer can say: none reaches a terminal, a log or
+//! Escape codes and ends of lines in whatever a peer can send: none reaches a terminal, a log or
 //! JSON as it is.
 
 use std::io::Write;
@@ -8,7 +8,7 @@ use crate::carrier::frame;
 use crate::honest::await_request;
 use crate::host::Host;
 use crate::oracle::{STALL, Victim, end};
-use crate::peer::{Peer, Saying, WAYS, control_message, read_control};
+use crate::peer::{Action, Peer, WAYS, control_message, read_control};
 use crate::program::Program;
 use crate::script::{Item, manifest, manifest_end, request, result, sink, source};
 use crate::test::{Test, limited};
@@ -58,7 +58,7 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
     }),
     ("CLOSE in a frame", false, |host| {
         let mut peer = asked(host);
-        peer.say(Saying::Frames(frame(19, &Bytes::new().u16(10).raw(EVIL).0)));
+        peer.perform(Action::Frames(frame(19, &Bytes::new().u16(10).raw(EVIL).0)));
         leave(peer);
     }),
     ("names and ENTRY_FAILED", true, |host| {
@@ -125,7 +125,7 @@ fn words_of_a_client_forge_no_line_of_a_servers_log() {
             leave(peer);
             let mut peer = Peer::dial(victim.address, way).unwrap();
             peer.message(Bytes::new().varint(14).u8(1).raw(EVIL));
-            peer.say(Saying::Frames(frame(19, &Bytes::new().u16(2).raw(EVIL).0)));
+            peer.perform(Action::Frames(frame(19, &Bytes::new().u16(2).raw(EVIL).0)));
             leave(peer);
         }
         assert_tame(&victim.stderr_so_far(), "log");
@@ -135,9 +135,9 @@ fn words_of_a_client_forge_no_line_of_a_servers_log() {
 
 /// Says in place of its hashes that the source failed, and why.
 fn leave_with(peer: &mut Peer) {
-    peer.tamper = Some(Box::new(|saying| match saying {
-        Saying::Message(bytes) if bytes.first() == Some(&4) => {
-            vec![Saying::Message(Bytes::new().varint(5).varint(0).raw(EVIL).0)]
+    peer.tamper = Some(Box::new(|action| match action {
+        Action::Message(bytes) if bytes.first() == Some(&4) => {
+            vec![Action::Message(Bytes::new().varint(5).varint(0).raw(EVIL).0)]
         }
         other => vec![other],
     }));

@@ -55,7 +55,7 @@ fn files_that_may_not_have_their_times_and_modes_arrive_with_one_notice_in_a_pus
     });
 }
 
-/// Whatever the number of entries.
+/// One notice, for any number of entries.
 fn assert_noticed(copy: &crate::program::Ended) {
     let json = copy.json();
     assert_eq!((&json["verified"], &json["failed"]), (&true.into(), &0.into()), "{json}");

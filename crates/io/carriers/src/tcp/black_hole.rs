@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(watch.look(at(30_000), sending(500, 7), at(1_400)), Step::Wait);
         assert_eq!(watch.look(at(51_000), sending(500, 8), at(1_400)), Step::Wait);
         assert_eq!(watch.look(at(51_100), sending(9_000, 0), at(1_400)), Step::Wait);
-        // Whatever comes later begins from the start.
+        // Later timeouts count from the start again.
         assert_eq!(watch.look(at(60_000), sending(9_000, 3), at(1_400)), Step::Ask);
         assert_eq!(watch.look(at(70_000), sending(9_000, 9), at(1_400)), Step::Wait);
     }

@@ -28,7 +28,7 @@ use crate::thread_group::ThreadGroup;
 /// The UDP lanes of a connection.
 pub struct UdpLanes {
     mailboxes: Vec<Arc<Mailbox>>,
-    /// That of the monitor's lane.
+    /// The mailbox of the monitor's lane.
     own: Option<Arc<Mailbox>>,
     paths: Arc<ConnectionPaths>,
     views: Vec<Arc<Mutex<LaneView>>>,
