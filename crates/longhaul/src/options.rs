@@ -69,7 +69,7 @@ pub struct ConnectOptions {
     /// Gateways on the path to the server: TCP connections go through them, the first of which this
     /// host dials. Not with UDP lanes, links or a circuit.
     pub via: Option<Via>,
-    /// Most memory for what is under way; else by the path. At least [`crate::MEMORY_LEAST`].
+    /// Most memory for what is under way; else by the path. At least [`crate::budget::MEMORY_LEAST`].
     pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.
     pub idle_timeout: Duration,
@@ -196,7 +196,7 @@ pub struct ServeOptions {
     /// Clients may copy to here.
     pub allow_write: bool,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
-    /// half of the host's. At least [`crate::MEMORY_LEAST`], which one transfer needs.
+    /// half of the host's. At least [`crate::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,

@@ -22,7 +22,7 @@ impl Progress {
 
     /// What has happened since the last call that everybody should know at once, as that TCP
     /// carries because UDP does not pass. What still matters at the end is in
-    /// [`crate::LinkReport::notices`] too.
+    /// [`crate::api::LinkReport::notices`] too.
     pub fn take_news(&self) -> Vec<String> {
         mem::take(&mut *lock(&self.news))
     }

@@ -12,11 +12,15 @@ use longhaul_units::{Duration, Rate};
 use longhaul_wire::Bottleneck;
 use tempfile::TempDir;
 
-use crate::source::WORKERS;
-use crate::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error, Progress,
-    ServeEvent, ServeOptions, Stop, copy, serve,
+use crate::api::{CopyReport, ServeEvent};
+use crate::error::Error;
+use crate::options::{
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Endpoint, ServeOptions,
 };
+use crate::progress::Progress;
+use crate::source::WORKERS;
+use crate::{copy, serve};
+use longhaul_sys::stop::Stop;
 
 /// Copies a file of that name, with both carriers, there and back.
 fn copies(name: &str, megabytes: u32) -> Vec<CopyReport> {

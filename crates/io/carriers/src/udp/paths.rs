@@ -98,7 +98,7 @@ impl ConnectionPaths {
 
     /// Rate control of a path.
     pub fn path(&self, number: PathId) -> Arc<Mutex<Path>> {
-        lock(&self.set).lines[usize::from(number.0)].path.clone()
+        lock(&self.set).entries[usize::from(number.0)].path.clone()
     }
 
     /// All paths, and how many lanes are on each.
