@@ -112,8 +112,8 @@ pub struct ServeArgs {
     /// Most sessions of one client: a user or an address with a token [default: as many as there are]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub max_sessions_per_client: Option<u32>,
-    /// Most memory that sessions hold together, the kernel's buffers included; when there are many,
-    /// each has its part [default: a quarter of what this process may have]
+    /// Most memory that sessions hold together, the kernel's buffers included; each place has 64 KiB of
+    /// it [default: a quarter of what this process may have]
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<String>,
     /// Connections kept open to each gateway that sessions went to of late: the next one is set up a

@@ -101,11 +101,17 @@ pub struct SocketMemory {
 pub fn memory(socket: impl AsFd) -> io::Result<SocketMemory> {
     let mut bytes = [0; 36];
     sockopt::bytes(socket.as_fd(), libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes)?;
+    Ok(parse_memory(&bytes))
+}
+
+fn parse_memory(bytes: &[u8; 36]) -> SocketMemory {
     let (words, _) = bytes.as_chunks::<4>();
     let word = |index: usize| u64::from(u32::from_ne_bytes(words[index]));
+    // What is reserved falls below zero while the kernel borrows from itself.
+    let reserved = i64::from(i32::from_ne_bytes(words[4]));
     // SK_MEMINFO_RMEM_ALLOC, _FWD_ALLOC, _WMEM_QUEUED and _BACKLOG of include/uapi/linux/sock_diag.h.
-    let held = word(0) + word(4) + word(5) + word(7);
-    Ok(SocketMemory { held, receive_max: word(1), send_max: word(3) })
+    let held = (word(0) + word(5) + word(7)).saturating_add_signed(reserved);
+    SocketMemory { held, receive_max: word(1), send_max: word(3) }
 }
 
 /// Limits what the kernel may hold for `socket` to about `bytes` in each direction; `None` leaves it
@@ -343,6 +349,16 @@ mod tests {
         let held = memory(&client).unwrap().held + memory(&accepted).unwrap().held;
         assert!((50_000..400_000).contains(&held), "{held}");
         assert!(buffer_limits().receive_max > 100_000 && buffer_limits().send_max > 100_000);
+    }
+
+    #[test]
+    fn reserved_memory_below_zero_is_no_huge_amount() {
+        let mut bytes = [0; 36];
+        bytes[0..4].copy_from_slice(&10_000u32.to_ne_bytes());
+        bytes[16..20].copy_from_slice(&(-4_000i32).to_ne_bytes());
+        assert_eq!(parse_memory(&bytes).held, 6_000);
+        bytes[0..4].copy_from_slice(&1_000u32.to_ne_bytes());
+        assert_eq!(parse_memory(&bytes).held, 0);
     }
 
     #[test]

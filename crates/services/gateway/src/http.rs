@@ -1,20 +1,24 @@
 //! Status and metrics over HTTP, on a thread of its own.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::sync::oneshot;
+use tokio::task::{JoinHandle, spawn_blocking};
 
 use crate::status::{Source, Status};
 
@@ -23,7 +27,7 @@ use crate::status::{Source, Status};
 pub(crate) struct Http {
     address: SocketAddr,
     stop: Option<oneshot::Sender<Infallible>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<thread::JoinHandle<()>>,
 }
 
 impl Http {
@@ -73,24 +77,51 @@ fn serve(
 }
 
 async fn accept(listener: tokio::net::TcpListener, source: Source) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let mut places: VecDeque<Place> = VecDeque::new();
     loop {
-        // Never closed.
-        let Ok(place) = places.clone().acquire_owned().await else { return };
         let Ok((stream, from)) = listener.accept().await else {
             tokio::time::sleep(PAUSE).await;
             continue;
         };
-        let service = TowerToHyperService::new(router(source.clone(), from));
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_MAX);
-        tokio::spawn(async move {
-            let served = http.serve_connection(TokioIo::new(stream), service);
-            // A client's faults are its own affair.
-            let _ = tokio::time::timeout(ALL, served).await;
-            drop(place);
-        });
+        places.retain(|place| !place.task.is_finished());
+        if places.len() >= CONNECTIONS {
+            // One that asks for nothing gives way to those who come.
+            let idle = places.iter().position(|place| !place.asks.load(Ordering::Relaxed));
+            match idle.and_then(|idle| places.remove(idle)) {
+                Some(place) => place.task.abort(),
+                None => continue,
+            }
+        }
+        let asks = Arc::new(AtomicBool::new(false));
+        let task = tokio::spawn(answer(stream, router(source.clone(), from), asks.clone()));
+        places.push_back(Place { asks, task });
     }
+}
+
+/// A connection.
+#[derive(Debug)]
+struct Place {
+    /// A request is being answered.
+    asks: Arc<AtomicBool>,
+    task: JoinHandle<()>,
+}
+
+async fn answer(stream: TcpStream, router: Router, asks: Arc<AtomicBool>) {
+    let router = TowerToHyperService::new(router);
+    let service = service_fn(|request| {
+        let (answer, asks) = (router.call(request), asks.clone());
+        async move {
+            asks.store(true, Ordering::Relaxed);
+            let answer = answer.await;
+            asks.store(false, Ordering::Relaxed);
+            answer
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_MAX);
+    let served = http.serve_connection(TokioIo::new(stream), service);
+    // A client's faults are its own affair.
+    let _ = tokio::time::timeout(ALL, served).await;
 }
 
 /// Metrics are for all who reach the address; clients and targets are named on this host only.
@@ -108,7 +139,7 @@ async fn status(source: Source) -> Result<Status, String> {
     spawn_blocking(move || source.status()).await.map_err(|error| error.to_string())
 }
 
-/// Enough for those who look; others wait.
+/// Enough for those who look.
 const CONNECTIONS: usize = 16;
 /// Time for the head of a request.
 const HEAD: Duration = Duration::from_secs(5);

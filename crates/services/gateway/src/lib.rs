@@ -18,6 +18,8 @@ pub mod config;
 pub mod entry;
 mod gateway;
 mod http;
+mod memory;
+mod meter;
 pub mod policy;
 pub mod pump;
 mod resolver;

@@ -115,6 +115,15 @@ impl Pump {
         !matches!(self.pending, Pending::Nothing)
     }
 
+    /// Bytes that wait for the receiver.
+    pub const fn waiting(&self) -> usize {
+        match &self.pending {
+            Pending::Nothing => 0,
+            Pending::Bytes { bytes, start } => bytes.len() - *start,
+            Pending::Pipe { len, .. } => *len,
+        }
+    }
+
     /// Payload bytes since the beginning.
     pub const fn taken(&self) -> u64 {
         self.taken
@@ -157,12 +166,7 @@ impl Pump {
     /// The segment broke.
     pub fn flush(&mut self, to: &mut Link, pool: &mut Pool) -> io::Result<bool> {
         loop {
-            let left = match &self.pending {
-                Pending::Nothing => return Ok(true),
-                Pending::Bytes { bytes, start } => bytes.len() - start,
-                Pending::Pipe { len, .. } => *len,
-            };
-            if left == 0 {
+            if self.waiting() == 0 {
                 if let Pending::Pipe { pipe, .. } = std::mem::take(&mut self.pending) {
                     pool.give(pipe);
                 }

@@ -1,12 +1,17 @@
 //! Settings of segments, by the address at their other end.
 
+mod division;
+
 use std::net::IpAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use longhaul_relay::Prefix;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, Rate};
 
+use self::division::Division;
+use crate::meter::Meter;
 use crate::transport::SegmentSettings;
 
 /// Segments whose other ends lie in some ranges of addresses.
@@ -25,14 +30,14 @@ pub struct SegmentClass {
 pub struct LiveClass {
     /// The operator's decisions.
     pub class: SegmentClass,
-    /// Segments that have sent of late: they share the rate.
-    senders: AtomicUsize,
+    /// The rate, where there is one, among its segments.
+    division: Mutex<Division>,
     /// The round trip that a connection measured last, in microseconds.
     rtt_us: AtomicU64,
 }
 
 impl LiveClass {
-    /// Settings of a new connection, which is a sender at once.
+    /// Settings of a new connection.
     pub fn settings(&self) -> SegmentSettings {
         let measured = self.rtt_us.load(Ordering::Relaxed);
         let measured = (measured > 0).then_some(Duration::from_micros(measured));
@@ -60,48 +65,70 @@ impl LiveClass {
 pub struct Member {
     /// The class.
     pub live: Arc<LiveClass>,
-    sends: bool,
-    sent: u64,
+    /// Its number in the division of the rate, where the class has one.
+    id: Option<u64>,
     sent_at: Instant,
+    sent: u64,
+    sends: bool,
     rate: Option<Rate>,
     /// Most that it sends, whatever its part.
     most: Option<Rate>,
+    goodput: Meter,
+    /// What the peer acknowledged.
+    used: Meter,
 }
 
 impl Member {
     /// A new segment, which is expected to send, at `most` so fast.
     pub fn new(live: Arc<LiveClass>, most: Option<Rate>, now: Instant) -> Self {
-        live.senders.fetch_add(1, Ordering::Relaxed);
-        Self { live, sends: true, sent: 0, sent_at: now, rate: None, most }
+        let all = live.class.settings.rate;
+        let part = all.map(|all| lock(&live.division).join(all.as_bps()));
+        let rate = part.map(|(_, rate)| Rate::from_bps(rate));
+        Self {
+            live,
+            id: part.map(|(id, _)| id),
+            sent_at: now,
+            sent: 0,
+            sends: true,
+            rate: rate.into_iter().chain(most).min(),
+            most,
+            goodput: Meter::new(GOODPUT, now),
+            used: Meter::new(USED, now),
+        }
     }
 
-    /// Notes how many bytes were sent so far, and says at which rate the segment may send from now
-    /// on, where that is another than before.
-    pub fn look(&mut self, sent: u64, now: Instant) -> Option<Rate> {
+    /// Notes how many bytes were sent so far, and, for a class with a rate, `delivered`. Says at which
+    /// rate the segment may send from now on, where that is another than before.
+    pub fn look(
+        &mut self,
+        sent: u64,
+        delivered: impl FnOnce() -> Option<u64>,
+        now: Instant,
+    ) -> Option<Rate> {
         if sent != self.sent {
             (self.sent, self.sent_at) = (sent, now);
         }
-        let sends = now.since(self.sent_at) < IDLE;
-        match (self.sends, sends) {
-            (false, true) => _ = self.live.senders.fetch_add(1, Ordering::Relaxed),
-            (true, false) => _ = self.live.senders.fetch_sub(1, Ordering::Relaxed),
-            _ => {}
+        self.sends = now.since(self.sent_at) < IDLE;
+        self.goodput.note(sent, now);
+        let (id, all) = self.id.zip(self.live.class.settings.rate)?;
+        if let Some(delivered) = delivered() {
+            self.used.note(delivered, now);
         }
-        self.sends = sends;
-        let senders = self.live.senders.load(Ordering::Relaxed).max(1) as u64;
-        let all = self.live.class.settings.rate;
-        let part = all.map(|all| Rate::from_bps(all.as_bps() / senders));
-        let rate = part.into_iter().chain(self.most).min()?;
-        if self.rate == Some(rate) {
-            return None;
-        }
-        self.rate = Some(rate);
-        Some(rate)
+        let most = self.most.map_or(u64::MAX, |most| most.as_bps());
+        let (all, used) = (all.as_bps(), self.used.peak().as_bps());
+        let rate = lock(&self.live.division).look(id, all, used, most, now);
+        let rate = Rate::from_bps(rate);
+        (self.rate.replace(rate) != Some(rate)).then_some(rate)
     }
 
     /// It has sent of late.
     pub const fn sends(&self) -> bool {
         self.sends
+    }
+
+    /// Payload over time, of late.
+    pub fn goodput(&self) -> Rate {
+        self.goodput.rate()
     }
 
     /// Its part of the rate of the class, or the most that it sends, where there is either.
@@ -112,14 +139,18 @@ impl Member {
 
 impl Drop for Member {
     fn drop(&mut self) {
-        if self.sends {
-            self.live.senders.fetch_sub(1, Ordering::Relaxed);
+        if let Some(id) = self.id {
+            lock(&self.live.division).leave(id);
         }
     }
 }
 
-/// A segment that sent nothing for so long leaves its part of the rate to others.
+/// A segment that sent nothing for so long is idle.
 const IDLE: Duration = Duration::from_secs(1);
+/// The time over which goodput is shown.
+const GOODPUT: Duration = Duration::from_secs(1);
+/// The time over which a segment's need of its class's rate is measured.
+const USED: Duration = Duration::from_millis(200);
 
 /// All classes.
 #[derive(Clone, Debug, Default)]
@@ -168,25 +199,62 @@ mod tests {
         }
     }
 
+    /// Segments of a class with 400 Mb/s, each with the rate at which its source sends.
+    struct Class {
+        members: Vec<(Member, u64, u64)>,
+        now: Instant,
+    }
+
+    impl Class {
+        /// A tenth of a second.
+        fn step(&mut self) {
+            self.now += Duration::from_millis(100);
+            for (member, source, delivered) in &mut self.members {
+                let rate = member.rate().unwrap().as_bps().min(*source);
+                *delivered += rate / 80;
+                let (now, seen) = (self.now, *delivered);
+                member.look(seen, || Some(seen), now);
+            }
+            let sum: u64 = self.rates().iter().sum();
+            assert!(sum <= 400_000_000, "{:?}", self.rates());
+        }
+
+        fn rates(&self) -> Vec<u64> {
+            self.members.iter().map(|(member, ..)| member.rate().unwrap().as_bps()).collect()
+        }
+    }
+
     #[test]
-    fn senders_of_a_class_share_its_rate_and_the_idle_leave_their_part() {
-        let settings = SegmentSettings { rate: Some(Rate::from_mbps(90)), ..Default::default() };
+    fn a_segment_that_needs_less_than_its_part_leaves_the_rest_to_the_others() {
+        let settings = SegmentSettings { rate: Some(Rate::from_mbps(400)), ..Default::default() };
         let segments = Segments::new(vec![], settings);
         let live = segments.of("192.0.2.1".parse().unwrap());
-        let at = |seconds| Instant::ZERO + Duration::from_secs(seconds);
-        let mut members: Vec<Member> =
-            (0..3).map(|_| Member::new(live.clone(), None, at(0))).collect();
-        for member in &mut members {
-            assert_eq!(member.look(1, at(0)), Some(Rate::from_mbps(30)));
-            assert_eq!(member.look(1, at(0)), None, "as before");
+        let new = |source| (Member::new(live.clone(), None, Instant::ZERO), source, 0);
+        let mut class = Class { members: vec![new(u64::MAX)], now: Instant::ZERO };
+        assert_eq!(class.rates(), [400_000_000]);
+        class.members.extend((0..4).map(|_| new(80)));
+        assert!(class.rates().iter().sum::<u64>() <= 426_000_000, "a sixteenth too much at most");
+        class.step();
+        for _ in 0..10 {
+            class.step();
         }
-        assert_eq!(members[0].look(1, at(2)), Some(Rate::from_mbps(45)), "the others still send");
-        assert_eq!(members[1].look(2, at(2)), Some(Rate::from_mbps(45)));
-        members.pop();
-        assert_eq!(members[1].look(3, at(2)), Some(Rate::from_mbps(90)));
-        assert_eq!(members[0].look(2, at(2)), None, "it sends again, at the rate that it had");
-        assert_eq!(members[1].look(4, at(2)), Some(Rate::from_mbps(45)));
-        let mut slow = Member::new(live.clone(), Some(Rate::from_mbps(10)), at(2));
-        assert_eq!(slow.look(1, at(2)), Some(Rate::from_mbps(10)), "less than its part");
+        assert!(class.rates()[0] >= 370_000_000, "{:?}", class.rates());
+        // Two that were quiet begin to send: one all that it gets, one a little.
+        class.members[1].1 = u64::MAX;
+        class.members[2].1 = 40_000_000;
+        for _ in 0..20 {
+            class.step();
+        }
+        let rates = class.rates();
+        assert!(rates[0].abs_diff(rates[1]) < 20_000_000 && rates[0] > 150_000_000, "{rates:?}");
+        assert!((40_000_000..80_000_000).contains(&rates[2]), "{rates:?}");
+        // The first one leaves.
+        class.members.remove(0);
+        for _ in 0..20 {
+            class.step();
+        }
+        assert!(class.rates()[0] > 320_000_000, "{:?}", class.rates());
+        let slow = Member::new(live.clone(), Some(Rate::from_mbps(1)), class.now);
+        assert_eq!(slow.rate(), Some(Rate::from_mbps(1)), "less than its part");
     }
 }

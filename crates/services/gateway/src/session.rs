@@ -155,7 +155,7 @@ impl Session {
         let mut shares = Shares::new(&admission);
         let mut near = Link::new(segment);
         near.segment.change(&shares.join(Side::Near, client.ip(), now))?;
-        Ok(Self {
+        let mut session = Self {
             admission,
             entry,
             client,
@@ -170,7 +170,9 @@ impl Session {
             began: now,
             deadline,
             summary: Summary::default(),
-        })
+        };
+        session.pace(Side::Near)?;
+        Ok(session)
     }
 
     /// The link to a side.

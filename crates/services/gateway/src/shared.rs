@@ -11,8 +11,8 @@ use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 
 use crate::clocks::Clocks;
+use crate::memory::Lent;
 use crate::policy::Destinations;
-use crate::pump::PIPE;
 use crate::routes::Routes;
 use crate::segments::Segments;
 use crate::spares::Spares;
@@ -67,8 +67,8 @@ pub struct Shared {
     pub totals: Totals,
     pub(crate) spares: Spares,
     pub(crate) clocks: Clocks,
-    /// Bytes that a session may hold when nothing but the transport bounds it.
-    unbounded: u64,
+    /// Memory that sessions have beyond the least.
+    pub(crate) lent: Arc<Lent>,
     /// Most sessions for which there are descriptors.
     descriptors: usize,
     sessions: AtomicUsize,
@@ -86,7 +86,6 @@ impl Shared {
         transports: Vec<Arc<dyn Transport>>,
         descriptors: usize,
     ) -> Self {
-        let segment = transports.iter().map(|transport| transport.memory_max()).max();
         let strangers = (descriptors / 4).clamp(1, STRANGERS);
         let left = descriptors.saturating_sub(strangers + OWN_DESCRIPTORS);
         Self {
@@ -100,7 +99,7 @@ impl Shared {
             totals: Totals::default(),
             spares: Spares::default(),
             clocks: Clocks::default(),
-            unbounded: segment.unwrap_or_default().saturating_mul(2) + 2 * PIPE as u64,
+            lent: Arc::default(),
             descriptors: left / SESSION_DESCRIPTORS,
             sessions: AtomicUsize::new(0),
             clients: Mutex::default(),
@@ -148,10 +147,10 @@ impl Shared {
         policy.max_sessions.min(self.descriptors).min(by_memory)
     }
 
-    /// Bytes that each session may hold now; `None` where there are enough for all.
-    pub fn share(&self) -> Option<u64> {
-        let share = self.policy().memory / (self.sessions() as u64).max(1);
-        (share < self.unbounded).then_some(share)
+    /// Bytes of memory that are lent to sessions, beside the least of each place.
+    pub fn memory_to_lend(&self) -> u64 {
+        let reserved = (self.max_sessions() as u64).saturating_mul(SESSION_MEMORY);
+        self.policy().memory.saturating_sub(reserved)
     }
 
     /// Sessions at present.

@@ -43,9 +43,6 @@ pub trait Transport: Debug + Send + Sync {
     /// `NotFound` for a congestion control that is not there; what the system says of others.
     fn judge(&self, settings: &SegmentSettings) -> io::Result<Option<String>>;
 
-    /// Most bytes that a segment holds whose buffers nobody limits.
-    fn memory_max(&self) -> u64;
-
     /// Listens at `address` for segments that get these settings.
     ///
     /// # Errors
@@ -154,6 +151,9 @@ pub trait Segment: Debug + Send {
     /// The segment broke.
     fn limit_memory(&mut self, bytes: Option<u64>) -> io::Result<()>;
 
+    /// Most bytes that it holds while nobody limits them.
+    fn memory_max(&self) -> u64;
+
     /// The name of its transport.
     fn transport(&self) -> &'static str;
 
@@ -195,8 +195,6 @@ pub struct Statistics {
     pub bytes_received: u64,
     /// Payload bytes that were sent again.
     pub bytes_resent: u64,
-    /// Goodput of late towards the peer.
-    pub delivery_rate: Rate,
     /// Bytes that it holds: received and not read, to be sent, or not acknowledged.
     pub memory: u64,
     /// Most bytes that may wait to be read and to be sent.

@@ -157,3 +157,22 @@ fn a_reset_is_a_reset_also_when_the_state_was_shown_before() {
     assert!(matches!(&turn, Turn::Over(Ending::Reset(Side::Far, _))), "{turn:?}");
     drop(client);
 }
+
+#[test]
+fn the_rate_that_is_shown_is_bytes_over_time() {
+    let shared = shared(Policy { memory: u64::MAX, ..Policy::default() });
+    let mut driven = Driven::new(&shared);
+    for _ in 0..20 {
+        driven.client.write_all(b"xx").unwrap();
+        let mut received = [0; 2];
+        driven.target.set_nonblocking(true).unwrap();
+        while driven.target.read(&mut received).is_err() {
+            assert_eq!(driven.run(), None);
+        }
+        driven.now += Duration::from_millis(200);
+        assert_eq!(driven.look(), None);
+    }
+    let state = driven.session.status(driven.now).unwrap();
+    let rates: Vec<u64> = state.segments.iter().map(|segment| segment.rate_bps).collect();
+    assert_eq!((rates[0], rates[1].abs_diff(80) < 10), (0, true), "{rates:?}");
+}

@@ -7,6 +7,7 @@ mod world;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::thread;
 
 use longhaul_gateway::status::Status as State;
 use longhaul_gateway::{Ending, GatewaySettings};
@@ -83,6 +84,15 @@ fn source(bytes: usize) -> std::net::SocketAddr {
     })
 }
 
+/// Sends without end as soon as a byte comes.
+fn endless() -> std::net::SocketAddr {
+    target(move |mut stream| {
+        if stream.read_exact(&mut [0]).is_ok() {
+            while stream.write_all(&[7; 100_000]).is_ok() {}
+        }
+    })
+}
+
 #[test]
 fn a_thousand_sessions_hold_no_more_memory_than_there_is() {
     const CAP: u64 = 64 << 20;
@@ -138,7 +148,7 @@ fn sessions_share_the_rate_of_their_segment_and_a_reload_changes_it() {
         GatewaySettings { segment, ..settings() }
     };
     let gateway = start(with_rate(80));
-    let from = source(1 << 30);
+    let from = endless();
     let mut streams = Vec::new();
     for _ in 0..2 {
         let mut stream = connect(gateway.addresses[0], &[], from);
@@ -150,17 +160,61 @@ fn sessions_share_the_rate_of_their_segment_and_a_reload_changes_it() {
         let near = sessions.iter().filter_map(|session| session.segments.first());
         near.filter_map(|segment| segment.limit_bps).collect()
     };
-    // Both directions of both sessions share it at first; those onward are idle soon.
-    let mut buffer = vec![0; 1 << 16];
-    let mut settle = |rate: u64| {
+    for mut stream in streams {
+        thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
+    }
+    // Both directions of both sessions share it; those onward need next to nothing.
+    let settle = |rate: u64| {
         until("a fair share", || {
-            streams.iter_mut().for_each(|stream| stream.read_exact(&mut buffer).unwrap());
-            (limits() == [rate / 2, rate / 2]).then_some(())
+            let limits = limits();
+            // Those that come get a sixteenth before the others have looked.
+            assert!(limits.iter().sum::<u64>() <= 86_000_000, "{limits:?}");
+            let is_fair = |limit: &u64| (rate / 8 * 3..=rate / 2).contains(limit);
+            (limits.len() == 2 && limits.iter().all(is_fair)).then_some(())
         });
     };
     settle(80_000_000);
     gateway.gateway.reload(with_rate(40)).unwrap();
     settle(40_000_000);
+}
+
+#[test]
+fn sessions_that_come_one_after_the_other_and_are_not_read_stay_below_the_cap() {
+    const CAP: u64 = 16 << 20;
+    let memory = Some(Bytes::new(CAP));
+    let gateway = start(GatewaySettings { memory, max_sessions: 64, ..settings() });
+    let from = endless();
+    let mut streams: Vec<TcpStream> = Vec::new();
+    for count in 1..=60 {
+        let mut stream = connect(gateway.addresses[0], &[], from);
+        stream.write_all(b"x").unwrap();
+        // The last ones come faster than the first can be limited.
+        if count <= 20 {
+            let mut before = 0;
+            until("standstill", || {
+                let moved =
+                    gateway.gateway.status().sessions.iter().map(|one| one.bytes_back).sum();
+                std::mem::replace(&mut before, moved).eq(&moved).then_some(())
+            });
+        }
+        streams.push(stream);
+        let held = gateway.gateway.status().memory;
+        assert!(held <= CAP, "{count} sessions hold {held} bytes");
+    }
+    // Each of them is served, also the last.
+    for stream in streams.iter_mut().rev() {
+        stream.read_exact(&mut [0; 20_000]).unwrap();
+    }
+}
+
+#[test]
+fn those_who_connect_and_ask_for_nothing_do_not_keep_the_state_from_others() {
+    let gateway = start(GatewaySettings { metrics: Some(loopback()), ..settings() });
+    let at = gateway.gateway.metrics().unwrap();
+    let mut crowd: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(at).unwrap()).collect();
+    longhaul_gateway::status::ask(at).unwrap();
+    crowd.iter_mut().for_each(|stream| stream.write_all(b"GET /").unwrap_or_default());
+    longhaul_gateway::status::ask(at).unwrap();
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use longhaul_relay::{Addressed, Answer, Dialler, Hop, Place, Route, Side, Status, proxy};
 
 use super::asked::Asked;
-use super::{Context, NEAR, Session, Stage, Turn, status, words};
+use super::{Context, NEAR, Session, Stage, Turn, reset, status, words};
 use crate::pump::Link;
 
 /// A session on its way to the next hop.
@@ -167,7 +167,13 @@ impl Session {
                     self.summary.next = Some(address);
                     self.far = Some(Link::new(segment));
                     self.deadline = cx.now + shared.dial_timeout;
-                    return Turn::Dialled;
+                    // What comes as soon as it stands finds its limits.
+                    self.shares.forget_limit();
+                    let limited = self.pace(Side::Far).map_err(|error| (Side::Far, error));
+                    return match limited.and_then(|()| self.limit_memory()) {
+                        Ok(()) => Turn::Dialled,
+                        Err((side, error)) => Turn::Over(reset(side, &error)),
+                    };
                 }
                 Err(error) => dialling.failure = Some((status(&error), reason(&error))),
             }

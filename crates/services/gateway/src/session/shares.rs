@@ -9,9 +9,10 @@ use longhaul_units::{Instant, Rate};
 
 use super::asked::Asked;
 use super::{FAR, NEAR, Session, index};
+use crate::memory::Loan;
 use crate::pump::{PIPE, Pump};
 use crate::segments::Member;
-use crate::shared::{Admission, Policy};
+use crate::shared::{Admission, Policy, SESSION_MEMORY};
 use crate::transport::SegmentSettings;
 
 /// A session's parts of memory and rates.
@@ -20,8 +21,9 @@ pub(super) struct Shares {
     policy: Arc<Policy>,
     /// By side: the segment's class, and the address that made it so.
     members: [Option<(Member, IpAddr)>; 2],
-    /// Bytes of memory, where there are not enough for all.
-    memory: Option<u64>,
+    loan: Loan,
+    /// The limit of memory in force; `None`: nobody has set one yet.
+    memory: Option<Limit>,
     /// Settings that the client asked for, of the far segment.
     asked: Asked,
     /// Part of late bytes that waited for a side, in parts of [`ALWAYS`].
@@ -31,7 +33,9 @@ pub(super) struct Shares {
 impl Shares {
     pub fn new(admission: &Admission) -> Self {
         let policy = admission.shared().policy();
-        Self { policy, members: [None, None], memory: None, asked: Asked::default(), waits: [0; 2] }
+        let loan = Loan::new(&admission.shared().lent);
+        let asked = Asked::default();
+        Self { policy, members: [None, None], loan, memory: None, asked, waits: [0; 2] }
     }
 
     /// A segment to `address` stands, or is being dialled: these are its settings.
@@ -49,6 +53,11 @@ impl Shares {
         self.asked = asked;
     }
 
+    /// There is another segment, which has no limit yet.
+    pub fn forget_limit(&mut self) {
+        self.memory = None;
+    }
+
     /// The class of a side's segment.
     pub fn member(&self, side: Side) -> Option<&Member> {
         self.members[index(side)].as_ref().map(|(member, _)| member)
@@ -63,6 +72,15 @@ impl Shares {
     pub fn waits(&self, side: Side) -> u32 {
         self.waits[index(side)] * 1000 / ALWAYS
     }
+}
+
+/// A limit of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Limit {
+    /// As much as the transports take.
+    No,
+    /// Bytes beyond the least.
+    Beyond(u64),
 }
 
 impl Session {
@@ -82,17 +100,18 @@ impl Session {
             let Some((member, address)) = &mut self.shares.members[index(side)] else { continue };
             let address = *address;
             // Payload of one side goes to the other.
-            let sent = self.pumps[index(side.other())].taken();
-            let rate = member.look(sent, now);
+            let pump = &self.pumps[index(side.other())];
+            let sent = pump.taken().saturating_sub(pump.waiting() as u64);
+            let delivered = || link.segment.statistics().ok().map(|seen| seen.bytes_sent);
+            let rate = member.look(sent, delivered, now);
             let changed = match rate {
                 _ if is_new => {
                     let was_paced = member.rate().is_some();
                     let settings = self.shares.join(side, address, now);
+                    let rate = self.shares.member(side).and_then(Member::rate);
+                    let rate = rate.or(was_paced.then_some(Rate::MAX));
                     let changed = link.segment.change(&settings);
-                    match was_paced && settings.rate.is_none() {
-                        true => changed.and_then(|()| link.segment.pace(Rate::MAX)),
-                        false => changed,
-                    }
+                    changed.and_then(|()| rate.map_or(Ok(()), |rate| link.segment.pace(rate)))
                 }
                 Some(rate) => link.segment.pace(rate),
                 None => Ok(()),
@@ -118,23 +137,62 @@ impl Session {
                 far.segment.change(&settings)?;
             }
         }
-        self.shares.memory = None;
+        self.shares.forget_limit();
         self.limit_memory().map_err(|(_, error)| error)
+    }
+
+    /// Sends no faster than the part with which the segment of a side begins.
+    pub(super) fn pace(&mut self, side: Side) -> io::Result<()> {
+        let rate = self.shares.member(side).and_then(Member::rate);
+        match rate.zip(self.link(side)) {
+            Some((rate, link)) => link.segment.pace(rate),
+            None => Ok(()),
+        }
     }
 
     /// Holds no more memory than is this session's part.
     pub(super) fn limit_memory(&mut self) -> Result<(), (Side, io::Error)> {
-        let share = self.admission.shared().share();
-        let is_near = |old: u64, new: u64| new >= old - old / 8 && new <= old + old / 8;
-        match (self.shares.memory, share) {
-            (None, None) => return Ok(()),
-            (Some(old), Some(new)) if is_near(old, new) => return Ok(()),
-            _ => {}
+        if !self.has_entered() {
+            return Ok(());
         }
-        self.shares.memory = share;
-        // It may shrink by an eighth before the next change. An eighth for the bytes in each pump,
-        // and three sixteenths for each buffer.
-        let share = share.map(|share| share - share / 8);
+        let segments = [Some(&self.near), self.far.as_ref()].into_iter().flatten();
+        let most = segments.map(|link| link.segment.memory_max()).sum::<u64>() + 2 * PIPE as u64;
+        let wanted = most.saturating_sub(SESSION_MEMORY);
+        let part = self.shares.loan.ask(self.admission.shared().memory_to_lend(), wanted);
+        let limit = if part == wanted { Limit::No } else { Limit::Beyond(part) };
+        let is_near = match (self.shares.memory, limit) {
+            (Some(Limit::Beyond(old)), Limit::Beyond(new)) => {
+                new.abs_diff(old) <= (old + SESSION_MEMORY) / 8
+            }
+            (old, new) => old == Some(new),
+        };
+        let limit = match self.shares.memory {
+            Some(old) if is_near => old,
+            _ => {
+                self.set_limit(limit)?;
+                limit
+            }
+        };
+        let part = match limit {
+            Limit::No => wanted,
+            Limit::Beyond(part) => part,
+        };
+        if part < self.shares.loan.bytes() {
+            // A smaller buffer keeps what is in it.
+            let held = self.held().unwrap_or(u64::MAX).saturating_sub(SESSION_MEMORY);
+            self.shares.loan.give_back(part.max(held));
+        }
+        Ok(())
+    }
+
+    fn set_limit(&mut self, limit: Limit) -> Result<(), (Side, io::Error)> {
+        self.shares.memory = Some(limit);
+        let share = match limit {
+            Limit::No => None,
+            // An eighth is for the packet with which the kernel oversteps a limit.
+            Limit::Beyond(part) => Some((SESSION_MEMORY + part) / 8 * 7),
+        };
+        // An eighth for the bytes in each pump, and three sixteenths for each buffer.
         let pump = share.map_or(PIPE, |share| usize::try_from(share / 8).unwrap_or(PIPE));
         self.pumps.iter_mut().for_each(|pumped: &mut Pump| pumped.limit(pump));
         let buffer = share.map(|share| share / 16 * 3);
@@ -143,6 +201,15 @@ impl Session {
             Some(far) => far.segment.limit_memory(buffer).map_err(|error| (Side::Far, error)),
             None => Ok(()),
         }
+    }
+
+    /// Bytes that it holds; `None` where a segment has no account any more.
+    fn held(&self) -> Option<u64> {
+        let mut held: u64 = self.pumps.iter().map(|pump| pump.waiting() as u64).sum();
+        for link in [Some(&self.near), self.far.as_ref()].into_iter().flatten() {
+            held += link.segment.statistics().ok()?.memory;
+        }
+        Some(held)
     }
 }
 

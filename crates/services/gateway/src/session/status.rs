@@ -1,7 +1,7 @@
 use longhaul_relay::Side;
 use longhaul_units::{Instant, Rate};
 
-use super::{Session, Stage};
+use super::{Session, Stage, index};
 use crate::pump::Link;
 use crate::status::{SegmentStatus, SessionStatus};
 
@@ -58,10 +58,10 @@ impl Session {
             class: member.live.why(address).map(ToString::to_string),
             congestion_control: link.segment.congestion_control().unwrap_or_default(),
             rtt_us: u64::try_from(seen.rtt.as_micros()).unwrap_or(u64::MAX),
-            rate_bps: seen.delivery_rate.as_bps(),
+            rate_bps: member.goodput().as_bps(),
             limit_bps: member.rate().map(Rate::as_bps),
             resent_bytes: seen.bytes_resent,
-            memory: seen.memory,
+            memory: seen.memory + self.pumps[index(side.other())].waiting() as u64,
             receive_buffer: seen.buffers[0],
             send_buffer: seen.buffers[1],
             waited_for: f64::from(self.shares.waits(side)) / 1000.0,

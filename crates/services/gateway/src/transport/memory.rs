@@ -167,10 +167,6 @@ impl Transport for Memory {
         Ok(None)
     }
 
-    fn memory_max(&self) -> u64 {
-        0
-    }
-
     fn listen(
         &self,
         address: SocketAddr,
@@ -348,6 +344,10 @@ impl Segment for MemorySegment {
 
     fn limit_memory(&mut self, _bytes: Option<u64>) -> io::Result<()> {
         Ok(())
+    }
+
+    fn memory_max(&self) -> u64 {
+        0
     }
 
     fn transport(&self) -> &'static str {

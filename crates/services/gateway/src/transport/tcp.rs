@@ -38,11 +38,6 @@ impl Transport for Tcp {
         }))
     }
 
-    fn memory_max(&self) -> u64 {
-        let most = buffer_limits();
-        most.receive_max + most.send_max
-    }
-
     fn listen(
         &self,
         address: SocketAddr,
@@ -243,6 +238,14 @@ impl Segment for TcpSegment {
         Ok(())
     }
 
+    fn memory_max(&self) -> u64 {
+        match buffer(&self.settings) {
+            // Two of them, each doubled by the kernel.
+            Some(bytes) => 4 * u64::from(bytes),
+            None => buffer_limits().receive_max + buffer_limits().send_max,
+        }
+    }
+
     fn transport(&self) -> &'static str {
         Tcp.name()
     }
@@ -265,7 +268,6 @@ impl Segment for TcpSegment {
             bytes_sent: info.bytes_acknowledged,
             bytes_received: info.bytes_received,
             bytes_resent: info.bytes_resent,
-            delivery_rate: info.delivery_rate,
             silence: if info.is_waiting() { info.since_acknowledgement } else { Duration::ZERO },
         })
     }
