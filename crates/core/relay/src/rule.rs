@@ -86,7 +86,13 @@ impl FromStr for Prefix {
                 .filter(|len| *len <= most)
                 .ok_or_else(|| ParseRuleError::Length(len.into()))?,
         };
-        Ok(Self { address: parsed, len })
+        // Destinations that are mapped IPv4 are looked for as IPv4.
+        match parsed.to_canonical() {
+            IpAddr::V4(mapped) if parsed.is_ipv6() && len >= 96 => {
+                Ok(Self { address: mapped.into(), len: len - 96 })
+            }
+            _ => Ok(Self { address: parsed, len }),
+        }
     }
 }
 
@@ -208,6 +214,17 @@ mod tests {
         assert!(!covers("::/0", "[fe80::1]:80") && covers("fe80::/16", "[fe80::1]:80"));
         assert!(covers("127.0.0.0/8:80", "[::ffff:127.0.0.1]:80"));
         assert!(!covers("127.0.0.0/8:80", "127.0.0.1:81"));
+    }
+
+    #[test]
+    fn mapped_ipv4_in_a_rule_is_ipv4() {
+        for (text, shown) in [
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("[::ffff:192.0.2.0/120]:80", "192.0.2.0/24:80"),
+            ("::/0", "::/0"),
+        ] {
+            assert_eq!(text.parse::<Rule>().unwrap().to_string(), shown);
+        }
     }
 
     #[test]

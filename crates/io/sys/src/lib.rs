@@ -43,6 +43,7 @@ pub mod netns;
 pub mod process;
 pub mod processes;
 pub mod random;
+pub mod route;
 pub mod siphash;
 mod sockopt;
 pub mod standard;

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
 use longhaul_relay::Rule;
+use longhaul_sys::route::is_local;
 
 /// The destinations that a gateway may dial.
 ///
@@ -36,9 +37,9 @@ impl Destinations {
     }
 }
 
-/// The address is one of this host: sockets can be bound to those only.
+/// What is sent to the address stays on this host. Where the kernel does not say so it might.
 pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    UdpSocket::bind((address, 0)).is_ok() || is_local(address).unwrap_or(true)
 }
 
 #[cfg(test)]
