@@ -65,12 +65,13 @@ impl Via {
             Some(address) => vec![address],
             None => resolve(&place.host.to_string(), place.port, stop)?,
         };
-        let Connected { stream, server: gateway, rtt } = connect(&addresses, timeout, stop)?;
+        let Connected { stream, server: gateway, .. } = connect(&addresses, timeout, stop)?;
         let clock = Clock::from_micros(now().saturating_add_signed(offset));
         let (dialler, header) = self.header(target, gateway, clock)?;
         // The gateways dial onward meanwhile, and say what they could not reach.
         let answer = Duration::from_secs(ANSWER_TIMEOUT_SECS);
-        let until = Until { deadline: clock::now() + answer, stop };
+        let sent = clock::now();
+        let until = Until { deadline: sent + answer, stop };
         exchange(&stream, dialler, &header, until)
             .map_err(|error| match error {
                 Exchange::Waiting(TlsStreamError::Stopped) => ConnectError::Stopped,
@@ -86,7 +87,11 @@ impl Via {
                 Exchange::NotGateway(reason) => ConnectError::NotGateway { gateway, reason },
                 Exchange::Stranger => ConnectError::GatewayUnauthorized { gateway },
             })
-            .map(|outcome| outcome.map(|server| Connected { stream, server, rtt }))
+            .map(|outcome| {
+                // The whole path's: the connection's is that of the first segment.
+                let rtt = clock::now().since(sent);
+                outcome.map(|server| Connected { stream, server, rtt })
+            })
     }
 
     fn header(
@@ -167,4 +172,48 @@ fn exchange(
 
 fn now() -> u64 {
     WallTime::now().as_nanos() / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::thread;
+
+    use longhaul_relay::{Gatekeeper, Received};
+    use longhaul_session::Token;
+
+    use super::*;
+
+    #[test]
+    fn the_round_trip_is_that_of_the_session_and_not_of_its_first_segment() {
+        const BEYOND: Duration = Duration::from_millis(300);
+        let token = Token::from_random([7; 16]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::from(listener.local_addr().unwrap());
+        let via = Via { first: place.clone().into(), rest: vec![], key: token.key() };
+        let gateway = thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let keys = [&token].into_iter().collect();
+            let mut keeper = Gatekeeper::new(keys, None, Clock::from_micros(0));
+            let mut header = Vec::new();
+            let request = loop {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                header.push(byte[0]);
+                match keeper.receive(&header, &place, Clock::from_micros(now())) {
+                    Received::Incomplete => {}
+                    Received::Header(request) => break request,
+                    Received::Refused(refusal) => panic!("{refusal:?}"),
+                }
+            };
+            thread::sleep(BEYOND);
+            let peer = Some("192.0.2.80:80".parse().unwrap());
+            let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "gw") };
+            stream.write_all(&request.sign(&answer)).unwrap();
+        });
+        let target = "server:80".parse().unwrap();
+        let connected = via.connect(&target, Duration::from_secs(20), &Stop::default()).unwrap();
+        assert!(connected.rtt >= BEYOND);
+        gateway.join().unwrap();
+    }
 }
