@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::thread;
 
@@ -229,6 +230,19 @@ fn a_gateway_with_few_descriptors_answers_those_for_whom_there_are_none() {
         drop((silent, sessions));
         program.signal(Signal::TERM);
         program.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn a_gateway_that_could_serve_nobody_does_not_start_and_readable_passwords_are_warned_of() {
+    limited(|test| {
+        fs::write(test.path("passwords"), "alice:a secret\n").unwrap();
+        fs::set_permissions(test.path("passwords"), fs::Permissions::from_mode(0o644)).unwrap();
+        let words = ["gateway", "serve", "--allow", "127.0.0.1", "--socks", "127.0.0.1:0"];
+        let words = [&words[..], &["--socks-password-file", "passwords"]].concat();
+        let ended = Program::start_within(test, "-n 70", &words).end();
+        ended.assert_failed("no session could pass: 70 descriptors");
+        assert!(ended.stderr.contains("others can read the passwords in passwords"), "{ended:?}");
     });
 }
 

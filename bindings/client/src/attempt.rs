@@ -84,8 +84,10 @@ impl Attempt {
                     _ => Step::Failed(failure),
                 }
             }
-            Ok(Dialled::Unproven(answer)) => Step::Failed(Failure::unproven(&answer)),
-            Err(error) => Step::Failed(Failure::no_answer(error)),
+            Ok(Dialled::Unproven(answer)) => {
+                Step::Failed(Failure::unproven(&answer, &self.gateway))
+            }
+            Err(error) => Step::Failed(Failure::no_answer(error, &self.gateway)),
         }
     }
 

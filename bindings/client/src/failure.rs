@@ -37,18 +37,20 @@ impl Failure {
         }
     }
 
-    /// An answer that nobody proved.
-    pub(crate) fn unproven(answer: &Answer) -> Self {
+    /// An answer of `gateway` that nobody proved.
+    pub(crate) fn unproven(answer: &Answer, gateway: &Place) -> Self {
         let words = match answer.status {
-            Status::UNAUTHORIZED => "the gateway does not know this token".into(),
-            status => format!("no gateway answers there: it proves no token, and says {status}"),
+            Status::UNAUTHORIZED => format!("gateway {gateway} does not know this token"),
+            status => {
+                format!("no gateway answers at {gateway}: it proves no token, and says {status}")
+            }
         };
         Self { errno: libc::EACCES, words, by_target: false, no_gateway: false }
     }
 
     /// No answer of a gateway.
-    pub(crate) fn no_answer(error: DialError) -> Self {
-        let words = error.to_string();
+    pub(crate) fn no_answer(error: DialError, gateway: &Place) -> Self {
+        let words = format!("gateway {gateway}: {error}");
         Self { errno: libc::EPROTO, words, by_target: false, no_gateway: false }
     }
 
@@ -72,6 +74,13 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_does_not_know_the_token_is_named() {
+        let gateway: Place = "gw:7421".parse().unwrap();
+        let failure = Failure::unproven(&Answer::new(Status::UNAUTHORIZED, ""), &gateway);
+        assert_eq!(failure.words, "gateway gw:7421 does not know this token");
+    }
 
     #[test]
     fn the_targets_own_failures_keep_their_errno_and_others_blame_the_route() {

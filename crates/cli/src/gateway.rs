@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::Stop;
 use longhaul_gateway::{Ending, Event, Gateway, StartError};
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, shown};
 use serde_json::{Map, Value, json};
 
 use self::args::{GatewayArgs, GatewayCommand, ServeArgs};
@@ -124,7 +124,9 @@ fn explain(error: StartError) -> Failure {
         StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
             Failure::failed(format!("{error}: another program uses the port"))
         }
-        StartError::Listen { .. } | StartError::System(_) => Failure::failed(error.to_string()),
+        StartError::Listen { .. } | StartError::NoRoom { .. } | StartError::System(_) => {
+            Failure::failed(error.to_string())
+        }
         _ => Failure::usage(error.to_string()),
     }
 }
@@ -153,36 +155,20 @@ impl Account {
     }
 
     fn note(&mut self, event: &Event, output: &Output) {
-        let line = match event {
+        let line = words(event);
+        match event {
             Event::Ended { summary, ending } => {
                 self.sessions += 1;
-                let [there, back] = summary.bytes;
-                self.bytes = [self.bytes[0] + there, self.bytes[1] + back];
-                let (client, target) = (&summary.client, &summary.target);
+                self.bytes = [0, 1].map(|i| self.bytes[i] + summary.bytes[i]);
                 match ending {
-                    Ending::NotEntered(why) => {
-                        self.refused += 1;
-                        format!("a client was not let in: {why}")
-                    }
-                    Ending::Clean | Ending::Left(_) => {
-                        let (there, back) = (Bytes::new(there), Bytes::new(back));
-                        let done =
-                            format!("{client}: {target}: {ending}, {there} there, {back} back");
-                        return output.detail(done);
-                    }
-                    ending => {
-                        self.failed += 1;
-                        format!("{client}: {target}: {ending}")
-                    }
+                    Ending::Clean | Ending::Left(_) => return output.detail(line),
+                    Ending::NotEntered(_) => self.refused += 1,
+                    _ => self.failed += 1,
                 }
             }
-            Event::Stranger { from } => {
-                self.refused += 1;
-                format!("{}: refused: not among the addresses of --from", from.ip())
-            }
-            Event::AcceptFailed { error } => format!("clients wait: {error}"),
-            other => format!("{other:?}"),
-        };
+            Event::Stranger { .. } => self.refused += 1,
+            _ => {}
+        }
         self.refusals.note(Instant::now(), line).for_each(complain);
     }
 
@@ -202,9 +188,52 @@ impl Account {
     }
 }
 
+/// A line for the log, whatever clients and other gateways call themselves.
+fn words(event: &Event) -> String {
+    shown(&match event {
+        Event::Ended { summary, ending } => {
+            let (client, target) = (&summary.client, &summary.target);
+            match ending {
+                Ending::NotEntered(why) => format!("a client was not let in: {why}"),
+                Ending::Clean | Ending::Left(_) => {
+                    let [there, back] = summary.bytes.map(Bytes::new);
+                    format!("{client}: {target}: {ending}, {there} there, {back} back")
+                }
+                ending => format!("{client}: {target}: {ending}"),
+            }
+        }
+        Event::Stranger { from } => {
+            format!("{}: refused: not among the addresses of --from", from.ip())
+        }
+        Event::AcceptFailed { error } => format!("clients wait: {error}"),
+        other => format!("{other:?}"),
+    })
+}
+
 fn lock(account: &Mutex<Account>) -> std::sync::MutexGuard<'_, Account> {
     account.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Signals are looked for this often.
 const ATTENTION: Duration = Duration::from_millis(50);
+
+#[cfg(test)]
+mod tests {
+    use longhaul_gateway::Summary;
+
+    use super::*;
+
+    #[test]
+    fn names_and_reasons_of_others_forge_no_line_of_the_log() {
+        let summary = Summary {
+            client: "alice\n10.0.0.7".into(),
+            target: "data\r\n:443".into(),
+            ..Summary::default()
+        };
+        let why = "far: refused to a\nb: c\n\u{1b}[2Jd".to_owned();
+        for ending in [Ending::Clean, Ending::NotEntered(why.clone()), Ending::NotConnected(why)] {
+            let line = words(&Event::Ended { summary: summary.clone(), ending });
+            assert!(!line.contains(char::is_control), "{line}");
+        }
+    }
+}

@@ -105,6 +105,17 @@ pub(crate) const MADE: &str = "token ";
 /// A thousand tokens, with comments.
 const FILE_MAX: u64 = 256 << 10;
 
+/// Warns of a file that others than its owner can read.
+pub(crate) fn warn_of_readers(file: &Path, what: &str) {
+    if let Ok(metadata) = fs::metadata(file)
+        && metadata.is_file()
+        && metadata.mode() & 0o077 != 0
+    {
+        let shown = file.display();
+        complain(format!("warning: others can read the {what} in {shown}: chmod 600 {shown}"));
+    }
+}
+
 /// `advice` is for who has none.
 fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>, Failure> {
     let shown = file.display();
@@ -114,12 +125,7 @@ fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>
         }
         _ => Failure::failed(format!("cannot read the token file {shown}: {error}")),
     })?;
-    if let Ok(metadata) = fs::metadata(file)
-        && metadata.is_file()
-        && metadata.mode() & 0o077 != 0
-    {
-        complain(format!("warning: others can read the token in {shown}: chmod 600 {shown}"));
-    }
+    warn_of_readers(file, "token");
     let tokens = parse_token_file(&text).map_err(|error| match text.starts_with(MADE) {
         true => Failure::failed(format!(
             "{shown} holds the words of `longhaul keys new` and no token: use the file that they name, or \

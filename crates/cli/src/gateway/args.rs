@@ -35,7 +35,7 @@ pub enum GatewayCommand {
 /// what was sent again, buffers, and the part of the time in which bytes waited for it.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
-    /// Where the gateway was started with --metrics
+    /// Address on this host's loopback that the gateway has as --metrics
     #[arg(value_name = "ADDR:PORT", default_value = "127.0.0.1:7422")]
     pub at: std::net::SocketAddr,
 }
@@ -120,7 +120,7 @@ pub struct ServeArgs {
     /// round trip faster [default: 0]
     #[arg(long, value_name = "N")]
     pub spares: Option<u32>,
-    /// Where `gateway status` and Prometheus may look; to others than this host it names no client
+    /// Where Prometheus may look, and on loopback `gateway status`: only there clients are named
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<String>,
     /// How long SIGTERM lets sessions go on before they are reset [default: 30]

@@ -26,6 +26,9 @@ pub(super) fn read_file(file: &Path) -> Result<Checked, Failure> {
 }
 
 fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
+    if let Some(file) = &config.socks_password_file {
+        token::warn_of_readers(&file.value, "passwords");
+    }
     config.check(&|file| token::read_at_server(file).map_err(|failure| failure.message))
 }
 

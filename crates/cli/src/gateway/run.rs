@@ -91,7 +91,7 @@ fn library() -> Result<PathBuf, Failure> {
     let Some(found) = found else {
         let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
         return Err(Failure::failed(format!(
-            "there is no {LIBRARY} at {}: `cargo build -p longhaul-preload` makes it, and {PRELOAD} names another place",
+            "there is no {LIBRARY} at {}: `make install` brings it, and {PRELOAD} names another place",
             places.join(" or ")
         )));
     };

@@ -138,6 +138,15 @@ pub enum StartError {
         /// Why.
         source: io::Error,
     },
+    /// There is no room for a session.
+    #[error(
+        "no session could pass: {descriptors} descriptors and --memory are enough for none; \
+         raise the limit (ulimit -n) to 1024 or more"
+    )]
+    NoRoom {
+        /// Most that this process may have open.
+        descriptors: usize,
+    },
     /// The system refuses a thread or a descriptor.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -211,8 +220,11 @@ impl Gateway {
         let gatekeeper = Gatekeeper::new(settings.keys, settings.name, Clock::from_micros(since));
         // Where that is not allowed, there are places for fewer sessions.
         let _ = raise_descriptor_limit();
-        let shared = Shared::new(policy, gatekeeper, transports, descriptor_limit());
-        let shared = Arc::new(shared);
+        let descriptors = descriptor_limit();
+        let shared = Arc::new(Shared::new(policy, gatekeeper, transports, descriptors));
+        if shared.max_sessions() == 0 {
+            return Err(StartError::NoRoom { descriptors });
+        }
         let resolver = Resolver::start()?;
         let mut gateway = Self {
             listeners: Mutex::new(listeners.clone()),

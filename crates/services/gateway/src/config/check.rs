@@ -62,9 +62,9 @@ impl Config {
             routes: self.routes.iter().map(|route| check.route(route)).collect(),
             classes: self.classes.iter().map(|class| check.class(class, &segment)).collect(),
             segment,
-            max_sessions: check.at_least_one(&self.max_sessions).unwrap_or(MAX_SESSIONS as usize),
+            max_sessions: check.places(&self.max_sessions).unwrap_or(MAX_SESSIONS as usize),
             max_sessions_per_client: check
-                .at_least_one(&self.max_sessions_per_client)
+                .places(&self.max_sessions_per_client)
                 .unwrap_or(usize::MAX),
             memory: self.memory.as_ref().and_then(|memory| check.one(memory, self::memory)),
             spares: self.spares.as_ref().map_or(0, |spares| check.spares(spares)),
@@ -114,10 +114,10 @@ impl Check {
         spares.value as usize
     }
 
-    fn at_least_one(&mut self, most: &Option<Written<u32>>) -> Option<usize> {
+    fn places(&mut self, most: &Option<Written<u32>>) -> Option<usize> {
         let most = most.as_ref()?;
-        if most.value == 0 {
-            self.wrong(most, "expected at least 1");
+        if !(1..=PLACES_MAX).contains(&most.value) {
+            self.wrong(most, format_args!("expected 1 to {PLACES_MAX}"));
         }
         Some(most.value as usize)
     }
@@ -177,6 +177,9 @@ impl Check {
             && let Some(rtt) = self.one(written, rtt)
         {
             settings.rtt = Some(rtt);
+            if settings.rate.is_none() && config.rate.is_none() {
+                self.wrong(written, "it sizes buffers for a rate: name that too");
+            }
         }
         let wish = SegmentSettings { congestion_control: None, ..settings.clone() };
         if let Some(written) = config.buffer.as_ref().or(config.rate.as_ref())
@@ -252,7 +255,7 @@ fn buffer(text: &str) -> Result<u32, String> {
 }
 
 /// Reads `ADDR:PORT`, or an address alone where there is a usual port.
-fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
+pub(super) fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let alone = || bare.parse::<IpAddr>().ok().zip(port).map(SocketAddr::from);
     text.parse().ok().or_else(alone).ok_or_else(|| {
@@ -261,7 +264,7 @@ fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
 }
 
 /// Reads `[ADDR:]PORT=HOST:PORT`.
-fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
+pub(super) fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
     let expected = || "expected [ADDR:]PORT=HOST:PORT, like 8443=data.example:443".to_owned();
     let (here, there) = text.split_once('=').ok_or_else(expected)?;
     let on_loopback = || {
@@ -275,6 +278,8 @@ fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
 
 /// Of each next gateway, which counts them among those that have not proven anything.
 const SPARES_MAX: u32 = 64;
+/// Six descriptors each.
+const PLACES_MAX: u32 = 100_000;
 const RTT_MIN: Duration = Duration::from_micros(1);
 const RTT_MAX: Duration = Duration::from_secs(10);
 
@@ -375,7 +380,9 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("\"tokens\"", "\"nowhere\"", "line 3: token_file nowhere: no such file"),
             ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
             ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
-            ("s = 7", "s = 0", "line 9: max_sessions 0: expected at least 1"),
+            ("s = 7", "s = 0", "line 9: max_sessions 0: expected 1 to 100000"),
+            ("s = 7", "s = 100001", "line 9: max_sessions 100001: expected 1 to 100000"),
+            ("rate = \"900Mbps\"\n", "", "line 18: rtt 50ms: it sizes buffers for a rate"),
             ("s = 7", "s = -1", "line 9: max_sessions -1: expected a whole number"),
             (
                 "s = 7",
@@ -467,6 +474,16 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
                 "line 22: to *.EXAMPLE: line 22 names it already".to_owned(),
             ),
             ("allow = [", "from = []\nallow = [", "line 4: from: names nothing".to_owned()),
+            (
+                "\"192.0.2.1\"",
+                "\"192.0.2.1\", \"192.0.2.1:7421\"",
+                "line 1: listen 192.0.2.1:7421: line 1 names it already".to_owned(),
+            ),
+            (
+                "forward =",
+                "socks = [\"127.0.0.1:8443\"]\nforward =",
+                "line 3: forward 8443=data.example:443: line 2 names it already".to_owned(),
+            ),
         ] {
             assert!(TEXT.contains(from), "{from}");
             let mut text = TEXT.replacen(from, to, 1);

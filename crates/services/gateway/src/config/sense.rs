@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use longhaul_relay::{Hop, Place, Prefix};
+use longhaul_relay::{GATEWAY_PORT, Hop, Place, Prefix};
 
-use super::check::Check;
+use super::check::{Check, address, forward};
 use super::{At, Config, Mistake, Written};
 use crate::gateway::{GatewaySettings, StartError};
 use crate::policy::is_of_this_host;
@@ -30,6 +30,14 @@ impl Check {
         for route in &config.routes {
             self.path(&route.via, settings);
         }
+        let entries = config.listen.iter().chain(&config.socks).chain(&config.forward);
+        let at = |text: &str| {
+            let forwarded = || forward(text).ok().map(|(address, _)| address);
+            let address = address(text, Some(GATEWAY_PORT)).ok().or_else(forwarded);
+            // The kernel chooses the port.
+            address.filter(|address| address.port() != 0)
+        };
+        self.twice(entries, at, |one, other| one == other);
         let segments = config.classes.iter().flat_map(|class| &class.to);
         self.twice(segments, |text| text.parse().ok(), Prefix::is_same);
         let routes = config.routes.iter().flat_map(|route| &route.to);

@@ -6,7 +6,7 @@ use super::Status;
 /// A gateway did not tell its state.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "no gateway tells its state at {address}: {source}. It does so where it was started with --metrics"
+    "no gateway tells its state at {address}: {source}. It does so to its own host, where it was started with --metrics"
 )]
 pub struct AskError {
     address: SocketAddr,
