@@ -185,6 +185,38 @@ fn a_copy_that_need_not_wait_for_a_circuit_does_not_wait_for_the_service() {
 }
 
 #[test]
+fn a_service_that_was_asked_to_book_nothing_is_not_waited_for_at_the_end() {
+    prepared(300_000, |test, victim| {
+        let silent = WebServer::start(Box::new(|_, _| thread::sleep(BOUND)));
+        let ended = end(copying(test, victim, &http(&silent), &["--circuit-and-ip"]));
+        ended.assert_succeeded();
+        let notices = ended.json()["notices"].to_string();
+        assert!(notices.contains("nothing was booked"), "{notices}");
+        assert!(!notices.contains("may be booked"), "{notices}");
+        assert_same(&test.here("file"), &test.there("copy"));
+    });
+}
+
+#[test]
+fn a_copy_without_its_circuit_gets_no_advice_to_try_the_same_again() {
+    prepared(300_000, |test, victim| {
+        let none = |answer: &'static str| -> Answer {
+            Box::new(move |_, to| drop(to.write_all(answer.as_bytes())))
+        };
+        for answer in [
+            "HTTP/1.1 302 Found\r\nlocation: http://book.example/\r\ncontent-length: 0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi",
+        ] {
+            let service = WebServer::start(none(answer));
+            let ended = end(copying(test, victim, &http(&service), &[]));
+            ended.assert_failed("no circuit: ");
+            assert!(ended.stderr.contains("--circuit-or-ip"), "{ended:?}");
+            assert!(!ended.stderr.contains("same command"), "{ended:?}");
+        }
+    });
+}
+
+#[test]
 fn a_booking_that_cannot_carry_the_data_is_refused_and_given_back() {
     prepared(3_000_000, |test, victim| {
         type Ranges = fn() -> Vec<(Timestamp, Timestamp, u64)>;

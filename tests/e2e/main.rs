@@ -40,6 +40,7 @@ mod storage;
 mod strangers;
 #[path = "../common/test.rs"]
 mod test;
+mod threads;
 #[path = "../common/trees.rs"]
 mod trees;
 mod unpublished;

@@ -33,7 +33,9 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     let losses = losses(args, &options)?;
     options.connect.losses = losses.as_ref().map(|losses| losses.log.clone());
     let work = || longhaul::copy(&options, &progress, &stop);
-    let (done, told) = Display::of_copy(output).attend(&progress, work);
+    let (done, told) = Display::of_copy(output)
+        .attend(&progress, work)
+        .map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
     }

@@ -23,6 +23,8 @@ use tempfile::TempDir;
 use self::relay::EmulatedPath;
 use self::stage::{Emulation, Stage};
 use self::summary::Outcome;
+use longhaul_sys::threads;
+
 use crate::args::DemoArgs;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -153,10 +155,11 @@ impl Server {
         let mut process = Process(started.map_err(cannot("start the server"))?);
         let stderr = process.0.stderr.take().ok_or_else(|| Failure::failed("no standard error"))?;
         let (sender, lines) = channel();
-        std::thread::spawn(move || {
+        let listen = move || {
             let said = BufReader::new(stderr).lines().map_while(Result::ok);
             said.take(LOG_MAX).try_for_each(|line| sender.send(line))
-        });
+        };
+        threads::spawn("server", listen).map_err(cannot("start the server"))?;
         let mut server = Self { process, lines, log: Vec::new() };
         let deadline = Instant::now() + START;
         loop {
@@ -220,11 +223,12 @@ fn copy(
     let mut process = Process(started.map_err(cannot("start the client"))?);
     let mut stdout = process.0.stdout.take().ok_or_else(|| Failure::failed("no output"))?;
     let (sender, result) = channel();
-    std::thread::spawn(move || {
+    let read = move || {
         let mut text = String::new();
         let read = stdout.read_to_string(&mut text);
         sender.send(read.map(|_| text))
-    });
+    };
+    threads::spawn("client", read).map_err(cannot("start the client"))?;
     let text = loop {
         match result.recv_timeout(POLL) {
             Ok(text) => break text.map_err(cannot("read what the client says"))?,

@@ -33,7 +33,9 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     let circuit = circuit(args, want, &options)?;
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
-    let (done, told) = Display::of_pipe(output).attend(&progress, work);
+    let (done, told) = Display::of_pipe(output)
+        .attend(&progress, work)
+        .map_err(|error| Failure::failed(error.to_string()))?;
     let report = done.map_err(|error| Failure::of(&error, || so_far(&progress)))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);

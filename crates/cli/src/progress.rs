@@ -1,10 +1,12 @@
 //! Progress on a terminal.
 
+use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul::{Progress, Snapshot};
+use longhaul_sys::threads;
 use longhaul_units::Bytes;
 use longhaul_wire::Bottleneck;
 
@@ -49,17 +51,21 @@ impl Display {
     }
 
     /// Does `work`, which reports to `progress`, and gives with what it gave the notices that were shown.
+    ///
+    /// # Errors
+    /// There is no thread for it, and nothing was done.
     pub(crate) fn attend<T>(
         self,
         progress: &Progress,
         work: impl FnOnce() -> T,
-    ) -> (T, Vec<String>) {
+    ) -> io::Result<(T, Vec<String>)> {
         let (ended, end) = channel::<()>();
         std::thread::scope(|scope| {
-            let following = scope.spawn(|| self.follow(progress, end));
+            let follow = || self.follow(progress, end);
+            let following = threads::spawn_scoped(scope, "progress", follow)?;
             let done = work();
             drop(ended);
-            (done, following.join().unwrap_or_default())
+            Ok((done, following.join().unwrap_or_default()))
         })
     }
 

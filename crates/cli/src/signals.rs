@@ -1,15 +1,21 @@
 //! Ctrl-C, SIGTERM, and the end of the terminal.
 
 use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use longhaul::Stop;
+use longhaul_sys::descriptors::explained;
 use longhaul_sys::process::is_ignored;
+use longhaul_sys::threads;
+use longhaul_sys::wait::{Interest, wait};
 use serde_json::{Map, Value};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::iterator::Signals;
+use signal_hook::iterator::backend::SignalDelivery;
+use signal_hook::iterator::exfiltrator::SignalOnly;
 use signal_hook::{flag, low_level};
 
 use crate::failure::Failure;
@@ -29,6 +35,9 @@ pub(crate) type Known = Box<dyn Fn() -> Map<String, Value> + Send>;
 /// Signals of the time before it is known what the program is to do: they wait.
 pub(crate) struct Held(io::Result<Signals>);
 
+/// Signals as they come.
+type Signals = SignalDelivery<UnixStream, SignalOnly>;
+
 impl Held {
     /// From now on signals that ask the program to end wait for [`Self::release`] or
     /// [`Self::stop_in_order`].
@@ -41,7 +50,7 @@ impl Held {
                     signals.push(signal);
                 }
             }
-            Signals::new(signals)
+            open(signals)
         };
         Self(hold())
     }
@@ -83,9 +92,10 @@ impl Held {
         known: impl Fn() -> Map<String, Value> + Send + 'static,
     ) -> Result<(), Failure> {
         let follow = |signals: Signals| {
-            that_stop()?.into_iter().try_for_each(|signal| signals.add_signal(signal))?;
+            let handle = signals.handle();
+            that_stop()?.into_iter().try_for_each(|signal| handle.add_signal(signal))?;
             if reload.is_some() {
-                signals.add_signal(SIGHUP)?;
+                handle.add_signal(SIGHUP)?;
             }
             follow(signals, stop, reload, Some(STOPPING), Again::Exit(*output, Box::new(known)))
         };
@@ -94,7 +104,7 @@ impl Held {
 }
 
 fn cannot_wait(error: &io::Error) -> Failure {
-    Failure::failed(format!("cannot wait for signals: {error}"))
+    Failure::failed(format!("cannot wait for signals: {}", explained(error)))
 }
 
 /// The signals that ask the program to end, which the caller handles from now on. A SIGHUP that is
@@ -125,7 +135,28 @@ pub(crate) fn survive_large_files() -> io::Result<()> {
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
-    follow(Signals::new(that_stop()?)?, stop, None, first, again)
+    follow(open(that_stop()?)?, stop, None, first, again)
+}
+
+/// Signals that wait to be taken. The iterator of signal-hook panics where its socket fails.
+fn open(signals: Vec<i32>) -> io::Result<Signals> {
+    let (read, write) = UnixStream::pair()?;
+    write.set_nonblocking(true)?;
+    Signals::with_pipe(read, write, SignalOnly, signals)
+}
+
+/// Waits for signals.
+fn await_some(signals: &mut Signals) -> Vec<i32> {
+    let ready = wait(&[(signals.get_read().as_fd(), Interest::Readable)], None);
+    if ready.is_err() {
+        std::thread::sleep(TRY_AGAIN);
+    }
+    let some: Vec<i32> = signals.pending().collect();
+    if some.is_empty() {
+        // The socket is ready and cannot be read.
+        std::thread::sleep(TRY_AGAIN);
+    }
+    some
 }
 
 fn follow(
@@ -136,9 +167,9 @@ fn follow(
     again: Again,
 ) -> io::Result<()> {
     let stop = stop.clone();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    threads::spawn("signals", move || {
         let mut heard = Heard::default();
-        for signal in signals.forever() {
+        for signal in std::iter::repeat_with(|| await_some(&mut signals)).flatten() {
             if signal == SIGHUP
                 && let Some(reload) = &reload
             {
@@ -204,6 +235,9 @@ pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";
 /// Two signals of one cause: GNU `timeout` sends one to its child and one to the group. Whoever presses
 /// Ctrl-C twice takes longer.
 const TOGETHER: Duration = Duration::from_millis(100);
+
+/// Where signals cannot be waited for.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests {

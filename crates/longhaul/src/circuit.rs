@@ -16,6 +16,7 @@ use longhaul_carriers::udp::paths::{Account, FIRST, sum};
 use longhaul_rate_control::Vector;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
+use longhaul_sys::threads;
 use longhaul_units::{Duration, Instant, PathId, Rate};
 
 pub(crate) use follow::{Errand, Follower};
@@ -40,6 +41,12 @@ pub trait Circuits: fmt::Debug + Send + Sync {
     /// # Errors
     /// The service does not take it.
     fn release(&self, booking: u64) -> Result<(), ServiceError>;
+
+    /// The copy or pipe is at its end: [`Self::book`] asks for nothing from now on that was not asked for
+    /// before. Whether something may be booked, so that it is worth waiting for the answer.
+    fn leave(&self) -> bool {
+        true
+    }
 }
 
 /// What a booking service, or what leads there, answered instead; its text is for people.
@@ -162,6 +169,7 @@ pub struct CircuitReport {
 
 /// The thread that follows a booking, and what others may know of it.
 pub(crate) struct Circuit {
+    circuits: Arc<dyn Circuits>,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
 }
@@ -178,6 +186,8 @@ pub(crate) struct Shared {
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
     pub followed: Option<Followed>,
+    /// Why there is none, where the user wants nothing else.
+    pub lacking: Option<String>,
     pub notices: Vec<String>,
 }
 
@@ -213,6 +223,10 @@ impl Shared {
         lock(&self.outcome).notices.push(notice);
     }
 
+    pub fn lack(&self, why: String) {
+        lock(&self.outcome).lacking = Some(why);
+    }
+
     pub fn report(&self, followed: Followed) {
         lock(&self.outcome).followed = Some(followed);
     }
@@ -221,10 +235,9 @@ impl Shared {
 impl Circuit {
     /// Starts to follow.
     pub fn start(follower: Follower) -> std::io::Result<Self> {
-        let shared = follower.shared();
-        let thread = std::thread::Builder::new().name("circuit".into());
-        let thread = thread.spawn(move || follower.run())?;
-        Ok(Self { shared, thread })
+        let (circuits, shared) = (follower.circuits(), follower.shared());
+        let thread = threads::spawn("circuit", move || follower.run())?;
+        Ok(Self { circuits, shared, thread })
     }
 
     /// The copy is at its end: what is left of the booking is given back. For a service that does not
@@ -232,13 +245,17 @@ impl Circuit {
     pub fn finish(self) -> Outcome {
         *lock(&self.shared.ended) = true;
         self.shared.changed.notify_all();
-        let deadline = clock::now() + PATIENCE;
+        let may_be_booked = self.circuits.leave();
+        let deadline = clock::now() + if may_be_booked { PATIENCE } else { MOMENT };
         while !self.thread.is_finished() && clock::now() < deadline {
             std::thread::sleep(GLANCE);
         }
         if self.thread.is_finished() {
             // A panic there has been reported by the thread itself.
             let _ = self.thread.join();
+        } else if !may_be_booked {
+            self.shared
+                .note("the booking service had not answered by then: nothing was booked".into());
         } else {
             self.shared.note(format!(
                 "the booking service did not answer within {} s: what it booked may be booked still",
@@ -251,5 +268,7 @@ impl Circuit {
 
 /// The service answers within milliseconds, or is in trouble.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// A thread that has asked nothing ends within it.
+const MOMENT: Duration = Duration::from_millis(250);
 /// How often is looked whether it has.
 const GLANCE: Duration = Duration::from_millis(2);

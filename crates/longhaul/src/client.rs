@@ -94,6 +94,8 @@ pub(crate) enum Failure {
         reason: String,
     },
     Local(String),
+    /// The user wants a circuit, and there is none.
+    NoCircuit(String),
     Stopped,
 }
 
@@ -129,8 +131,10 @@ impl From<LinkError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        let step = || format!("cannot set up the connection at this host: {error}");
-        Self::Local(longhaul_sys::descriptors::in_words(&error).unwrap_or_else(step))
+        Self::Local(format!(
+            "cannot set up the connection at this host: {}",
+            longhaul_sys::descriptors::explained(&error)
+        ))
     }
 }
 

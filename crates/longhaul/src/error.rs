@@ -75,7 +75,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
-    /// A copy has moved nothing, and found nothing at the destination.
+    /// A copy has moved no contents of files, and found none at the destination. Directories may be there.
     Nothing,
     /// All that a copy made durable.
     Written,
@@ -88,8 +88,8 @@ pub enum Kept {
 impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Nothing => write!(f, "nothing was written, {AGAIN} to begin anew"),
-            Self::Written => write!(f, "what was written is kept, {AGAIN} to go on"),
+            Self::Nothing => f.write_str("no contents of files were written"),
+            Self::Written => f.write_str("what was written is kept"),
             Self::Sent(bytes) => write!(f, "{bytes} bytes had reached the server"),
             Self::Received(bytes) => write!(f, "{bytes} bytes came through, not the whole"),
         }
@@ -149,9 +149,13 @@ impl Error {
 
     fn keeping(self, kept: Option<Kept>) -> Self {
         let Some(all) = kept else { return self };
-        let again = if all.is_of_pipe() { None } else { Some(AGAIN) };
         let message = format!("{}; {all}", self.message);
-        Self { message, kept, hint: self.hint.or(again), ..self }
+        // Where something else has to be done first, the same command does not help.
+        let (message, hint) = match self.hint {
+            None if !all.is_of_pipe() => (format!("{message}, {AGAIN} to go on"), Some(AGAIN)),
+            hint => (message, hint),
+        };
+        Self { message, kept, hint, ..self }
     }
 
     /// Of a transfer that has `kept` so much.
@@ -182,6 +186,10 @@ impl Error {
                 Self::here(reason).hint("--carrier tcp does without it").keeping(kept)
             }
             Failure::Local(reason) => Self::here(reason).keeping(kept),
+            Failure::NoCircuit(reason) => {
+                let error = Self::here(format!("no circuit: {reason}"));
+                error.hint("--circuit-or-ip copies over IP where there is none").keeping(kept)
+            }
             Failure::Stopped => Self::stopped().keeping(kept),
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::ended((ErrorKind::Lost, between), server, &reason, kept)
@@ -299,7 +307,7 @@ mod tests {
                 Side::Between,
                 Some("use --carrier tcp"),
                 "UDP does not fit the path to 192.0.2.7:7420: 1280 bytes pass; use --carrier tcp; \
-                 what was written is kept, run the same command again to go on",
+                 what was written is kept",
             ),
             (
                 narrow(true),
@@ -307,8 +315,17 @@ mod tests {
                 ErrorKind::Lost,
                 Side::Between,
                 again,
-                "the connection to 192.0.2.7:7420 ended: 1280 bytes pass; nothing was written, run \
-                 the same command again to begin anew",
+                "the connection to 192.0.2.7:7420 ended: 1280 bytes pass; no contents of files were \
+                 written, run the same command again to go on",
+            ),
+            (
+                Failure::NoCircuit("the service books nothing".into()),
+                Some(Kept::Nothing),
+                ErrorKind::Failed,
+                Side::Here,
+                Some("--circuit-or-ip copies over IP where there is none"),
+                "no circuit: the service books nothing; --circuit-or-ip copies over IP where there is \
+                 none; no contents of files were written",
             ),
             (
                 Failure::Local("no space left".into()),

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
-use longhaul_sys::descriptors::{MayBeShort, patiently};
+use longhaul_sys::descriptors::{self, MayBeShort, patiently};
 use longhaul_sys::process::descriptor_limit;
+use longhaul_sys::threads;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
@@ -46,7 +47,9 @@ pub(crate) fn run(
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), Error> {
-    let system = |error: io::Error| Error::here(format!("cannot go on serving: {error}"));
+    let system = |error: io::Error| {
+        Error::here(format!("cannot go on serving: {}", descriptors::explained(&error)))
+    };
     let mut udp_options = UdpOptions::default();
     udp_options.reuse_port = true;
     if let Some(size) = options.socket_buffer {
@@ -86,9 +89,9 @@ pub(crate) fn run(
         served: Stop::default(),
         left: Stop::default(),
     };
-    events(ServeEvent::Listening(address));
     std::thread::scope(|scope| {
-        scope.spawn(|| server.pass_datagrams());
+        threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams())?;
+        events(ServeEvent::Listening(address));
         // Clients that are still there need their datagrams.
         let accepted = std::thread::scope(|clients| server.accept(clients, &listener));
         server.left.request();
@@ -122,7 +125,8 @@ fn listen(
 }
 
 fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
-    let message = format!("cannot listen at {address} ({transport}): {cause}");
+    let message =
+        format!("cannot listen at {address} ({transport}): {}", descriptors::explained(cause));
     let error = |message| Error::new(ErrorKind::Listen, Side::Here, message);
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
@@ -171,7 +175,7 @@ impl Server<'_> {
         scope: &'scope std::thread::Scope<'scope, 'env>,
         listener: &TcpListener,
     ) -> io::Result<()> {
-        let mut refused = None;
+        let (mut refused, mut lacked) = (None, false);
         while !self.is_over() {
             let deadline = clock::now() + INTERVAL;
             if wait::wait(&[(listener.as_fd(), Interest::Readable)], Some(deadline))? == 0 {
@@ -188,7 +192,8 @@ impl Server<'_> {
                     // Each reason once, until somebody is let in again.
                     let number = error.raw_os_error();
                     if is_own_fault(&error) && std::mem::replace(&mut refused, number) != number {
-                        let notice = format!("cannot let clients in: {error}");
+                        let why = descriptors::explained(&error);
+                        let notice = format!("cannot let clients in: {why}");
                         (self.events)(ServeEvent::Notice(notice));
                     }
                     std::thread::sleep(Duration::from_millis(1));
@@ -200,15 +205,20 @@ impl Server<'_> {
             let Ok(at_door) = self.with_room(|| self.door.admit(&stream, from.ip())) else {
                 continue;
             };
-            let thread = std::thread::Builder::new().name("longhaul-client".into());
             let attend = move || {
                 // The thread has told of a panic. Places come back, and others are served on.
                 let _ = catch_unwind(AssertUnwindSafe(|| {
                     self.attend(stream, from, (attended, at_door));
                 }));
             };
-            if thread.spawn_scoped(scope, attend).is_err() {
+            if let Err(error) = threads::spawn_scoped(scope, "longhaul-client", attend) {
+                if !std::mem::replace(&mut lacked, true) {
+                    let notice = format!("cannot let clients in: {error}");
+                    (self.events)(ServeEvent::Notice(notice));
+                }
                 self.door.make_room();
+            } else {
+                lacked = false;
             }
         }
         Ok(())

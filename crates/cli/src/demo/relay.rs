@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_pathsim::{PathConfig, PathStats, Probability};
+use longhaul_sys::threads;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Bytes, Rate};
@@ -115,17 +116,17 @@ impl Relay {
             [path.seed, !path.seed].map(|seed| line::Line::new(&config, seed));
         let (forward, backward) = (forward?, backward?);
         let delay = path.rtt / 2;
-        let spawn = |name: &str| std::thread::Builder::new().name(name.into());
         let control = {
             let shared = shared.clone();
-            spawn("relay-control").spawn(move || tcp::run(&shared, &listener, server, delay))?
+            threads::spawn("relay-control", move || tcp::run(&shared, &listener, server, delay))?
         };
         let mut relay = Self { shared, forward: None, backward: None, control: Some(control) };
         let shared = relay.shared.clone();
-        relay.forward = Some(spawn("relay-forward").spawn(move || udp::forward(&shared, forward))?);
+        relay.forward =
+            Some(threads::spawn("relay-forward", move || udp::forward(&shared, forward))?);
         let shared = relay.shared.clone();
         relay.backward =
-            Some(spawn("relay-backward").spawn(move || udp::backward(&shared, backward))?);
+            Some(threads::spawn("relay-backward", move || udp::backward(&shared, backward))?);
         Ok(relay)
     }
 

@@ -19,6 +19,8 @@ use signal_hook::iterator::Signals;
 
 use super::args::{ListArgs, ReportArgs, RunArgs};
 use super::{cannot_build, prepare};
+use longhaul_sys::threads;
+
 use crate::failure::Failure;
 use crate::output::{Output, complain};
 use crate::progress::clock;
@@ -177,16 +179,19 @@ fn stop_on_signals() -> std::io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut signals = Signals::new(that_stop()?)?;
     let set = stop.clone();
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
+    threads::spawn("signals", move || {
         for _ in signals.forever() {
             if set.swap(true, Ordering::Relaxed) {
                 std::process::exit(1);
             }
             complain("longhaul: ending; what was measured is kept");
-            std::thread::spawn(|| {
+            let at_last = || {
                 std::thread::sleep(GRACE);
                 std::process::exit(1);
-            });
+            };
+            if threads::spawn("grace", at_last).is_err() {
+                std::process::exit(1);
+            }
         }
     })?;
     Ok(stop)

@@ -89,6 +89,7 @@ pub(crate) fn wanted(args: &CircuitArgs, errand: &Errand<'_>) -> Result<Option<W
         label: errand.label.clone(),
         clock: Mutex::default(),
         fit: Mutex::new(Fit::of_any(Rate::ZERO)),
+        step: Mutex::default(),
     };
     let options = CircuitOptions {
         circuits: Arc::new(booker),
@@ -152,6 +153,19 @@ struct Booker {
     clock: Mutex<ServiceClock>,
     /// The conditions for the booking that is followed.
     fit: Mutex<Fit>,
+    step: Mutex<Step>,
+}
+
+/// How far the booking is.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Step {
+    /// Nothing was asked for.
+    #[default]
+    Before,
+    /// Something may be booked.
+    Asked,
+    /// The copy ended before.
+    Left,
 }
 
 impl Booker {
@@ -220,6 +234,7 @@ impl Booker {
             .key()
             .id()
             .to_string();
+        self.ask()?;
         let made = ask::again(|| client.book(&request, Some(&key)))?;
         let booking = made.bookings.into_iter().next().ok_or(BookingError::Nothing)?;
         self.here(&client, &booking, Fit::of(&request)).inspect_err(|_| {
@@ -228,10 +243,23 @@ impl Booker {
         })
     }
 
+    /// From now on something may be booked.
+    fn ask(&self) -> Result<(), BookingError> {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        match *step {
+            Step::Left => Err(BookingError::Left),
+            Step::Before | Step::Asked => {
+                *step = Step::Asked;
+                Ok(())
+            }
+        }
+    }
+
     /// A booking that was made before, if it can be followed.
     fn find(&self, id: u64) -> Result<CircuitBooking, BookingError> {
         let client = self.client.for_one_answer();
         let booking = client.show(id)?;
+        self.ask()?;
         match booking.state {
             State::Scheduled | State::Active => {}
             State::Held => {
@@ -305,6 +333,14 @@ impl Circuits for Booker {
         let released = ask::again(|| client.release(booking));
         Ok(released.map(drop).map_err(BookingError::from)?)
     }
+
+    fn leave(&self) -> bool {
+        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        if *step == Step::Before {
+            *step = Step::Left;
+        }
+        *step == Step::Asked
+    }
 }
 
 /// A client's error in words, with what would be accepted.
@@ -334,6 +370,8 @@ enum BookingError {
     NoKey(String),
     #[error("the service booked nothing")]
     Nothing,
+    #[error("the copy ended before anything was booked")]
+    Left,
     #[error("booking {0} is only held: longhaul circuits commit {0}")]
     Held(u64),
     #[error("nothing is left of booking {0}")]

@@ -22,6 +22,7 @@ use longhaul_engine::Closed;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::TcpInfo;
+use longhaul_sys::threads;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
@@ -122,7 +123,7 @@ impl TcpLanes {
                 view.clone(),
             )?;
             let thread_group = lanes.thread_group.clone();
-            let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let thread = threads::spawn(name, move || {
                 let _joined = thread_group.join();
                 worker.run();
             })?;

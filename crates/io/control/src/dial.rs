@@ -10,6 +10,7 @@ use longhaul_relay::{Host, Place};
 use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
 };
+use longhaul_sys::descriptors::explained;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
 use longhaul_sys::{clock, tcp};
@@ -237,7 +238,7 @@ pub enum ConnectError {
         reason: String,
     },
     /// This host has not what is needed.
-    #[error("cannot make a connection: {0}")]
+    #[error("cannot make a connection: {}", explained(.0))]
     System(io::Error),
     /// A stop was asked for.
     #[error("stopped")]
@@ -308,7 +309,7 @@ impl fmt::Display for Attempts<'_> {
                      behind it, as in lh://[{}%eth0]/",
                     server.ip()
                 )?,
-                _ => write!(f, "{separator}{server}: {error}")?,
+                _ => write!(f, "{separator}{server}: {}", explained(error))?,
             }
         }
         Ok(())

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
+use longhaul_sys::threads;
 use longhaul_sys::wait::{Interest, Waker, wait};
 use longhaul_units::{Instant, shown};
 use longhaul_wire::{CloseCode, ControlMessage};
@@ -68,7 +69,8 @@ impl Control {
         let thread = thread::Builder::new()
             .name("longhaul-control".into())
             .stack_size(STACK)
-            .spawn(move || watch.run())?;
+            .spawn(move || watch.run())
+            .map_err(threads::refused)?;
         Ok(Self { shared, thread: Some(thread) })
     }
 

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::Duration;
 
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
+use longhaul_sys::threads;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Instant;
 use rustix::io::Errno;
@@ -24,14 +24,12 @@ pub fn resolve(host: &str, port: u16, stop: &Stop) -> Result<Vec<SocketAddr>, Co
     // outlives this call when a stop is asked for, and ends by itself.
     let (answer, answered) = mpsc::channel();
     let name = host.to_owned();
-    thread::Builder::new()
-        .name("longhaul-resolve".into())
-        .spawn(move || {
-            let addresses = (name.as_str(), port).to_socket_addrs();
-            // Nobody listens any more after a stop.
-            let _ = answer.send(addresses.map(Iterator::collect::<Vec<_>>));
-        })
-        .map_err(unresolved)?;
+    threads::spawn("longhaul-resolve", move || {
+        let addresses = (name.as_str(), port).to_socket_addrs();
+        // Nobody listens any more after a stop.
+        let _ = answer.send(addresses.map(Iterator::collect::<Vec<_>>));
+    })
+    .map_err(ConnectError::System)?;
     loop {
         match answered.recv_timeout(STOP_LATENCY) {
             Ok(Ok(addresses)) if addresses.is_empty() => {

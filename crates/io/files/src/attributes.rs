@@ -8,6 +8,7 @@ use longhaul_wire::{Entry, Summary};
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat};
 use rustix::io::Errno;
 
+use crate::explain::NotSet;
 use crate::sink::SinkTree;
 
 impl SinkTree {
@@ -60,7 +61,7 @@ impl SinkTree {
                 self.notes.fetch_or(note, Ordering::Relaxed);
                 Ok(())
             }
-            set => Ok(set?),
+            set => set.map_err(|error| NotSet::error(note, error)),
         }
     }
 

@@ -3,6 +3,9 @@
 use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
+use longhaul_sys::process::file_size_limit;
+use longhaul_wire::Summary;
+use rustix::io::Errno;
 
 use crate::folding::SameName;
 use crate::sink::free_space::TooLittle;
@@ -36,6 +39,8 @@ pub(crate) fn at_root(error: &io::Error) -> String {
 
 /// Why something could not be done at the destination. `doing` is like "cannot write".
 pub(crate) fn at_destination(doing: &str, error: &io::Error) -> String {
+    let not_set = error.get_ref().and_then(|inner| inner.downcast_ref::<NotSet>());
+    let doing = not_set.map_or(doing, |not_set| not_set.doing());
     if let Some(reason) = no_room(error) {
         let detail = too_little(error).map(|detail| format!(": {detail}")).unwrap_or_default();
         return format!(
@@ -56,9 +61,7 @@ pub(crate) fn at_destination(doing: &str, error: &io::Error) -> String {
         return format!("{doing}: {vanished}");
     }
     match error.kind() {
-        ErrorKind::FileTooLarge => {
-            format!("{doing}: the file is too large for the file system of the destination")
-        }
+        ErrorKind::FileTooLarge => format!("{doing}: {}", too_large(file_size_limit())),
         ErrorKind::ReadOnlyFilesystem => {
             format!("{doing}: the destination is on a read-only file system")
         }
@@ -79,6 +82,17 @@ pub(crate) fn at_destination(doing: &str, error: &io::Error) -> String {
              are not followed"
         ),
         _ => format!("{doing}: {error}"),
+    }
+}
+
+/// Beyond `limit`, where this process has one, nobody knows what the file system would have taken.
+fn too_large(limit: Option<u64>) -> String {
+    match limit {
+        None => "the file is too large for the file system of the destination".into(),
+        Some(limit) => format!(
+            "the file is larger than the {limit} bytes that the process there may write (ulimit -f; \
+             LimitFSIZE= in a systemd unit), or than its file system takes"
+        ),
     }
 }
 
@@ -128,3 +142,63 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was removed from the destination before it was published")]
 pub(crate) struct Vanished(pub(crate) String);
+
+/// An attribute could not be set.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub(crate) struct NotSet {
+    /// As [`Summary::notes`].
+    note: u64,
+    error: io::Error,
+}
+
+impl NotSet {
+    pub(crate) fn error(note: u64, error: Errno) -> io::Error {
+        let error = io::Error::from(error);
+        io::Error::new(error.kind(), Self { note, error })
+    }
+
+    /// The step that failed, for people.
+    pub(crate) fn doing(&self) -> &'static str {
+        match self.note {
+            Summary::TIMES_NOT_SET => "cannot set its modification time",
+            _ => "cannot set its permission bits",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_names_the_limit_of_the_process_where_there_is_one() {
+        assert!(too_large(None).contains("file system") && !too_large(None).contains("ulimit"));
+        let limited = too_large(Some(1_000_000));
+        assert!(limited.contains("1000000 bytes") && limited.contains("ulimit -f"), "{limited}");
+        assert!(limited.contains("LimitFSIZE="), "{limited}");
+    }
+
+    #[test]
+    fn an_attribute_that_cannot_be_set_is_the_step_that_is_named() {
+        for (what, doing) in [
+            (Summary::TIMES_NOT_SET, "modification time"),
+            (Summary::MODES_NOT_SET, "permission bits"),
+        ] {
+            let error = NotSet::error(what, rustix::io::Errno::IO);
+            for step in ["cannot write", "cannot give it its name"] {
+                let words = at_destination(step, &error);
+                assert!(
+                    words.starts_with(&format!("cannot set its {doing}: Input/output")),
+                    "{words}"
+                );
+            }
+        }
+        // What is to be done is the same as of others.
+        let words = at_destination(
+            "cannot write",
+            &NotSet::error(Summary::TIMES_NOT_SET, rustix::io::Errno::NOSPC),
+        );
+        assert!(words.contains("no space left") && words.contains("make room"), "{words}");
+    }
+}

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
+use longhaul_units::shown;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
 
@@ -34,7 +35,8 @@ impl History {
                     Err(HistoryError::Store(error)) if is_damage(&error) => {
                         let renamed = rename_damaged(file).map_err(failed)?;
                         notices.push(format!(
-                            "the history was damaged ({error}) and starts empty; the damaged file is {}",
+                            "the history was damaged ({}) and starts empty; the damaged file is {}",
+                            shown(&error.to_string()),
                             renamed.display()
                         ));
                         connect(file, &mut notices)?

@@ -140,6 +140,7 @@ fn a_damaged_file_is_renamed() {
             fs::write(file, damaged).unwrap();
             let history = History::open(file).unwrap();
             assert!(history.notices()[0].contains("damaged"), "{:?}", history.notices());
+            assert!(!history.notices()[0].contains('\n'), "{:?}", history.notices());
             assert_eq!(fs::read(&renamed).unwrap(), damaged);
             assert_eq!(history.recall(&key("a"), NOW).unwrap(), None);
             history.record(&key("a"), &record(900, "auto"), NOW).unwrap();

@@ -103,6 +103,11 @@ pub fn in_words(error: &io::Error) -> Option<String> {
     }
 }
 
+/// `error` in words, with that advice where it is of use.
+pub fn explained(error: &io::Error) -> String {
+    in_words(error).unwrap_or_else(|| error.to_string())
+}
+
 /// Handles that may be kept in all, of a process that may have `limit` descriptors.
 pub fn kept_most(limit: usize) -> usize {
     limit / 4

@@ -1,6 +1,6 @@
 //! Operating system interfaces of Longhaul below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! traffic control, children, standard streams, processes of others, descriptors, random numbers, locks, and
+//! traffic control, children, standard streams, processes of others, descriptors, threads, random numbers, locks, and
 //! system calls that fail at will.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
@@ -50,6 +50,7 @@ pub mod standard;
 pub mod stop;
 pub mod sync;
 pub mod tcp;
+pub mod threads;
 pub mod traffic_control;
 pub mod tun;
 pub mod udp;

@@ -21,6 +21,7 @@ pub use self::command::{become_root_of_own, die_with_starter, start_in_group};
 use self::configure::Link;
 pub use self::device::{DeviceCount, DeviceCounters, RouteEntry};
 use crate::netlink::Netlink;
+use crate::threads;
 
 /// A network stack of its own: devices, addresses, routes, ports.
 #[derive(Debug)]
@@ -199,7 +200,7 @@ pub fn wait_for_path(ends: [&Namespace; 2], addresses: [IpAddr; 2]) -> io::Resul
 /// Runs `work` on a thread that ends with it, so that no other sees its namespace.
 fn on_own_thread<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("netns".into()).spawn_scoped(scope, work)?;
+        let thread = threads::spawn_scoped(scope, "netns", work)?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -86,6 +86,11 @@ pub fn descriptor_limit() -> usize {
     limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX)
 }
 
+/// Bytes of the largest file that this process may write, where there is a limit.
+pub fn file_size_limit() -> Option<u64> {
+    getrlimit(Resource::Fsize).current
+}
+
 #[cfg(test)]
 mod tests {
     use std::process::Command;

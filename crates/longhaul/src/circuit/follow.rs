@@ -16,8 +16,8 @@ use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::OBJECT_HEADER_LEN;
 
 use super::{
-    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Followed, NoCircuit,
-    Shared,
+    CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, Followed,
+    NoCircuit, Shared,
 };
 use crate::shared::Shared as Connection;
 use crate::source::SourceDriver;
@@ -86,6 +86,10 @@ impl Follower {
         self.shared.clone()
     }
 
+    pub fn circuits(&self) -> Arc<dyn Circuits> {
+        self.options.circuits.clone()
+    }
+
     pub fn run(self) {
         if self.options.and_ip {
             // Before the service is asked: it may be slow to answer, or never do.
@@ -105,7 +109,10 @@ impl Follower {
                 self.shared.note(format!("no circuit: {why}; data goes over IP"));
                 self.errand.set_outlook(Outlook::Open);
             }
-            Err(why) => self.connection.fail(format!("no circuit: {why}")),
+            Err(why) => {
+                self.shared.lack(why.to_string());
+                self.connection.fail(format!("no circuit: {why}"));
+            }
         }
     }
 

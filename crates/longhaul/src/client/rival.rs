@@ -8,6 +8,7 @@ use longhaul_connection::{Race, RaceStep, TcpProgress};
 use longhaul_control::Dialed;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
+use longhaul_sys::threads;
 
 /// Opens the connections beside lanes that do not answer.
 pub(super) struct Rival {
@@ -64,9 +65,8 @@ impl Rival {
         let (session, server, identity) = (Arc::clone(session), *server, identity.clone());
         let (options, stop) = (self.options.clone(), self.dropped.clone());
         let open = move || open_all(server, &identity, &session, &options, &stop);
-        let thread = std::thread::Builder::new().name("longhaul-open".into());
         let failed = |error: std::io::Error| State::Ends(Err(error.into()));
-        self.state = thread.spawn(open).map_or_else(failed, State::Opens);
+        self.state = threads::spawn("longhaul-open", open).map_or_else(failed, State::Opens);
     }
 
     /// Closes the connections, of which none has joined.

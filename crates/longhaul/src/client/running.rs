@@ -7,14 +7,15 @@ use std::sync::Arc;
 use longhaul_carriers::connection::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_carriers::udp::lane::Refusal;
+use longhaul_carriers::udp::paths::Ends;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_control::Dialed;
-use longhaul_engine::{Closed, Role};
+use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
 use longhaul_history::{Direction, PathKey};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant, Rate, shown};
-use longhaul_wire::CloseCode;
+use longhaul_wire::{BASE_DATAGRAM, CloseCode};
 
 use super::link::{Link, udp_address};
 use super::rival::Rival;
@@ -156,6 +157,12 @@ impl<'c, T: Task> Running<'c, T> {
                         Some(_) => format!("{reason}; {NO_LINK_LEFT}"),
                         None => reason,
                     };
+                    let reason = match self.mtu_here() {
+                        Some(mtu) if !reason.contains(&mtu.to_string()) => {
+                            format!("{reason} (the client's interface or route takes {mtu})")
+                        }
+                        _ => reason,
+                    };
                     let by_tcp = self.lanes.may_send_smaller();
                     let passed = self.lanes.passed();
                     let moved = self.lanes.have_moved() || !self.task.leave();
@@ -193,6 +200,15 @@ impl<'c, T: Task> Running<'c, T> {
         self.recollection = attendant.recollection();
         let may_go_on = rival.is_some() && self.dialed.control.ended().is_none();
         self.finish(end, may_go_on, elapsed, progress)
+    }
+
+    /// MTU of the interface or route of this host to the server, where that is why UDP does not fit.
+    fn mtu_here(&self) -> Option<u32> {
+        let server = self.dialed.server;
+        let ends = Ends { local: self.dialed.local, remote: server };
+        let mtu = ends.socket().ok()?.route_mtu().ok()?;
+        let headers = if server.is_ipv4() { IPV4_UDP_HEADERS } else { IPV6_UDP_HEADERS };
+        (u64::from(mtu) < BASE_DATAGRAM as u64 + headers).then_some(mtu)
     }
 
     /// This host's kernel takes no packets, for good.
@@ -233,6 +249,10 @@ impl<'c, T: Task> Running<'c, T> {
         progress.set(self.snapshot());
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
+        let end = match (end, circuit.lacking) {
+            (Err(Failure::Local(_)), Some(why)) => Err(Failure::NoCircuit(why)),
+            (end, _) => end,
+        };
         let history = self.recollection.take().map(|recollection| {
             let (report, notices) = recollection.end(self.profile, &self.lanes.totals());
             notices.iter().for_each(|notice| progress.tell(notice));

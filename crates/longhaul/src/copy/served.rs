@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_connection::Wish;
 use longhaul_files::{Destination, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id};
 use longhaul_objects::Belief;
+use longhaul_sys::descriptors;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
@@ -41,7 +42,7 @@ impl ServedCopies {
         // What transfers keep for themselves is nobody else's.
         let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
             let root = options.root.display().to_string();
-            let message = format!("cannot serve {root}: {error}");
+            let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
             Error::path(root, message)
         })?;
         Ok(Self {

@@ -15,7 +15,7 @@ use longhaul_engine::Role;
 use longhaul_history::{Direction, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::{KeyId, Session};
-use longhaul_sys::{clock, descriptors, random};
+use longhaul_sys::{clock, descriptors, random, threads};
 use longhaul_units::Duration;
 use longhaul_wire::{self as wire, CloseCode, ConnectionId, Hello};
 
@@ -350,6 +350,7 @@ pub(super) enum NotPlayed {
 pub(super) fn text(error: io::Error) -> (CloseCode, String) {
     match descriptors::in_words(&error) {
         Some(words) => (CloseCode::BUSY, words),
+        None if threads::is_refused(&error) => (CloseCode::BUSY, error.to_string()),
         None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
     }
 }

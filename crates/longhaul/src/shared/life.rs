@@ -13,6 +13,7 @@ use longhaul_files::StorageError;
 use longhaul_objects::PipeError;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
+use longhaul_sys::threads;
 use longhaul_units::Duration;
 use longhaul_wire::CloseCode;
 
@@ -49,7 +50,7 @@ impl Shared {
         work: impl FnOnce(&Arc<Self>) -> Result<(), ThreadError> + Send + 'static,
     ) -> io::Result<()> {
         let shared = self.clone();
-        let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
+        let thread = threads::spawn(name, move || {
             let _joined = shared.crew.join();
             if let Err(error) = work(&shared) {
                 shared.fail(error.to_string());

@@ -14,6 +14,7 @@
 //! ```
 
 mod answer;
+mod names;
 mod reach;
 
 use std::fmt;

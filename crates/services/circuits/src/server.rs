@@ -36,6 +36,8 @@ use tokio::sync::{oneshot, watch};
 pub use self::auth::Tokens;
 pub use self::description::document;
 use self::problem::Failure;
+use longhaul_sys::threads;
+
 use crate::service::Service;
 
 /// State that the handlers share.
@@ -70,6 +72,8 @@ impl Server {
     pub fn start(listener: TcpListener, service: Service, tokens: Tokens) -> std::io::Result<Self> {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
+        // tokio panics without its threads.
+        threads::check(WORKERS + 1)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .thread_name("rest")
@@ -83,8 +87,7 @@ impl Server {
         let (requests, watchers, rates) = Default::default();
         let (started, late) = (Instant::now(), closing.clone());
         let site = Site { service, tokens, quotes, requests, watchers, rates, started, closing };
-        let thread = std::thread::Builder::new().name("server".into());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("server", move || {
             runtime.block_on(async move {
                 let listener = tokio::net::TcpListener::from_std(listener)?;
                 tokio::spawn(async move {

@@ -24,6 +24,8 @@ use tokio::sync::{oneshot, watch};
 use self::config::Config;
 use self::metrics::Metrics;
 pub use self::view::{Change, Open, View};
+use longhaul_sys::threads;
+
 use crate::clock::Clock;
 use crate::ledger::{Id, Order, Record, Refusal};
 use crate::store::{self, StoreError};
@@ -152,8 +154,7 @@ impl Service {
         let (queue, messages): (_, Receiver<Message>) = sync_channel(QUEUE);
         let drive = drive::Drive::start(&shared)?;
         let scheduler = scheduler::Scheduler::open(shared.clone(), store, messages, drive)?;
-        let thread =
-            std::thread::Builder::new().name("scheduler".into()).spawn(move || scheduler.run())?;
+        let thread = threads::spawn("scheduler", move || scheduler.run())?;
         Ok(Self { shared, queue, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 

@@ -14,6 +14,7 @@ use longhaul_session::{KeyId, Keyring, TokenKey};
 use longhaul_sys::clock::WallTime;
 use longhaul_sys::host::memory_limit;
 use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
+use longhaul_sys::threads;
 use longhaul_units::Bytes;
 
 use crate::Event;
@@ -248,9 +249,9 @@ impl Gateway {
                 report.clone(),
                 i == 0,
             )?;
-            let thread = thread::Builder::new().name(format!("gateway-{i}"));
             gateway.mailboxes.push(mailbox);
-            gateway.threads.push(thread.spawn(move || worker.run())?);
+            let thread = threads::spawn(format!("gateway-{i}"), move || worker.run())?;
+            gateway.threads.push(thread);
         }
         if let Some(address) = settings.metrics {
             let http = Http::start(address, gateway.source());

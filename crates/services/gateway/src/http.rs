@@ -10,15 +10,17 @@ use std::thread;
 use std::time::Duration;
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use longhaul_sys::threads;
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 
 use crate::status::{Source, Status};
 
@@ -42,7 +44,7 @@ impl Http {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
         let serve = move || serve(&runtime, listener, source, stopped);
-        let thread = thread::Builder::new().name("gateway-http".into()).spawn(serve)?;
+        let thread = threads::spawn("gateway-http", serve)?;
         Ok(Self { address, stop: Some(stop), thread: Some(thread) })
     }
 
@@ -135,8 +137,14 @@ fn router(source: Source, from: SocketAddr) -> Router {
     router.route("/status", get(async move || status(source).await.map(axum::Json)))
 }
 
-async fn status(source: Source) -> Result<Status, String> {
-    spawn_blocking(move || source.status()).await.map_err(|error| error.to_string())
+/// What takes moments, on a thread of its own: tokio panics where its own cannot be had.
+async fn status(source: Source) -> Result<Status, (StatusCode, String)> {
+    let (done, all) = oneshot::channel();
+    // One who left does not take it.
+    let asked = threads::spawn("gateway-status", move || drop(done.send(source.status())));
+    let failed = |error: String| (StatusCode::SERVICE_UNAVAILABLE, error);
+    asked.map_err(|error| failed(error.to_string()))?;
+    all.await.map_err(|error| failed(error.to_string()))
 }
 
 /// Enough for those who look.

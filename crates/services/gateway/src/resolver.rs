@@ -4,9 +4,9 @@ use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex};
-use std::thread;
 
 use longhaul_relay::Place;
+use longhaul_sys::threads;
 
 /// A name to be resolved, and who takes the addresses.
 pub(crate) struct Lookup {
@@ -26,7 +26,7 @@ impl Resolver {
         let lookups: Arc<Mutex<Receiver<Lookup>>> = Arc::new(Mutex::new(lookups));
         for i in 0..THREADS {
             let lookups = lookups.clone();
-            thread::Builder::new().name(format!("resolve-{i}")).spawn(move || {
+            threads::spawn(format!("resolve-{i}"), move || {
                 loop {
                     let next = lookups.lock().unwrap_or_else(|held| held.into_inner()).recv();
                     let Ok(Lookup { place, done }) = next else { return };

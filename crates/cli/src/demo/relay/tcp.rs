@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use longhaul_sys::clock;
+use longhaul_sys::threads;
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::Instant;
 
@@ -33,15 +34,22 @@ pub(super) fn run(shared: &Shared, listener: &TcpListener, server: SocketAddr, d
             open.extend([client, upstream]);
             for (from, to) in [(client_in, upstream_out), (upstream_in, client_out)] {
                 let (queue, due) = sync_channel(QUEUE);
-                scope.spawn(move || take(from, &queue, answered, delay));
-                scope.spawn(move || give(to, &due));
+                let take = move || take(from, &queue, answered, delay);
+                let taking = threads::spawn_scoped(scope, "relay-take", take);
+                let give = move || give(to, &due);
+                if taking.and(threads::spawn_scoped(scope, "relay-give", give)).is_err() {
+                    open.iter().rev().take(2).for_each(close);
+                }
             }
         }
         // Wakes the threads that read and those that write.
-        for stream in &open {
-            let _ = stream.shutdown(Shutdown::Both);
-        }
+        open.iter().for_each(close);
     });
+}
+
+fn close(stream: &TcpStream) {
+    // It may be closed already.
+    let _ = stream.shutdown(Shutdown::Both);
 }
 
 /// A handle for each thread, and one each to close by.

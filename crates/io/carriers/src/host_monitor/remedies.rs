@@ -2,6 +2,7 @@
 //! [`HostAccount::remedies`].
 
 use longhaul_sys::host;
+use longhaul_sys::threads;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::Duration;
 use longhaul_wire::HostAccount;
@@ -57,7 +58,7 @@ pub fn poll_device(socket: &UdpSocket) -> u64 {
 /// Tries what `--host-priority` would do here; returns what is granted and refused.
 pub fn with_priority() -> u64 {
     // A thread that ends with what it took.
-    let taken = std::thread::Builder::new().spawn(|| {
+    let taken = threads::spawn("priority", || {
         let polled = UdpSocket::bind(([127, 0, 0, 1], 0).into(), &UdpOptions::default());
         Priority::First.take() | polled.map_or(0, |socket| poll_device(&socket))
     });

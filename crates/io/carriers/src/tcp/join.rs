@@ -14,6 +14,7 @@ use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
+use longhaul_sys::threads;
 use longhaul_sys::wait::Interest;
 use longhaul_units::LaneId;
 use longhaul_wire::{
@@ -69,7 +70,8 @@ pub fn open_all(
 ) -> Result<Vec<Opened>, JoinError> {
     thread::scope(|scope| {
         let open = || open(server, identity, session, options, stop);
-        let opened: Vec<_> = (0..session.lanes).map(|_| scope.spawn(open)).collect();
+        let threads = (0..session.lanes).map(|_| threads::spawn_scoped(scope, "open", open));
+        let opened = threads.collect::<io::Result<Vec<_>>>()?;
         opened
             .into_iter()
             .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))

@@ -30,6 +30,7 @@ use crate::protection::Protection;
 use crate::thread_group::ThreadGroup;
 use crate::udp::paths::{Account, ConnectionPaths, PeerHost};
 use longhaul_sys::sync::lock;
+use longhaul_sys::threads;
 use reading::Reading;
 
 pub use drops::HostDrops;
@@ -109,7 +110,7 @@ pub fn spawn(setup: LaneSetup) -> io::Result<JoinHandle<()>> {
         Some(_) => "sentinel".into(),
         None => format!("lane{}", setup.config.lane.0),
     };
-    std::thread::Builder::new().name(name).spawn(move || {
+    threads::spawn(name, move || {
         let thread_group = setup.thread_group.clone();
         let _joined = thread_group.join();
         // Without the right to it the lane is late as often as other threads are.

@@ -46,6 +46,25 @@ fn owner(path: &Path) -> u32 {
     std::fs::symlink_metadata(path).unwrap().uid()
 }
 
+#[test]
+fn a_record_that_is_no_file_is_left_alone_and_noted() {
+    for is_link in [false, true] {
+        let scratch = prepared(0o755);
+        begin(&scratch);
+        let record = hidden(&scratch, 0).join("record");
+        std::fs::remove_file(&record).unwrap();
+        if is_link {
+            symlink("/etc/hostname", &record).unwrap();
+        } else {
+            assert!(std::process::Command::new("mkfifo").arg(&record).status().unwrap().success());
+        }
+        let copy = Copy::new(SourceTree::local(&[scratch.at("from/f")], false), &scratch.at("to"));
+        copy.run();
+        assert_eq!(copy.failures(), []);
+        assert_eq!((copy.to.notes(), copy.resumed()), (longhaul_wire::Summary::LEFT_ALONE, 0));
+    }
+}
+
 #[needs(root)]
 #[test]
 fn another_users_hidden_directory_is_not_gone_on_with() {

@@ -113,7 +113,19 @@ pub(super) fn broken(base: &str, why: ureq::Error) -> ClientError {
         Some(rustls::Error::InvalidCertificate(error)) => {
             ClientError::Certificate { url, why: tamed(&error.to_string()) }
         }
-        _ => ClientError::Connection { url, why: tamed(&why.to_string()) },
+        Some(rustls::Error::InvalidMessage(_)) => {
+            ClientError::Connection { url, why: "what answers there does not speak TLS".into() }
+        }
+        _ => ClientError::Connection { url, why: tamed(&words(&why)) },
+    }
+}
+
+/// Without the library's own terms.
+fn words(why: &ureq::Error) -> String {
+    match why {
+        ureq::Error::Timeout(_) => "it did not answer in time".into(),
+        ureq::Error::Io(error) => error.to_string(),
+        other => other.to_string(),
     }
 }
 
@@ -134,6 +146,17 @@ const WORDS_MAX: usize = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_there_is_no_answer_is_said_in_plain_words() {
+        let reason = |why: ureq::Error| broken("https://book.example", why).to_string();
+        let late = reason(ureq::Error::Timeout(ureq::Timeout::Global));
+        assert_eq!(late, "https://book.example: it did not answer in time");
+        let garbled = rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType);
+        assert!(reason(garbled.into()).ends_with("does not speak TLS"));
+        let closed = io::Error::from(io::ErrorKind::ConnectionRefused);
+        assert_eq!(reason(ureq::Error::Io(closed)), "https://book.example: connection refused");
+    }
 
     #[test]
     fn words_in_an_answer_act_on_nothing_and_have_an_end() {

@@ -9,8 +9,10 @@ use rustls::crypto::aws_lc_rs;
 use ureq::http::uri::Scheme;
 use ureq::http::{Request, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody};
 
+use super::names::Names;
 use super::{Client, ClientError};
 
 /// Ways to reach a service, beside its address.
@@ -48,7 +50,8 @@ pub(super) fn agent(url: &str, access: &Access) -> Result<(String, Agent), Clien
         Some(scheme) if *scheme == Scheme::HTTP => return Err(ClientError::Plain(url.into())),
         _ => return Err(wrong()),
     };
-    Ok((base.to_owned(), config.build().into()))
+    let agent = Agent::with_parts(config.build(), DefaultConnector::default(), Names);
+    Ok((base.to_owned(), agent))
 }
 
 /// A request that is over after `patience`, the whole answer included.

@@ -12,6 +12,8 @@ use longhaul_calendar::{Allocation, Booking};
 use self::inbox::{Inbox, Received, Sender, inbox};
 use super::config::DriverSpec;
 use super::{Shared, StartError};
+use longhaul_sys::threads;
+
 use crate::clock::Clock;
 use crate::drivers::{Command, Driver, Htb, Lease, Switch};
 use crate::ledger::{Entry, Event, Id, Ledger};
@@ -81,9 +83,7 @@ impl Drive {
                 carried: BTreeMap::new(),
                 due: BTreeSet::new(),
             };
-            let thread = std::thread::Builder::new()
-                .name(format!("drive {link}"))
-                .spawn(move || switcher.run(&inbox))?;
+            let thread = threads::spawn(format!("drive {link}"), move || switcher.run(&inbox))?;
             links.push(Lane { link: link.clone(), tasks, thread: Some(thread) });
         }
         Ok(Self { links })

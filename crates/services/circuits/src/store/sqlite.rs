@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_sys::files::FileLock;
+use longhaul_sys::threads;
 use sqlx::error::DatabaseError;
 use sqlx::sqlite::{
     SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteLockingMode, SqliteSynchronous,
@@ -151,8 +152,7 @@ impl Checkpoints {
         let mut connection = opened.map_err(failed)?;
         let log_is_long = Arc::new(AtomicBool::new(false));
         let long = log_is_long.clone();
-        let thread = std::thread::Builder::new().name("checkpoints".into());
-        let thread = thread.spawn(move || {
+        let thread = threads::spawn("checkpoints", move || {
             let mut lengthened = false;
             while stopped.recv_timeout(CHECKPOINT_EVERY) == Err(RecvTimeoutError::Timeout) {
                 if long.load(Ordering::Acquire) {

@@ -37,7 +37,7 @@ impl Refusal {
 
     /// True where it has lasted, and is none that comes and goes with an interface, an address or a queue.
     pub fn is_lasting(&self, now: Instant) -> bool {
-        let passes = PASSING.iter().any(|errno| errno.raw_os_error() == self.errno);
+        let passes = is_one_of(&GONE, self.errno) || is_one_of(&PASSING, self.errno);
         !passes && now - self.since >= PATIENCE
     }
 
@@ -53,24 +53,28 @@ impl Refusal {
 
     /// The same of a copy that ends, with what helps.
     pub fn with_advice(&self, role: Role) -> String {
-        format!("{}; --carrier tcp does without them", self.in_words(role))
+        let words = self.in_words(role);
+        match self.errno {
+            errno if is_one_of(&GONE, errno) => {
+                format!("{words}; an interface, address or route of that host is gone")
+            }
+            errno if is_one_of(&PASSING, errno) => words,
+            _ => format!("{words}; --carrier tcp does without them"),
+        }
     }
 }
 
 /// Time that a firewall, say, may take to be loaded.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Errors of a host whose network changes, or is short of memory.
-const PASSING: [Errno; 9] = [
-    Errno::NETUNREACH,
-    Errno::NETDOWN,
-    Errno::HOSTUNREACH,
-    Errno::HOSTDOWN,
-    Errno::NOBUFS,
-    Errno::NOMEM,
-    Errno::INVAL,
-    Errno::ADDRNOTAVAIL,
-    Errno::AGAIN,
-];
+/// Errors of a host whose network changes: TCP fares no better.
+const GONE: [Errno; 5] =
+    [Errno::NETUNREACH, Errno::NETDOWN, Errno::HOSTUNREACH, Errno::HOSTDOWN, Errno::ADDRNOTAVAIL];
+/// Others that pass, as of one that is short of memory.
+const PASSING: [Errno; 4] = [Errno::NOBUFS, Errno::NOMEM, Errno::INVAL, Errno::AGAIN];
+
+fn is_one_of(known: &[Errno], errno: i32) -> bool {
+    known.iter().any(|known| known.raw_os_error() == errno)
+}
 
 #[cfg(test)]
 mod tests {
@@ -95,6 +99,17 @@ mod tests {
         // An interface may come back.
         Refusal::note(&mut refusal, at(7), to, Some(&error(Errno::NETUNREACH)));
         assert!(!refusal.unwrap().is_lasting(at(60)));
+        // Then TCP would help no more than UDP.
+        for (errno, advice) in [
+            (Errno::PERM, "--carrier tcp does without them"),
+            (Errno::NETUNREACH, "of that host is gone"),
+            (Errno::NETDOWN, "of that host is gone"),
+            (Errno::NOBUFS, &*format!("(os error {})", Errno::NOBUFS.raw_os_error())),
+        ] {
+            Refusal::note(&mut refusal, at(7), to, Some(&error(errno)));
+            let words = refusal.unwrap().with_advice(Role::Client);
+            assert!(words.ends_with(advice), "{words}");
+        }
         Refusal::note(&mut refusal, at(8), to, None);
         assert_eq!(refusal, None);
     }
