@@ -186,9 +186,11 @@ fn a_copy_that_need_not_wait_for_a_circuit_does_not_wait_for_the_service() {
 
 #[test]
 fn a_service_that_was_asked_to_book_nothing_is_not_waited_for_at_the_end() {
-    prepared(300_000, |test, victim| {
+    prepared(30_000_000, |test, victim| {
         let silent = WebServer::start(Box::new(|_, _| thread::sleep(BOUND)));
-        let ended = end(copying(test, victim, &http(&silent), &["--circuit-and-ip"]));
+        // So much, and so slowly, that the service is asked before the lanes have it all.
+        let words = ["--circuit-and-ip", "--rate", "100Mbps"];
+        let ended = end(copying(test, victim, &http(&silent), &words));
         ended.assert_succeeded();
         let notices = ended.json()["notices"].to_string();
         assert!(notices.contains("nothing was booked"), "{notices}");
