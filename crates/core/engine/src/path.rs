@@ -427,7 +427,7 @@ impl Path {
         self.book(&Losses { sender: packets, ..Losses::default() });
     }
 
-    /// No lane sends object bytes before.
+    /// No lane sends objects or messages before.
     pub(crate) fn keep_quiet(&mut self, until: Instant) {
         self.quiet_until = self.quiet_until.max(until);
     }

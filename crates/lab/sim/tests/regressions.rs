@@ -258,6 +258,10 @@ const SEEDS: &[(u64, &str)] = &[
         43_073_970,
         "fobs-linear climbs from a start-up that chance loss of 7 % ended: the bound had no room for it",
     ),
+    (
+        43_274_067,
+        "messages filled the queue beside each probe of the base size, which was taken not to fit",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

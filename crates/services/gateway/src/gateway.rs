@@ -215,8 +215,12 @@ impl Gateway {
     /// The settings are of no use or open to everybody, or an address cannot be had.
     pub fn start(mut settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
         let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(Tcp)];
-        let listeners = Arc::new(listeners::open(&settings, &Tcp, &[])?);
         let since = WallTime::now().as_nanos() / 1000 + MAX_CLOCK_LEAD;
+        if !settings.listen.is_empty() {
+            // Nobody connects in the meantime: a header of now would be refused for its time.
+            thread::sleep(std::time::Duration::from_micros(MAX_CLOCK_LEAD));
+        }
+        let listeners = Arc::new(listeners::open(&settings, &Tcp, &[])?);
         let policy = settings.policy();
         let gatekeeper = Gatekeeper::new(settings.keys, settings.name, Clock::from_micros(since));
         // Where that is not allowed, there are places for fewer sessions.
@@ -234,10 +238,6 @@ impl Gateway {
             threads: vec![],
             http: None,
         };
-        if !settings.listen.is_empty() {
-            // Clients wait in the meantime: they are spared a refusal for their clocks.
-            thread::sleep(std::time::Duration::from_micros(MAX_CLOCK_LEAD));
-        }
         for i in 0..settings.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);
             let (shared, listeners) = (shared.clone(), listeners.clone());

@@ -436,7 +436,9 @@ impl Lane {
             return None;
         }
         let bytes = self.control_wire(self.frames_room());
-        Some(path.earliest(now, bytes).unwrap_or(now))
+        let due = path.earliest(now, bytes).unwrap_or(now);
+        // A probe is to be alone: smaller packets find room in a full queue where it finds none.
+        Some(due.max(path.quiet_until(now).unwrap_or(due)))
     }
 
     fn plan_objects(
