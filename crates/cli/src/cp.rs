@@ -33,7 +33,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     let losses = losses(args, &options)?;
     options.connect.losses = losses.as_ref().map(|losses| losses.log.clone());
     let work = || longhaul::copy(&options, &progress, &stop);
-    let (done, told) = Display::of_copy(output)
+    let (done, shown) = Display::of_copy(output)
         .attend(&progress, work)
         .map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(losses) = losses {
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !shown.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     report.remarks.iter().for_each(|remark| output.say(format!("note: {remark}")));
@@ -166,7 +166,7 @@ impl Losses {
         Ok(Self { file: BufWriter::new(file), began: clock::now(), log: Arc::default() })
     }
 
-    /// All that were told until now.
+    /// All that were shown until now.
     fn write(mut self) -> io::Result<()> {
         let (losses, left_out) = self.log.take();
         writeln!(self.file, "seconds,lane,packet,cause")?;

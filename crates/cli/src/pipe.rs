@@ -33,14 +33,14 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     let circuit = circuit(args, want, &options)?;
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
-    let (done, told) = Display::of_pipe(output)
+    let (done, shown) = Display::of_pipe(output)
         .attend(&progress, work)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let report = done.map_err(|error| Failure::of(&error, || so_far(&progress)))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.link.notices.iter().filter(|notice| !told.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !shown.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
