@@ -21,7 +21,7 @@ pub enum Announcement {
     },
     /// The suspend is over.
     Resume,
-    /// This end will process so much ([`Part::Paptc`]); that is no limit, but what a controller goes by.
+    /// This end will process so much ([`Part::Paptc`](crate::monitor::Part::Paptc)); that is no limit, but what a controller goes by.
     Capacity {
         /// Rate of the whole connection, at the IP layer.
         rate: Rate,

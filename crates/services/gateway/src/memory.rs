@@ -1,6 +1,6 @@
 //! Memory of all sessions: one amount, of which nothing is granted twice.
 //!
-//! Each place has [`SESSION_MEMORY`] that nobody can take from it. What is left of the cap is lent:
+//! Each place has [`SESSION_MEMORY`](crate::shared::SESSION_MEMORY) that nobody can take from it. What is left of the cap is lent:
 //! a session gets at most a quarter of what the others have not borrowed, so that something is left
 //! for those who come. What it holds stays borrowed until it holds less, whatever its part is by then.
 
