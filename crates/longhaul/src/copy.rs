@@ -53,7 +53,7 @@ pub(crate) use served::ServedCopies;
 /// ```
 ///
 /// # Errors
-/// What is durable stays, and a rerun goes on from there. A copy of which some entries failed is no error; see
+/// Durable contents stay, and a rerun goes on from there. A copy of which some entries failed is no error; see
 /// [`CopyReport::failures`].
 pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<CopyReport, Error> {
     let started = clock::now();
@@ -76,7 +76,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
-/// Whether the paths can be copied together.
+/// Checks that the paths can be copied together.
 fn check(options: &CopyOptions) -> Result<(), Error> {
     let usage = |text: &str| Err(Error::usage(text));
     let (sources, remote): (Vec<&[u8]>, _) = match &options.paths {

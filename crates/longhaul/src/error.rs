@@ -16,21 +16,21 @@ use crate::client::{Failure, TooNarrow};
 #[error("{message}")]
 #[non_exhaustive]
 pub struct Error {
-    /// What failed, for programs.
+    /// The failure, for programs.
     pub kind: ErrorKind,
     /// Where it failed.
     pub side: Side,
     /// The file or directory of this host that it is about.
     pub path: Option<String>,
-    /// What failed, what is kept and what to do next, for people.
+    /// The failure, what is kept and what to do next, for people.
     pub message: String,
-    /// What a copy or pipe has left, where that is known.
+    /// State that a copy or pipe has left, where that is known.
     pub kept: Option<Kept>,
-    /// What to do next, where that is known; part of `message` too.
+    /// Next step, where that is known; part of `message` too.
     pub hint: Option<&'static str>,
 }
 
-/// What failed.
+/// Kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
@@ -71,7 +71,7 @@ pub enum Side {
     Between,
 }
 
-/// What a copy or pipe that did not come to its end has left, in words.
+/// State that a copy or pipe has left that did not come to its end, in words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kept {
@@ -251,7 +251,7 @@ impl From<DestinationError> for Error {
     }
 }
 
-/// What to do with a copy that did not come to its end: it goes on from what is durable.
+/// Next step after a copy that did not come to its end: it goes on from what is durable.
 const AGAIN: &str = "run the same command again";
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ impl Endpoint {
     }
 }
 
-/// What carries streams and objects.
+/// Choice of what carries streams and objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CarrierChoice {
     /// UDP lanes; TCP connections where UDP does not pass.
@@ -58,11 +58,11 @@ pub struct ConnectOptions {
     pub profile: String,
     /// Most that may be sent, by either end, at the IP layer; the rate of profiles that need one.
     pub rate: Option<Rate>,
-    /// What is chosen of the profile's parameters, each `name=value`.
+    /// Parameters of the profile that are chosen, each `name=value`.
     pub parameters: Vec<String>,
     /// Protection of payload.
     pub protect: Protect,
-    /// What carries the data.
+    /// The carrier of the data.
     pub carrier: CarrierChoice,
     /// UDP lanes or TCP connections.
     pub lanes: u16,
@@ -82,7 +82,7 @@ pub struct ConnectOptions {
     /// Data goes over a circuit that is booked for it; messages, and what the circuit does not carry,
     /// go over IP under the profile. Only for the end that sends, and by UDP.
     pub circuit: Option<CircuitOptions>,
-    /// What is remembered of paths that this host sends over; nothing is, and nothing is added, without.
+    /// History of the paths that this host sends over; without it nothing is known, and nothing is added.
     pub history: Option<Arc<History>>,
     /// Threads that must not be late run before all others where that is permitted (`SCHED_FIFO`).
     pub host_priority: bool,
@@ -141,7 +141,7 @@ pub enum CopyPaths {
 pub struct CopyOptions {
     /// The server, and how data travels.
     pub connect: ConnectOptions,
-    /// What to copy and where to.
+    /// Sources and destination.
     pub paths: CopyPaths,
     /// The destination was written with a trailing slash: it is a directory, made if missing.
     pub destination_is_directory: bool,
@@ -157,7 +157,7 @@ pub struct CopyOptions {
     pub sync: bool,
     /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// What only this user knows: by it a copy to a server believes what that has of an earlier one.
+    /// Secret of this user: by it a copy to a server believes what that has of an earlier one.
     /// Without, that is read here and compared.
     pub secret: Option<[u8; 32]>,
 }

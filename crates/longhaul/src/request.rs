@@ -19,7 +19,7 @@ pub(crate) trait RequestHandler: Send + Sync {
 /// A granted request, as the server attends to it. The defaults suit one that does not depend on another
 /// client.
 pub(crate) trait GrantedRequest: Send + Sync {
-    /// What the client does, for the log.
+    /// Action of the client, for the log.
     fn describe(&self) -> String;
     /// Starts the threads that do it, once the transfer has begun.
     ///
@@ -77,7 +77,7 @@ impl Asked<'_> {
     }
 }
 
-/// What a client was granted, if anything, and whether it goes from here to the client.
+/// The grant of a client, if there is one, and its direction: true from here to the client.
 #[derive(Default)]
 pub(crate) struct Granted(OnceLock<(bool, Box<dyn GrantedRequest>)>);
 

@@ -15,7 +15,7 @@ pub fn wide_structs(tree: &Tree) -> Vec<String> {
     listed(tree, |shapes| shapes.structs, FIELDS_MAX, "fields")
 }
 
-/// Whether an item exists in tests only.
+/// True if an item exists in tests only.
 pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("test")

@@ -156,7 +156,7 @@ struct Booker {
     step: Mutex<Step>,
 }
 
-/// How far the booking is.
+/// State of the booking.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Step {
     /// Nothing was asked for.

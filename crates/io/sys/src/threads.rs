@@ -46,7 +46,7 @@ pub fn check(count: usize) -> io::Result<()> {
     })
 }
 
-/// What the host says to a [`Builder`], in words.
+/// The host's answer to a [`Builder`], in words.
 pub fn refused(error: io::Error) -> io::Error {
     // Not of the kind of EAGAIN: to try again at once would not help.
     io::Error::other(NoThread(error))

@@ -20,13 +20,13 @@ use crate::shared::{Shared, refuse};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 
-/// What clients may copy, and where.
+/// Places that clients may copy from and to.
 pub(crate) struct ServedCopies {
     root: Arc<ConfinedDir>,
     read: bool,
     write: bool,
     direct: bool,
-    /// How long a transfer may stand still; zero is for ever.
+    /// Longest time that a transfer may stand still; zero is for ever.
     patience: Duration,
     /// With `once`: the client that a copy was granted to. Over another carrier it asks for it again.
     only: Option<Mutex<Option<ConnectionId>>>,

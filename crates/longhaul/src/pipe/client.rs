@@ -40,7 +40,7 @@ use crate::shared::{Memory, Shared};
 /// ```
 ///
 /// # Errors
-/// What the receiver has is then not the whole.
+/// The receiver does not have the whole then.
 pub fn pipe(options: &PipeOptions, progress: &Progress, stop: &Stop) -> Result<PipeReport, Error> {
     let started = clock::now();
     if !pipe_name_is_valid(&options.name) {

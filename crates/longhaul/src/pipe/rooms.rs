@@ -20,7 +20,7 @@ pub(crate) struct Pipes {
     rooms: Arc<Mutex<Rooms>>,
     read: bool,
     write: bool,
-    /// How long a pipe may stand still; zero is for ever.
+    /// Longest time that a pipe may stand still; zero is for ever.
     patience: Duration,
 }
 
@@ -144,7 +144,7 @@ impl GrantedRequest for Seat {
         shared.change(|half| half.outgoing_pipe().map(OutgoingPipe::conclude));
     }
 
-    /// What a sender passed on cannot be taken back, and may have gone to the receiver that leaves.
+    /// Bytes that a sender passed on cannot be taken back, and may have gone to the receiver that leaves.
     fn vacate(&self) -> Result<(), &'static str> {
         let mut rooms = lock(&self.rooms);
         let mut room = lock(&self.room);

@@ -137,7 +137,7 @@ fn router(source: Source, from: SocketAddr) -> Router {
     router.route("/status", get(async move || status(source).await.map(axum::Json)))
 }
 
-/// What takes moments, on a thread of its own: tokio panics where its own cannot be had.
+/// Runs what takes moments on a thread of its own: tokio panics where its own cannot be had.
 async fn status(source: Source) -> Result<Status, (StatusCode, String)> {
     let (done, all) = oneshot::channel();
     // One who left does not take it.

@@ -37,7 +37,7 @@ impl Destinations {
     }
 }
 
-/// What is sent to the address stays on this host. Where the kernel does not say so it might.
+/// True if packets to the address stay on this host. Where the kernel does not say so it might.
 pub(crate) fn is_of_this_host(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok() || is_local(address).unwrap_or(true)
 }

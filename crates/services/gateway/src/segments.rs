@@ -74,7 +74,7 @@ pub struct Member {
     /// Most that it sends, whatever its part.
     most: Option<Rate>,
     goodput: Meter,
-    /// What the peer acknowledged.
+    /// Bytes that the peer acknowledged.
     used: Meter,
 }
 

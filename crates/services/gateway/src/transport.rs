@@ -167,7 +167,7 @@ pub trait Segment: Debug + Send {
     ///
     /// # Errors
     /// There is none any more: it broke, which [`Self::check`] says, or both directions have ended.
-    /// What came before may still be read.
+    /// Bytes that came before may still be read.
     fn statistics(&self) -> io::Result<Statistics>;
 
     /// Says why the segment broke; once, so it is for those who end it then.
