@@ -6,75 +6,89 @@ use std::collections::{BTreeMap, BTreeSet};
 use syn::visit::{self, Visit};
 
 use super::shape::is_for_tests;
-use super::tree::Tree;
+use super::tree::Parsed;
 
-/// The files that reach themselves, circle by circle.
-pub fn files(tree: &Tree) -> Vec<String> {
-    let mut found = Vec::new();
-    for (root, modules) in crates(tree) {
-        let arrows = arrows(&modules, tree);
-        let reached: BTreeMap<&str, BTreeSet<&str>> =
-            modules.values().map(|path| (*path, reach(path, &arrows))).collect();
-        for (path, from_here) in &reached {
-            if from_here.contains(path) {
-                let back = from_here.iter().filter(|other| reached[**other].contains(path));
-                let others: Vec<&str> = back.filter(|other| *other != path).copied().collect();
-                let inside = |path: &str| path.strip_prefix(&root).unwrap_or(path).to_owned();
-                let others: Vec<String> = others.into_iter().map(inside).collect();
-                found.push(format!("{path}: in a circle with {}", others.join(", ")));
-            }
-        }
-    }
-    found
+/// Modules of the crates, and what their files name of each other.
+pub struct Imports<'t> {
+    /// By the folder of a crate's sources.
+    crates: BTreeMap<String, BTreeMap<Module, Source<'t>>>,
 }
 
-/// Imports of what the root of the crate only passes on: the module that has it is the one to name.
-pub fn imports_through_root(tree: &Tree) -> Vec<String> {
-    let mut found = Vec::new();
-    for modules in crates(tree).values() {
-        for (module, path) in modules {
-            for target in uses(module, tree.text(path)) {
-                let at_root = !target.is_empty() && !modules.contains_key(&target[..1]);
-                if at_root && !module.is_empty() {
-                    found.push(format!("{path}: crate::{}", target.join("::")));
+/// Path of a module in its crate, without `crate`.
+type Module = Vec<String>;
+
+/// File of a module.
+struct Source<'t> {
+    path: &'t str,
+    /// Paths into its own crate that it names outside of its tests, without `crate`.
+    uses: BTreeSet<Module>,
+}
+
+impl<'t> Imports<'t> {
+    pub fn of(products: &[Parsed<'t>]) -> Self {
+        let mut crates: BTreeMap<String, BTreeMap<Module, Source>> = BTreeMap::new();
+        for Parsed { file, syntax } in products {
+            let Some((folder, inside)) = file.path.split_once("/src/") else { continue };
+            let inside = inside.trim_end_matches(".rs");
+            // Further programs of a crate are crates of their own, of one file.
+            if inside.starts_with("bin/") {
+                continue;
+            }
+            let module: Module = match inside {
+                "lib" | "main" => Vec::new(),
+                inside => inside.split('/').map(str::to_owned).collect(),
+            };
+            let source = Source { path: &file.path, uses: uses(&module, syntax) };
+            crates.entry(format!("{folder}/src/")).or_default().insert(module, source);
+        }
+        Self { crates }
+    }
+
+    /// The files that reach themselves, circle by circle.
+    pub fn files_in_circles(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for (root, modules) in &self.crates {
+            let arrows = arrows(modules);
+            let reached: BTreeMap<&str, BTreeSet<&str>> =
+                modules.values().map(|source| (source.path, reach(source.path, &arrows))).collect();
+            for (path, from_here) in &reached {
+                if from_here.contains(path) {
+                    let back = from_here.iter().filter(|other| reached[**other].contains(path));
+                    let others = back.filter(|other| *other != path);
+                    let inside = |path: &&str| path.strip_prefix(root).unwrap_or(path).to_owned();
+                    let others: Vec<String> = others.map(inside).collect();
+                    found.push(format!("{path}: in a circle with {}", others.join(", ")));
                 }
             }
         }
+        found
     }
-    found
-}
 
-type Module = Vec<String>;
-type Modules<'t> = BTreeMap<Module, &'t str>;
-
-/// Folder of the sources, then module to file, of each crate.
-fn crates(tree: &Tree) -> BTreeMap<String, Modules<'_>> {
-    let mut crates: BTreeMap<String, Modules> = BTreeMap::new();
-    for file in tree.files.iter().filter(|file| file.is_product()) {
-        let Some((folder, inside)) = file.path.split_once("/src/") else { continue };
-        let inside = inside.trim_end_matches(".rs");
-        // Further programs of a crate are crates of their own, of one file.
-        if inside.starts_with("bin/") {
-            continue;
+    /// Imports of what the root of a crate only passes on: the module that has it is the one to name.
+    pub fn through_roots(&self) -> Vec<String> {
+        let mut found = Vec::new();
+        for modules in self.crates.values() {
+            for (_, source) in modules.iter().filter(|(module, _)| !module.is_empty()) {
+                let passed_on =
+                    |target: &&Module| !target.is_empty() && !modules.contains_key(&target[..1]);
+                let targets = source.uses.iter().filter(passed_on);
+                found.extend(
+                    targets.map(|target| format!("{}: crate::{}", source.path, target.join("::"))),
+                );
+            }
         }
-        let module = match inside {
-            "lib" | "main" => Vec::new(),
-            inside => inside.split('/').map(str::to_owned).collect(),
-        };
-        crates.entry(format!("{folder}/src/")).or_default().insert(module, &file.path);
+        found
     }
-    crates
 }
 
-fn arrows<'t>(modules: &Modules<'t>, tree: &Tree) -> BTreeMap<&'t str, BTreeSet<&'t str>> {
-    let arrow = |(module, path): (&Module, &&'t str)| {
-        let targets = uses(module, tree.text(path));
-        let files = targets.iter().filter_map(|target| {
+fn arrows<'t>(modules: &BTreeMap<Module, Source<'t>>) -> BTreeMap<&'t str, BTreeSet<&'t str>> {
+    let arrow = |(module, source): (&Module, &Source<'t>)| {
+        let files = source.uses.iter().filter_map(|target| {
             let known = |length: &usize| modules.contains_key(&target[..*length]);
             let length = (0..=target.len()).rev().find(known)?;
-            (!module.starts_with(&target[..length])).then(|| modules[&target[..length]])
+            (!module.starts_with(&target[..length])).then(|| modules[&target[..length]].path)
         });
-        (*path, files.collect())
+        (source.path, files.collect())
     };
     modules.iter().map(arrow).collect()
 }
@@ -93,17 +107,13 @@ fn reach<'t>(from: &'t str, arrows: &BTreeMap<&'t str, BTreeSet<&'t str>>) -> BT
     reached
 }
 
-/// Paths into this crate that `text`, the file of `module`, names outside of its tests, without `crate`.
-fn uses(module: &[String], text: &str) -> BTreeSet<Module> {
-    let mut uses = Uses { module, children: BTreeSet::new(), found: BTreeSet::new() };
-    if let Ok(parsed) = syn::parse_file(text) {
-        let declared = parsed.items.iter().filter_map(|item| match item {
-            syn::Item::Mod(item) if item.content.is_none() => Some(item.ident.to_string()),
-            _ => None,
-        });
-        uses.children = declared.collect();
-        uses.visit_file(&parsed);
-    }
+fn uses(module: &[String], syntax: &syn::File) -> BTreeSet<Module> {
+    let declared = syntax.items.iter().filter_map(|item| match item {
+        syn::Item::Mod(item) if item.content.is_none() => Some(item.ident.to_string()),
+        _ => None,
+    });
+    let mut uses = Uses { module, children: declared.collect(), found: BTreeSet::new() };
+    uses.visit_file(syntax);
     uses.found
 }
 
@@ -185,11 +195,8 @@ impl<'a> Visit<'a> for Uses<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Tree;
     use super::*;
-
-    fn tree(files: &[(&str, &str)]) -> Tree {
-        Tree::of(files)
-    }
 
     #[test]
     fn a_circle_is_found_and_arrows_down_are_none() {
@@ -199,10 +206,10 @@ mod tests {
             ("crates/a/src/one/part.rs", "use crate::two::{self, Two}; use super::One;"),
             ("crates/a/src/two.rs", "#[cfg(test)] mod tests { use crate::one::One; }"),
         ];
-        assert_eq!(files(&tree(&down)), [""; 0]);
+        assert_eq!(Imports::of(&Tree::of(&down).products()).files_in_circles(), [""; 0]);
         let mut up = down;
         up[3].1 = "pub(crate) use super::one::part::Part;";
-        let found = files(&tree(&up));
+        let found = Imports::of(&Tree::of(&up).products()).files_in_circles();
         let circle =
             ["one/part.rs: in a circle with two.rs", "two.rs: in a circle with one/part.rs"];
         assert_eq!(found, circle.map(|text| format!("crates/a/src/{text}")));
@@ -215,6 +222,9 @@ mod tests {
             ("crates/a/src/one.rs", "pub struct One;"),
             ("crates/a/src/two.rs", "use crate::One; use crate::one::One as Same;"),
         ];
-        assert_eq!(imports_through_root(&tree(&files)), ["crates/a/src/two.rs: crate::One"]);
+        assert_eq!(
+            Imports::of(&Tree::of(&files).products()).through_roots(),
+            ["crates/a/src/two.rs: crate::One"]
+        );
     }
 }

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
+use super::circles::Imports;
 use super::tree::{File, Tree};
-use super::{Finding, circles, rust_text, shape};
+use super::{Finding, rust_text, shape};
 
 /// Compares the tree with the numbers that the repository keeps.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -12,11 +13,14 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         Ok(kept) => kept,
         Err(error) => return vec![Finding::new(FILE, 1, error.to_string())],
     };
+    let products = tree.products();
+    let (functions, structs) = shape::large_items(&products);
+    let imports = Imports::of(&products);
     let measures = [
-        Measure::of("functions-over-70-lines", shape::long_functions(tree)),
-        Measure::of("structs-over-20-fields", shape::wide_structs(tree)),
-        Measure::of("files-in-circles", circles::files(tree)),
-        Measure::of("imports-through-a-root", circles::imports_through_root(tree)),
+        Measure::of("functions-over-70-lines", functions),
+        Measure::of("structs-over-20-fields", structs),
+        Measure::of("files-in-circles", imports.files_in_circles()),
+        Measure::of("imports-through-a-root", imports.through_roots()),
         Measure::of(
             "lines-with-told-said-heard",
             tree.files.iter().flat_map(vague_words).collect(),

@@ -3,16 +3,17 @@
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-use super::tree::{File, Tree};
+use super::tree::Parsed;
 
-/// Functions of more than [`LINES_MAX`] lines, signature to closing brace, the longest first.
-pub fn long_functions(tree: &Tree) -> Vec<String> {
-    listed(tree, |shapes| shapes.functions, LINES_MAX, "lines")
-}
-
-/// Structs of more than [`FIELDS_MAX`] fields, the widest first.
-pub fn wide_structs(tree: &Tree) -> Vec<String> {
-    listed(tree, |shapes| shapes.structs, FIELDS_MAX, "fields")
+/// Functions of more than [`LINES_MAX`] lines, signature to closing brace, and structs of more than
+/// [`FIELDS_MAX`] fields, the largest of each first.
+pub fn large_items(products: &[Parsed<'_>]) -> (Vec<String>, Vec<String>) {
+    let mut items = Items::default();
+    for product in products {
+        items.path = &product.file.path;
+        items.visit_file(&product.syntax);
+    }
+    (listed(items.functions), listed(items.structs))
 }
 
 /// True if an item exists in tests only.
@@ -25,45 +26,34 @@ pub fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-type Sized = (usize, usize, String);
+/// Sizes and places, in any order.
+type Found = Vec<(usize, String)>;
 
-fn listed(tree: &Tree, of: fn(Shapes) -> Vec<Sized>, max: usize, unit: &str) -> Vec<String> {
-    let mut found: Vec<(usize, String)> = Vec::new();
-    for file in tree.files.iter().filter(|file| file.is_product()) {
-        let sizes = of(shapes(file)).into_iter().filter(|(size, ..)| *size > max);
-        found.extend(sizes.map(|(size, line, name)| {
-            (size, format!("{}:{line}: {name}, {size} {unit}", file.path))
-        }));
-    }
+fn listed(mut found: Found) -> Vec<String> {
     found.sort_by_key(|(size, _)| std::cmp::Reverse(*size));
-    found.into_iter().map(|(_, text)| text).collect()
+    found.into_iter().map(|(_, place)| place).collect()
 }
 
-/// Sizes, lines and names.
 #[derive(Default)]
-struct Shapes {
-    functions: Vec<Sized>,
-    structs: Vec<Sized>,
+struct Items<'t> {
+    /// That of the file that is looked at.
+    path: &'t str,
+    functions: Found,
+    structs: Found,
 }
 
-fn shapes(file: &File) -> Shapes {
-    let mut shapes = Shapes::default();
-    // What does not parse is the compiler's to report.
-    if let Ok(parsed) = syn::parse_file(&file.text) {
-        shapes.visit_file(&parsed);
-    }
-    shapes
-}
-
-impl Shapes {
+impl Items<'_> {
     fn function(&mut self, signature: &syn::Signature, block: &syn::Block) {
         let first = signature.span().start().line;
-        let last = block.span().end().line;
-        self.functions.push((last - first + 1, first, signature.ident.to_string()));
+        let lines = block.span().end().line + 1 - first;
+        if lines > LINES_MAX {
+            let place = format!("{}:{first}: {}, {lines} lines", self.path, signature.ident);
+            self.functions.push((lines, place));
+        }
     }
 }
 
-impl<'a> Visit<'a> for Shapes {
+impl<'a> Visit<'a> for Items<'_> {
     fn visit_item_mod(&mut self, item: &'a syn::ItemMod) {
         if !is_for_tests(&item.attrs) {
             visit::visit_item_mod(self, item);
@@ -86,8 +76,11 @@ impl<'a> Visit<'a> for Shapes {
 
     fn visit_item_struct(&mut self, item: &'a syn::ItemStruct) {
         if !is_for_tests(&item.attrs) {
-            let line = item.ident.span().start().line;
-            self.structs.push((item.fields.len(), line, item.ident.to_string()));
+            let (fields, line) = (item.fields.len(), item.ident.span().start().line);
+            if fields > FIELDS_MAX {
+                let place = format!("{}:{line}: {}, {fields} fields", self.path, item.ident);
+                self.structs.push((fields, place));
+            }
         }
     }
 }
@@ -99,6 +92,7 @@ const FIELDS_MAX: usize = 20;
 
 #[cfg(test)]
 mod tests {
+    use super::super::tree::Tree;
     use super::*;
 
     #[test]
@@ -111,7 +105,7 @@ mod tests {
             ("crates/a/src/a.rs", &format!("{fits}{long}{test}")),
             ("crates/a/src/a/tests.rs", &long),
         ]);
-        assert_eq!(long_functions(&tree), ["crates/a/src/a.rs:74: b, 71 lines"]);
+        assert_eq!(large_items(&tree.products()).0, ["crates/a/src/a.rs:74: b, 71 lines"]);
     }
 
     #[test]
@@ -119,6 +113,6 @@ mod tests {
         let fields = |count| (0..count).map(|n| format!("f{n}: u8,")).collect::<String>();
         let text = format!("struct A {{ {} }}\nstruct B {{ {} }}\n", fields(20), fields(21));
         let tree = Tree::of(&[("crates/a/src/a.rs", &text)]);
-        assert_eq!(wide_structs(&tree), ["crates/a/src/a.rs:2: B, 21 fields"]);
+        assert_eq!(large_items(&tree.products()).1, ["crates/a/src/a.rs:2: B, 21 fields"]);
     }
 }

@@ -74,6 +74,22 @@ impl File {
     }
 }
 
+/// Rust of a product, read.
+pub struct Parsed<'t> {
+    pub file: &'t File,
+    pub syntax: syn::File,
+}
+
+impl Tree {
+    /// All files of products. Rust that does not parse is the compiler's to report.
+    pub fn products(&self) -> Vec<Parsed<'_>> {
+        let products = self.files.iter().filter(|file| file.is_product());
+        let parsed = products
+            .filter_map(|file| Some(Parsed { file, syntax: syn::parse_file(&file.text).ok()? }));
+        parsed.collect()
+    }
+}
+
 fn is_text(name: &str) -> bool {
     name == "Makefile" || EXTENSIONS.iter().any(|extension| name.ends_with(extension))
 }
