@@ -83,8 +83,7 @@ impl Gateways {
         while drawn < random.len() {
             drawn += getrandom(&mut random[drawn..], GetRandomFlags::empty())?;
         }
-        let clock = now().saturating_add_signed(self.offset.load(Ordering::Relaxed));
-        let clock = Clock::from_micros(clock);
+        let clock = now().moved_by(self.offset.load(Ordering::Relaxed));
         let (first, rest) = (&self.first, &self.rest[..]);
         let (dialler, header) =
             Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)?;
@@ -94,7 +93,7 @@ impl Gateways {
     /// Takes over the clock of the first gateway, which it has proven to be its own. It is believed
     /// once; `false` afterwards.
     pub fn believe(&self, clock: Clock) -> bool {
-        let offset = clock.as_micros().wrapping_sub(now()).cast_signed();
+        let offset = clock.ahead_of(now());
         // Zero means that nothing is known.
         let offset = if offset == 0 { 1 } else { offset };
         self.offset.compare_exchange(0, offset, Ordering::Relaxed, Ordering::Relaxed).is_ok()
@@ -117,10 +116,10 @@ pub fn read_token(file: &Path) -> Result<TokenKey, TokenError> {
     Ok(first.key())
 }
 
-/// Microseconds since 1970, by this host's clock.
-fn now() -> u64 {
+/// The time by this host's clock.
+fn now() -> Clock {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.map_or(0, |since| since.as_micros() as u64)
+    Clock::from_micros(since.map_or(0, |since| since.as_micros() as u64))
 }
 
 /// A thousand tokens, with comments.

@@ -36,8 +36,18 @@ impl Clock {
         self.0.abs_diff(other.0)
     }
 
+    /// Microseconds by which this time is ahead of `other`; negative where it is behind.
+    pub const fn ahead_of(self, other: Self) -> i64 {
+        self.0.wrapping_sub(other.0).cast_signed()
+    }
+
+    /// The time of a clock that is `offset` microseconds ahead.
+    pub const fn moved_by(self, offset: i64) -> Self {
+        Self(self.0.saturating_add_signed(offset))
+    }
+
     /// So many microseconds later.
-    pub(crate) const fn plus(self, micros: u64) -> Self {
+    pub const fn plus(self, micros: u64) -> Self {
         Self(self.0.saturating_add(micros))
     }
 }

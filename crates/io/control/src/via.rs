@@ -44,7 +44,7 @@ impl Via {
                 // The gateway has proven that it holds the token: its clock is believed once.
                 Err(answer) => match answer.time {
                     Some(time) if answer.status == Status::WRONG_CLOCK && !believed => {
-                        offset = time.as_micros().wrapping_sub(now()).cast_signed();
+                        offset = time.ahead_of(now());
                     }
                     _ => return Err(ConnectError::Gateway { words: answer.to_string() }),
                 },
@@ -66,7 +66,7 @@ impl Via {
             None => resolve(&place.host.to_string(), place.port, stop)?,
         };
         let Connected { stream, server: gateway, .. } = connect(&addresses, timeout, stop)?;
-        let clock = Clock::from_micros(now().saturating_add_signed(offset));
+        let clock = now().moved_by(offset);
         let (dialler, header) = self.header(target, gateway, clock)?;
         // The gateways dial onward meanwhile, and say what they could not reach.
         let answer = Duration::from_secs(ANSWER_TIMEOUT_SECS);
@@ -170,8 +170,8 @@ fn exchange(
     }
 }
 
-fn now() -> u64 {
-    WallTime::now().as_nanos() / 1000
+fn now() -> Clock {
+    Clock::from_micros(WallTime::now().as_nanos() / 1000)
 }
 
 #[cfg(test)]
@@ -200,7 +200,7 @@ mod tests {
                 let mut byte = [0];
                 stream.read_exact(&mut byte).unwrap();
                 header.push(byte[0]);
-                match keeper.receive(&header, &place, Clock::from_micros(now())) {
+                match keeper.receive(&header, &place, now()) {
                     Received::Incomplete => {}
                     Received::Header(request) => break request,
                     Received::Refused(refusal) => panic!("{refusal:?}"),

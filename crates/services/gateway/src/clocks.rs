@@ -3,7 +3,13 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 
 use longhaul_relay::{Clock, MAX_CLOCK_ERROR};
+use longhaul_sys::clock::WallTime;
 use longhaul_sys::sync::lock;
+
+/// The time by this host's clock.
+pub(crate) fn ours() -> Clock {
+    Clock::from_micros(WallTime::now().as_nanos() / 1000)
+}
 
 /// The clocks of next gateways, as they have proven them (docs/relay.md section 3).
 #[derive(Debug, Default)]
@@ -20,13 +26,13 @@ impl Clocks {
     /// The time at the gateway `address`, where ours is `ours`.
     pub fn at(&self, address: SocketAddr, ours: Clock) -> Clock {
         let offset = lock(&self.0).get(&address).map_or(0, |offset| offset.now);
-        Clock::from_micros(ours.as_micros().saturating_add_signed(offset))
+        ours.moved_by(offset)
     }
 
     /// The gateway `address` has proven that its time is `theirs`. `false` where it is not believed: the
     /// first that it proved was quite another.
     pub fn believe(&self, address: SocketAddr, theirs: Clock, ours: Clock) -> bool {
-        let now = theirs.as_micros().wrapping_sub(ours.as_micros()).cast_signed();
+        let now = theirs.ahead_of(ours);
         let mut clocks = lock(&self.0);
         if let Some(offset) = clocks.get_mut(&address) {
             offset.now = match now.abs_diff(offset.first) <= MAX_CLOCK_ERROR {

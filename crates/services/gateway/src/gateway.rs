@@ -2,22 +2,23 @@
 
 mod listeners;
 
+use longhaul_sys::sync::lock;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use longhaul_relay::{Clock, Gatekeeper, Hop, MAX_CLOCK_LEAD, Prefix, Target};
+use longhaul_relay::{Gatekeeper, Hop, MAX_CLOCK_LEAD, Prefix, Target};
 use longhaul_session::{KeyId, Keyring, TokenKey};
-use longhaul_sys::clock::WallTime;
 use longhaul_sys::host::memory_limit;
 use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
 use longhaul_sys::threads;
 use longhaul_units::Bytes;
 
 use crate::Event;
+use crate::clocks;
 use crate::entry::Passwords;
 use crate::http::Http;
 use crate::policy::Destinations;
@@ -215,14 +216,14 @@ impl Gateway {
     /// The settings are of no use or open to everybody, or an address cannot be had.
     pub fn start(mut settings: GatewaySettings, report: Report) -> Result<Self, StartError> {
         let transports: Vec<Arc<dyn Transport>> = vec![Arc::new(Tcp)];
-        let since = WallTime::now().as_nanos() / 1000 + MAX_CLOCK_LEAD;
+        let since = clocks::ours().plus(MAX_CLOCK_LEAD);
         if !settings.listen.is_empty() {
             // Nobody connects in the meantime: a header of now would be refused for its time.
             thread::sleep(std::time::Duration::from_micros(MAX_CLOCK_LEAD));
         }
         let listeners = Arc::new(listeners::open(&settings, &Tcp, &[])?);
         let policy = settings.policy();
-        let gatekeeper = Gatekeeper::new(settings.keys, settings.name, Clock::from_micros(since));
+        let gatekeeper = Gatekeeper::new(settings.keys, settings.name, since);
         // Where that is not allowed, there are places for fewer sessions.
         let _ = raise_descriptor_limit();
         let descriptors = descriptor_limit();
@@ -287,10 +288,10 @@ impl Gateway {
     /// # Errors
     /// As with [`Self::start`]; the old settings hold then.
     pub fn reload(&self, mut settings: GatewaySettings) -> Result<(), StartError> {
-        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = lock(&self.listeners);
         let new = Arc::new(listeners::open(&settings, &Tcp, &listeners)?);
         self.shared.set_policy(settings.policy());
-        let mut gatekeeper = self.shared.gatekeeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut gatekeeper = lock(&self.shared.gatekeeper);
         gatekeeper.replace(settings.keys, settings.name);
         drop(gatekeeper);
         for mailbox in &self.mailboxes {
@@ -305,7 +306,7 @@ impl Gateway {
     /// # Errors
     /// A listener broke.
     pub fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
+        let listeners = lock(&self.listeners);
         listeners.iter().map(|listener| listener.socket.local_address()).collect()
     }
 

@@ -1,5 +1,6 @@
 //! Names to addresses, on threads of their own: the system's resolver may take half a minute.
 
+use longhaul_sys::sync::lock;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -28,7 +29,7 @@ impl Resolver {
             let lookups = lookups.clone();
             threads::spawn(format!("resolve-{i}"), move || {
                 loop {
-                    let next = lookups.lock().unwrap_or_else(|held| held.into_inner()).recv();
+                    let next = lock(&lookups).recv();
                     let Ok(Lookup { place, done }) = next else { return };
                     let host = place.host.to_string();
                     done((&*host, place.port).to_socket_addrs().map(|found| {

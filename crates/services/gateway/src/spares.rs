@@ -1,9 +1,10 @@
 //! Connections to next gateways that stand before a session needs them: it is set up a round trip
 //! faster (docs/relay.md section 4).
 
+use longhaul_sys::sync::lock;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use longhaul_units::{Duration, Instant};
 
@@ -73,7 +74,7 @@ impl Spares {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

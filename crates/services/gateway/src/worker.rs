@@ -1,6 +1,7 @@
 //! A thread that carries sessions: it waits for readiness by epoll, edges only, and gives each
 //! ready session a turn.
 
+use longhaul_sys::sync::lock;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +10,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use longhaul_relay::{Clock, Side};
-use longhaul_sys::clock::{self, WallTime};
+use longhaul_relay::Side;
+use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
 use crate::Event;
+use crate::clocks;
 use crate::gateway::{EntryListener, Report};
 use crate::pump::Pool;
 use crate::resolver::{Lookup, Resolver};
@@ -53,18 +55,18 @@ impl Mailbox {
 
     /// Opens these listeners, in place of those that are open.
     pub fn open(&self, listeners: Arc<Vec<EntryListener>>) {
-        *self.listeners.lock().unwrap_or_else(|held| held.into_inner()) = Some(listeners);
+        *lock(&self.listeners) = Some(listeners);
         self.waker.wake();
     }
 
     /// Sends `answer` the state of all sessions, soon.
     pub fn ask(&self, answer: Sender<Vec<SessionStatus>>) {
-        self.asking.lock().unwrap_or_else(|held| held.into_inner()).push(answer);
+        lock(&self.asking).push(answer);
         self.waker.wake();
     }
 
     fn new_listeners(&self) -> Option<Arc<Vec<EntryListener>>> {
-        self.listeners.lock().unwrap_or_else(|held| held.into_inner()).take()
+        lock(&self.listeners).take()
     }
 }
 
@@ -226,7 +228,7 @@ impl Worker {
             self.answer_status();
             loop {
                 let resolved = &self.mailbox.resolved;
-                let next = resolved.lock().unwrap_or_else(|held| held.into_inner()).pop_front();
+                let next = lock(resolved).pop_front();
                 let Some((token, addresses)) = next else { return };
                 self.turn(token, move |session, cx| session.resolved(addresses, cx));
             }
@@ -247,7 +249,7 @@ impl Worker {
     /// Answers those who ask for the state of all sessions.
     fn answer_status(&self) {
         let asking = &self.mailbox.asking;
-        let asking = std::mem::take(&mut *asking.lock().unwrap_or_else(|held| held.into_inner()));
+        let asking = std::mem::take(&mut *lock(asking));
         for answer in asking {
             let sessions = self.slots.iter().filter_map(|slot| slot.session.as_ref());
             let now = clock::now();
@@ -334,7 +336,7 @@ impl Worker {
         };
         let mut cx = Context {
             now: clock::now(),
-            clock: Clock::from_micros(WallTime::now().as_nanos() / 1000),
+            clock: clocks::ours(),
             random: random::bytes,
             pool: &mut self.pool,
         };
@@ -348,8 +350,7 @@ impl Worker {
             Turn::Resolve(place) => {
                 let mailbox = self.mailbox.clone();
                 let done = Box::new(move |addresses| {
-                    let mut resolved =
-                        mailbox.resolved.lock().unwrap_or_else(|held| held.into_inner());
+                    let mut resolved = lock(&mailbox.resolved);
                     resolved.push_back((token, addresses));
                     drop(resolved);
                     mailbox.waker.wake();

@@ -1,4 +1,5 @@
 use longhaul_relay::{Answer, Received, Request};
+use longhaul_sys::sync::lock;
 
 use super::{Arrival, Entered, Entry};
 
@@ -11,7 +12,7 @@ pub struct HeaderEntry {
 impl Entry for HeaderEntry {
     fn receive(&mut self, bytes: &[u8], client: &mut Arrival<'_>) -> Entered {
         let received = {
-            let mut gatekeeper = client.gatekeeper.lock().unwrap_or_else(|held| held.into_inner());
+            let mut gatekeeper = lock(client.gatekeeper);
             gatekeeper.receive(bytes, &client.local, client.clock)
         };
         match received {

@@ -5,11 +5,12 @@
 //! segment has not ended both ways is reset at its peer, behind what was sent; a host that vanishes
 //! says nothing, and is given up as TCP does it.
 
+use longhaul_sys::sync::lock;
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use longhaul_units::{Duration, Instant, Rate};
 
@@ -101,7 +102,7 @@ impl Network {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 
