@@ -5,8 +5,9 @@ mod configured;
 mod run;
 mod status;
 
+use longhaul_sys::sync::lock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul::Stop;
@@ -208,10 +209,6 @@ fn words(event: &Event) -> String {
         Event::AcceptFailed { error } => format!("clients wait: {error}"),
         other => format!("{other:?}"),
     })
-}
-
-fn lock(account: &Mutex<Account>) -> std::sync::MutexGuard<'_, Account> {
-    account.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Signals are looked for this often.

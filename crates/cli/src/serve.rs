@@ -2,8 +2,9 @@
 
 pub(crate) mod refusals;
 
+use longhaul_sys::sync::lock;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul::{DEFAULT_PORT, ServeEvent, ServeOptions, Served, Stop};
@@ -152,10 +153,6 @@ impl Account {
         }
         fields
     }
-}
-
-fn lock(account: &Mutex<Account>) -> MutexGuard<'_, Account> {
-    account.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Says where the server listens and, when its token is new, what to run on the other side.

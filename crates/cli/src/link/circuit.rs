@@ -4,7 +4,8 @@ mod clock;
 mod experience;
 mod fitness;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use longhaul_sys::sync::lock;
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use longhaul::{
@@ -199,7 +200,7 @@ impl Booker {
         let network = client.topology()?;
         let tick = Duration::from_nanos(network.tick_nanos);
         let idle = tick.saturating_mul(u32::try_from(network.guard_ticks).unwrap_or(u32::MAX));
-        let mut clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clock = lock(&self.clock);
         clock.measure(client, network.tick_nanos)?;
         let range = |range: &Range| TimeRange {
             start: clock.here(range.start),
@@ -245,7 +246,7 @@ impl Booker {
 
     /// From now on something may be booked.
     fn ask(&self) -> Result<(), BookingError> {
-        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = lock(&self.step);
         match *step {
             Step::Left => Err(BookingError::Left),
             Step::Before | Step::Asked => {
@@ -285,8 +286,8 @@ impl Booker {
         fit: Fit,
     ) -> Result<CircuitBooking, BookingError> {
         let vector = self.vector(client, booking, &fit)?;
-        *self.fit.lock().unwrap_or_else(PoisonError::into_inner) = fit.of_the_rest();
-        let clock = self.clock.lock().unwrap_or_else(PoisonError::into_inner);
+        *lock(&self.fit) = fit.of_the_rest();
+        let clock = lock(&self.clock);
         let (id, bytes, finish) = (booking.id, booking.booked_bytes, clock.here(booking.finish));
         Ok(CircuitBooking { id, vector, bytes, finish })
     }
@@ -324,7 +325,7 @@ impl Circuits for Booker {
     fn renew(&self, booking: u64) -> Result<Vector, ServiceError> {
         let client = self.client.for_one_answer();
         let booking = client.show(booking).map_err(BookingError::from)?;
-        let fit = self.fit.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let fit = lock(&self.fit).clone();
         Ok(self.vector(&client, &booking, &fit)?)
     }
 
@@ -335,7 +336,7 @@ impl Circuits for Booker {
     }
 
     fn leave(&self) -> bool {
-        let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut step = lock(&self.step);
         if *step == Step::Before {
             *step = Step::Left;
         }

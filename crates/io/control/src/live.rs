@@ -1,9 +1,10 @@
 //! A control connection after the handshake: PING, PONG, CLOSE (docs/protocol.md section 3).
 
+use longhaul_sys::sync::lock;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -157,7 +158,7 @@ impl std::fmt::Debug for EndCall {
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
         // Nothing panics while it holds the lock, so the state is whole.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     fn end(&self, end: ControlEnd) {

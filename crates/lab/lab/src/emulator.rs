@@ -12,8 +12,9 @@ mod stats;
 mod store;
 mod worker;
 
+use longhaul_sys::sync::lock;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use longhaul_pathsim::DuplexConfig;
@@ -191,9 +192,4 @@ impl End {
     fn count(&self) -> io::Result<longhaul_sys::netns::DeviceCount> {
         self.counters.of(&self.device)?.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
-
-fn lock(line: &Mutex<Line>) -> MutexGuard<'_, Line> {
-    // Counters after a panic are as good as before.
-    line.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -14,6 +14,7 @@ mod refusals;
 mod scheduler;
 mod view;
 
+use longhaul_sys::sync::lock;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -175,7 +176,7 @@ impl Service {
 
     /// Its state.
     pub fn status(&self) -> Status {
-        self.shared.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.shared.health).clone()
     }
 
     /// Waits for changes: the value is the number of the latest.
@@ -222,7 +223,7 @@ impl Service {
 
     /// Answers what waits, gives up the lead and ends.
     pub fn stop(&self) {
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             // A thread that is gone needs no order to stop.
             let _ = self.queue.send(Message::Stop);
@@ -253,7 +254,7 @@ impl Shared {
     }
 
     fn set_status(&self, status: Status) {
-        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = status;
+        *lock(&self.health) = status;
     }
 }
 

@@ -1,9 +1,10 @@
 //! The datagram threads, one in each direction.
 
+use longhaul_sys::sync::lock;
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_sys::clock::{self, WallOffset};
@@ -33,12 +34,12 @@ impl Flows {
     }
 
     fn copy(&self) -> Vec<Arc<Flow>> {
-        self.all.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.all).clone()
     }
 
     /// A new client's flow; none when there are too many.
     fn add(&self, client: SocketAddr) -> io::Result<Option<Arc<Flow>>> {
-        let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.all);
         if all.len() == FLOWS_MAX {
             return Ok(None);
         }

@@ -1,5 +1,6 @@
+use crate::sync::lock;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use longhaul_units::Bytes;
 
@@ -41,7 +42,7 @@ impl QueueCounters {
         let mut request = Request::new(libc::RTM_GETQDISC, libc::NLM_F_DUMP);
         header(&mut request, self.device, 0, 0, 0);
         let mut found = None;
-        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut netlink = lock(&self.netlink);
         netlink.list(request, &mut |entry| {
             found = found.or_else(|| count(entry, self.device));
         })?;

@@ -1,9 +1,10 @@
 //! The disk's answers to the kernel.
 
+use longhaul_sys::sync::lock;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
 use fuser::{
@@ -23,7 +24,7 @@ pub(super) struct Service {
 
 impl Service {
     fn volume(&self) -> MutexGuard<'_, Volume> {
-        self.volume.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.volume)
     }
 
     fn make(

@@ -1,6 +1,7 @@
+use longhaul_sys::sync::lock;
 use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_pathsim::DropReason;
@@ -31,7 +32,7 @@ pub(crate) struct KernelLine {
 
 impl KernelLine {
     pub(super) fn set_rate(&self, rate: Rate) -> io::Result<()> {
-        let mut egress = self.egress.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut egress = lock(&self.egress);
         egress.apply(&[Change::ChangeClass(class(rate, self.mtu))]).into_iter().collect()
     }
 

@@ -1,10 +1,11 @@
 //! Connections: their admission, their time, and their end.
 
+use longhaul_sys::sync::lock;
 use std::io;
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use axum::Router;
@@ -47,7 +48,7 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, ConnectionTable<oneshot::Sender<()>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -1,7 +1,8 @@
 //! Plans that were shown and can be booked as they are, for some seconds.
 
+use longhaul_sys::sync::lock;
 use std::collections::HashMap;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::MutexGuard;
 
 use axum::http::StatusCode;
 use longhaul_sys::random;
@@ -96,7 +97,7 @@ pub(super) fn take(
 
 impl Site {
     fn lock_quotes(&self) -> MutexGuard<'_, Quotes> {
-        self.quotes.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.quotes)
     }
 }
 

@@ -1,5 +1,6 @@
 //! A queue of messages to a thread that runs before others, from threads that do not.
 
+use longhaul_sys::sync::lock;
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl<T> Drop for Sender<T> {
 impl<T> Inbox<T> {
     /// Waits for a message, for so long at most.
     pub(super) fn receive(&self, most: Duration) -> Received<T> {
-        let state = self.0.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = lock(&self.0.state);
         let idle = |state: &mut State<T>| state.waiting.is_empty() && !state.ended;
         let waited = self.0.changed.wait_timeout_while(state, most, idle);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +82,7 @@ impl<T> Drop for Inbox<T> {
 
 impl<T> Shared<T> {
     fn change(&self, change: impl FnOnce(&mut State<T>)) {
-        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.state));
         self.changed.notify_one();
     }
 }
