@@ -40,6 +40,8 @@ pub(crate) struct Outbox {
 #[derive(Debug)]
 struct Offered {
     extent: Extent,
+    /// End of what was sent of it. Of an earlier offer of the same bytes more may be under way.
+    sent_to: u64,
     acked: RangeSet,
     remaining: u64,
     /// The peer is to have some of it, and needs no more.
@@ -72,8 +74,8 @@ impl Outbox {
         debug_assert!(self.find(&extent).is_none(), "{extent:?} is offered already");
         self.backlog.push_back(extent);
         self.backlog_bytes += extent.len;
-        let (acked, remaining) = (RangeSet::new(), extent.len);
-        let offered = Offered { extent, acked, remaining, is_withdrawn: false };
+        let (sent_to, acked, remaining) = (extent.offset, RangeSet::new(), extent.len);
+        let offered = Offered { extent, sent_to, acked, remaining, is_withdrawn: false };
         self.offered.insert((extent.object, extent.offset), offered);
     }
 
@@ -133,6 +135,9 @@ impl Outbox {
             front.len -= taken.len;
         } else {
             self.backlog.pop_front();
+        }
+        if let Some(offered) = self.find(&taken) {
+            offered.sent_to = taken.end();
         }
         Some(run(taken, payload, false))
     }
@@ -238,8 +243,9 @@ impl Outbox {
     /// Bytes must be sent again, unless another copy of them arrived.
     pub fn on_lost(&mut self, extent: Extent) {
         let Some(offered) = self.find(&extent) else { return };
+        // What this offer has not sent yet it sends anyway; a packet of an earlier offer was lost.
         let mut missing = RangeSet::new();
-        for gap in offered.acked.gaps(extent.offset..extent.end()) {
+        for gap in offered.acked.gaps(extent.offset..extent.end().min(offered.sent_to)) {
             missing.insert(gap);
         }
         if missing.is_empty() {
@@ -343,6 +349,28 @@ mod tests {
         assert_eq!(outbox.backlog_bytes(), 1000);
         assert_eq!(outbox.take(1000, 64, FreshFirst).unwrap().extent, extent(3000, 1000));
         assert!(outbox.take(1000, 64, FreshFirst).is_none());
+    }
+
+    #[test]
+    fn what_was_lost_of_an_earlier_offer_is_not_sent_beside_the_present_one() {
+        let mut outbox = Outbox::default();
+        outbox.offer(extent(0, 3000));
+        outbox.take(1000, 64, FreshFirst);
+        assert_eq!(outbox.on_acked(extent(0, 3000)), Some(extent(0, 3000)));
+        // The peer asks for it again; a second copy of before is lost meanwhile.
+        outbox.offer(extent(0, 3000));
+        outbox.on_lost(extent(0, 3000));
+        assert!(!outbox.has_resends());
+        outbox.take(1000, 1, FreshFirst);
+        outbox.on_lost(extent(0, 3000));
+        assert_eq!(outbox.take(1000, 64, Resends).unwrap().extent, extent(0, 1000));
+        assert_eq!(outbox.take(1000, 64, FreshFirst).unwrap().extent, extent(1000, 2000));
+        assert_eq!(outbox.on_acked(extent(0, 3000)), Some(extent(0, 3000)));
+        // Nor is anything left of it once it is withdrawn.
+        outbox.offer(extent(0, 3000));
+        outbox.on_lost(extent(0, 3000));
+        assert_eq!(withdraw(&mut outbox, 1), [vec![extent(0, 3000)], vec![]]);
+        assert!(!outbox.has_resends());
     }
 
     #[test]

@@ -262,6 +262,10 @@ const SEEDS: &[(u64, &str)] = &[
         43_274_067,
         "messages filled the queue beside each probe of the base size, which was taken not to fit",
     ),
+    (
+        44_039_319,
+        "a packet of a repair's earlier offer was lost, and went again behind the withdrawal of the repair",
+    ),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of
