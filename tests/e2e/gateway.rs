@@ -81,7 +81,7 @@ fn curl_fetches_a_file_by_socks_through_two_gateways() {
             ended.assert_succeeded();
             if !ended.stdout.is_empty() {
                 let counts = ended.json();
-                assert_eq!((&counts["sessions"], &counts["refused"]), (&2.into(), &1.into()));
+                assert_eq!((&counts["sessions"], &counts["refused"]), (&1.into(), &1.into()));
                 assert!(counts["bytes_back"].as_u64().unwrap() > 30_000_000, "{counts}");
             }
         }
@@ -102,6 +102,50 @@ fn both_ends_see_a_reset_when_a_gateway_is_killed() {
         for stream in [&mut client, &mut server] {
             let error = stream.read(&mut [0]).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+        }
+    });
+}
+
+#[test]
+fn sessions_that_a_stop_cuts_are_counted_as_reset_and_strangers_are_no_sessions() {
+    limited(|test| {
+        let target = TcpListener::bind("127.0.0.1:0").unwrap();
+        let forward = format!("127.0.0.1:0={}", target.local_addr().unwrap());
+        let listen = ["--listen", "127.0.0.1:0", "--token-file", "token"];
+        for (drain, at_once) in [("0", false), ("60", true)] {
+            let rest = ["--forward", &forward, "--drain", drain, "--json", "-v"];
+            let (mut program, at) = gateway(test, &[&listen[..], &rest].concat(), 2);
+            let stranger = TcpStream::connect(at[0]).unwrap();
+            let mut sessions: Vec<(TcpStream, TcpStream)> = Vec::new();
+            for _ in 0..3 {
+                let client = TcpStream::connect(at[1]).unwrap();
+                sessions.push((client, target.accept().unwrap().0));
+            }
+            let (mut client, mut server) = sessions.swap_remove(0);
+            client.write_all(b"hello").unwrap();
+            client.shutdown(std::net::Shutdown::Write).unwrap();
+            assert_eq!(server.read_to_end(&mut Vec::new()).unwrap(), 5);
+            drop(server);
+            assert_eq!(client.read_to_end(&mut Vec::new()).unwrap(), 0);
+            program.prints(": done, ");
+            sessions[0].0.write_all(b"more").unwrap();
+            sessions[0].1.read_exact(&mut [0; 4]).unwrap();
+            program.signal(Signal::TERM);
+            program.prints("stopping (once more to stop at once)");
+            let again = rustix::process::Pid::from_raw(program.id().cast_signed()).unwrap();
+            let ended = program.end_watched(|| {
+                // Signals of one moment are one.
+                if at_once {
+                    rustix::process::kill_process(again, Signal::TERM).unwrap();
+                }
+            });
+            assert_eq!(ended.status, Some(i32::from(at_once)), "{ended:?}");
+            let counts = ended.json();
+            for (name, count) in [("sessions", 3), ("failed", 0), ("refused", 0), ("reset", 2)] {
+                assert_eq!(counts[name], count, "{name}: {counts}");
+            }
+            assert_eq!(counts["bytes_there"], if at_once { 5 } else { 9 }, "{counts}");
+            drop(stranger);
         }
     });
 }

@@ -102,18 +102,16 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     while !gateway.is_finished() && Instant::now() < until {
         std::thread::sleep(ATTENTION);
     }
-    let reset = gateway.sessions();
     gateway.stop();
     gateway.join().map_err(broken)?;
-    let (rest, mut fields) = {
+    let (rest, reset, fields) = {
         let mut account = lock(&account);
-        (account.refusals.rest(), account.fields())
+        (account.refusals.rest(), account.open(), account.fields())
     };
     rest.into_iter().for_each(complain);
     if reset > 0 {
         complain(format!("{reset} sessions were still open and are reset"));
     }
-    fields.insert("reset".into(), json!(reset));
     if output.json {
         output.print_json(&Value::Object(fields))?;
     }
@@ -136,7 +134,10 @@ fn explain(error: StartError) -> Failure {
 #[derive(Debug)]
 struct Account {
     started: Instant,
+    /// Clients that were let in.
     sessions: u64,
+    /// Those of them whose session ended well.
+    done: u64,
     failed: u64,
     refused: u64,
     bytes: [u64; 2],
@@ -148,6 +149,7 @@ impl Account {
         Self {
             started: Instant::now(),
             sessions: 0,
+            done: 0,
             failed: 0,
             refused: 0,
             bytes: [0; 2],
@@ -158,11 +160,18 @@ impl Account {
     fn note(&mut self, event: &Event, output: &Output) {
         let line = words(event);
         match event {
-            Event::Ended { summary, ending } => {
+            Event::Entered => {
                 self.sessions += 1;
+                return;
+            }
+            Event::Ended { summary, ending } => {
                 self.bytes = [0, 1].map(|i| self.bytes[i] + summary.bytes[i]);
                 match ending {
-                    Ending::Clean | Ending::Left(_) => return output.detail(line),
+                    Ending::Clean | Ending::Left(_) => {
+                        self.done += 1;
+                        return output.detail(line);
+                    }
+                    Ending::Stopped => return output.detail(line),
                     Ending::NotEntered(_) => self.refused += 1,
                     _ => self.failed += 1,
                 }
@@ -173,12 +182,18 @@ impl Account {
         self.refusals.note(Instant::now(), line).for_each(complain);
     }
 
+    /// Sessions that have not ended: a stop resets them.
+    const fn open(&self) -> u64 {
+        self.sessions - self.done - self.failed
+    }
+
     fn fields(&self) -> Map<String, Value> {
         let mut fields = Map::new();
         for (name, value) in [
             ("sessions", json!(self.sessions)),
             ("failed", json!(self.failed)),
             ("refused", json!(self.refused)),
+            ("reset", json!(self.open())),
             ("bytes_there", json!(self.bytes[0])),
             ("bytes_back", json!(self.bytes[1])),
             ("seconds", json!(self.started.elapsed().as_millis() as f64 / 1e3)),

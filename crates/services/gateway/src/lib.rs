@@ -43,7 +43,9 @@ pub use session::{Ending, Summary};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
-    /// A session is over.
+    /// A client was let in. Of its session [`Self::Ended`] follows, also where the gateway stops.
+    Entered,
+    /// A session is over, or a client was not let in.
     Ended {
         /// Client and target.
         summary: Summary,

@@ -64,6 +64,8 @@ pub enum Ending {
     Reset(Side, String),
     /// A side acknowledged nothing for too long.
     Silent(Side),
+    /// The gateway stopped before it ended.
+    Stopped,
 }
 
 impl fmt::Display for Ending {
@@ -80,6 +82,7 @@ impl fmt::Display for Ending {
             }
             Self::Reset(side, why) => write!(f, "the {} broke off: {why}", name(side)),
             Self::Silent(side) => write!(f, "the {} acknowledges nothing any more", name(side)),
+            Self::Stopped => f.write_str("reset, since this gateway stops"),
         }
     }
 }
@@ -186,6 +189,27 @@ impl Session {
     /// The client has asked for something.
     pub const fn has_entered(&self) -> bool {
         !matches!(self.stage, Stage::Entering { .. })
+    }
+
+    /// The client was let in, and holds one of the places of sessions.
+    pub const fn is_inside(&self) -> bool {
+        self.admission.is_inside()
+    }
+
+    /// How it ends where the gateway stops now.
+    pub fn stopped(&self) -> Ending {
+        match &self.stage {
+            Stage::Refusing(ending) => ending.clone(),
+            _ => Ending::Stopped,
+        }
+    }
+
+    /// The same ending, but a client that was not let in has no session that could break.
+    pub fn settled(&self, ending: Ending) -> Ending {
+        match ending {
+            Ending::Reset(..) if !self.is_inside() => Ending::NotEntered(ending.to_string()),
+            ending => ending,
+        }
     }
 
     /// Does what can be done.

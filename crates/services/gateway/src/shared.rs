@@ -224,6 +224,11 @@ impl Admission {
         Ok(())
     }
 
+    /// It holds a place among the sessions.
+    pub const fn is_inside(&self) -> bool {
+        matches!(self.place, Place::Inside(_))
+    }
+
     /// Notes the session's id; `false` where this session passes here already: a loop.
     pub fn name(&mut self, session: SessionId) -> bool {
         let new = lock(&self.shared.active).insert(session);

@@ -124,7 +124,7 @@ impl Totals {
             Ending::Clean | Ending::Left(_) => &self.done,
             Ending::NotEntered(_) => &self.refused,
             Ending::NotConnected(_) => &self.not_connected,
-            Ending::Reset(..) | Ending::Silent(_) => &self.broken,
+            Ending::Reset(..) | Ending::Silent(_) | Ending::Stopped => &self.broken,
         };
         counter.fetch_add(1, Ordering::Relaxed);
         for (all, bytes) in self.bytes.iter().zip(summary.bytes) {

@@ -22,7 +22,7 @@ use crate::clocks;
 use crate::gateway::{EntryListener, Report};
 use crate::pump::Pool;
 use crate::resolver::{Lookup, Resolver};
-use crate::session::{Context, Session, Turn, is_exhausted};
+use crate::session::{Context, Ending, Session, Turn, is_exhausted};
 use crate::shared::Shared;
 use crate::status::SessionStatus;
 
@@ -164,6 +164,7 @@ impl Worker {
         loop {
             let now = clock::now();
             if self.mailbox.stopping.load(Ordering::Acquire) {
+                self.cut();
                 return Ok(());
             }
             if self.mailbox.draining.load(Ordering::Acquire) && !self.draining {
@@ -340,7 +341,12 @@ impl Worker {
             random: random::bytes,
             pool: &mut self.pool,
         };
-        match step(session, &mut cx) {
+        let was_inside = session.is_inside();
+        let turn = step(session, &mut cx);
+        if session.is_inside() && !was_inside {
+            (self.report)(Event::Entered);
+        }
+        match turn {
             Turn::Waiting => {}
             Turn::More => self.queue(token),
             Turn::Dialled => {
@@ -364,9 +370,23 @@ impl Worker {
                 slot.is_queued = false;
                 self.free.push(token.slot);
                 if let Some(session) = session {
-                    self.shared.totals.note(&session.summary, &ending);
-                    (self.report)(Event::Ended { summary: session.summary.clone(), ending });
+                    self.ended(&session, ending);
                 }
+            }
+        }
+    }
+
+    fn ended(&self, session: &Session, ending: Ending) {
+        let ending = session.settled(ending);
+        self.shared.totals.note(&session.summary, &ending);
+        (self.report)(Event::Ended { summary: session.summary.clone(), ending });
+    }
+
+    /// Resets what has not ended, and reports it.
+    fn cut(&mut self) {
+        for slot in std::mem::take(&mut self.slots) {
+            if let Some(session) = slot.session.filter(Session::has_entered) {
+                self.ended(&session, session.stopped());
             }
         }
     }

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use longhaul_gateway::entry::Passwords;
-use longhaul_gateway::{Ending, Gateway, GatewaySettings, StartError};
+use longhaul_gateway::{Ending, Event, Gateway, GatewaySettings, StartError};
 use longhaul_relay::{Addressed, Clock, Dialled, Dialler, Hop, Place, Status, Target};
 use longhaul_session::Token;
 use world::*;
@@ -469,6 +469,46 @@ fn settings_that_would_open_a_gateway_to_everybody_are_refused() {
     let passwords = Some(Passwords::parse("a:b").unwrap());
     let closed = GatewaySettings { socks: vec![anywhere], passwords, ..settings() };
     Gateway::start(closed, Arc::new(|_| {})).unwrap();
+}
+
+#[test]
+fn sessions_that_a_stop_cuts_are_reported_and_clients_that_never_asked_are_not() {
+    let (sender, events) = channel();
+    let sender = Mutex::new(sender);
+    let report = Arc::new(move |event| sender.lock().unwrap().send(event).unwrap());
+    let gateway = Gateway::start(settings(), report).unwrap();
+    let address = gateway.addresses().unwrap()[0];
+    let silent = TcpStream::connect(address).unwrap();
+    let mut stream = connect(
+        address,
+        &[],
+        target(|mut stream| {
+            let _ = stream.read_to_end(&mut Vec::new());
+        }),
+    );
+    stream.write_all(&pattern(5_000)).unwrap();
+    until("the bytes", || {
+        gateway.status().sessions.first().filter(|seen| seen.bytes_there == 5_000).map(drop)
+    });
+    let gone = TcpStream::connect(address).unwrap();
+    socket2::SockRef::from(&gone).set_linger(Some(Duration::ZERO)).unwrap();
+    drop(gone);
+    until("one client less", || (gateway.status().at_door == 1).then_some(()));
+    drop(gateway);
+    let mut seen = [0; 3];
+    for event in events {
+        match event {
+            Event::Entered => seen[0] += 1,
+            Event::Ended { ending: Ending::Stopped, summary } => {
+                assert_eq!(summary.bytes, [5_000, 0]);
+                seen[1] += 1;
+            }
+            Event::Ended { ending: Ending::NotEntered(_), .. } => seen[2] += 1,
+            event => panic!("{event:?}"),
+        }
+    }
+    assert_eq!(seen, [1; 3]);
+    drop((silent, stream));
 }
 
 #[test]
