@@ -16,6 +16,7 @@ mod honest;
 mod host;
 mod http;
 mod keys;
+mod listings;
 mod middle;
 mod names;
 mod oracle;

@@ -18,6 +18,7 @@ mod history;
 mod hosts;
 mod lab;
 mod links;
+mod listing;
 mod memory;
 mod outages;
 mod owners;

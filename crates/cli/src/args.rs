@@ -66,6 +66,8 @@ pub enum Command {
     Circuits(CircuitsArgs),
     /// Gateways: a long path in segments, each with the transport that suits it
     Gateway(GatewayArgs),
+    /// List what a server has
+    Ls(ListArgs),
     /// What the way to a server and both hosts can do, and what would help
     Probe(ProbeArgs),
     /// What paths could take, as earlier transfers of this user have seen it
@@ -381,6 +383,28 @@ pub struct ProbeArgs {
     pub no_history: bool,
 }
 
+/// `longhaul ls`.
+///
+/// Lists what is at a place of a server, which has to allow reading: names sorted directory by
+/// directory, a slash behind those of directories. Links are listed, not followed. With --json one
+/// object with `entries` (path, type, size, mode, modified, for a link target), `listed` and `failures`.
+#[derive(Args, Debug)]
+#[command(after_help = LS_EXAMPLES)]
+pub struct ListArgs {
+    /// What to list
+    #[arg(value_name = "lh://HOST[:PORT]/PATH")]
+    pub place: OsString,
+    /// Mode, size and time of last modification too
+    #[arg(short, long)]
+    pub long: bool,
+    /// All that is below it
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+}
+
 /// `longhaul history`.
 ///
 /// Each transfer leaves what it has seen of the path at the host that sent: at the client of a push, at
@@ -580,6 +604,11 @@ Start with `longhaul demo`, or with `longhaul serve` on one host and `longhaul c
 const LISTEN_HELP: &str =
     "Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]";
 
+const LS_EXAMPLES: &str = "\
+Examples:
+  longhaul ls lh://dtn2/                   what is served
+  longhaul ls -l lh://dtn2/run-17          with modes, sizes and times
+  longhaul ls -R --json lh://dtn2/run-17   all below it, for a script";
 const CP_EXAMPLES: &str = "\
 Examples:
   longhaul cp run-17/ lh://dtn2.example/incoming/      push a tree, as incoming/run-17

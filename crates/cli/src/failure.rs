@@ -13,7 +13,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
     /// What else there is to say in JSON.
     pub(crate) fields: Map<String, Value>,
-    /// Standard output fails, so that only standard error can tell.
+    /// Standard output fails or has it already, so that only standard error gets it.
     pub(crate) of_output: bool,
 }
 
@@ -45,6 +45,11 @@ impl Failure {
     /// The same, with what is known of the attempt.
     pub(crate) fn with_fields(self, fields: Map<String, Value>) -> Self {
         Self { fields, ..self }
+    }
+
+    /// The same, where standard output has the JSON of it already, or takes none.
+    pub(crate) fn without_json(self) -> Self {
+        Self { of_output: true, ..self }
     }
 
     /// The same, with more lines of words.

@@ -1,5 +1,5 @@
 //! The command line of Longhaul: `cp`, `pipe`, `serve`, `gateway`, `keys`, `demo`, `bench`, `lab`,
-//! `circuits`, `history`, `probe`.
+//! `circuits`, `history`, `ls`, `probe`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
 //! (`longhaul`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`, `longhaul-gateway`), shows progress,
@@ -31,6 +31,7 @@ mod keys;
 pub mod lab;
 mod link;
 pub mod location;
+mod ls;
 mod man;
 mod output;
 mod pipe;
@@ -76,6 +77,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Cp(args) => cp::run(args, &output, held),
         Command::Pipe(args) => pipe::run(args, &output, held),
         Command::Serve(args) => serve::run(args, &output, held),
+        Command::Ls(args) => ls::run(args, &output, held),
         Command::Probe(args) => probe::run(args, &output, held),
         Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),
         Command::Demo(args) => held.release().and_then(|()| demo::run(args, &output)),

@@ -35,7 +35,7 @@ use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 
-pub(crate) use served::ServedCopies;
+pub(crate) use served::{ServedCopies, served_root};
 
 /// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
 ///

@@ -1,11 +1,11 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
 //! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`,
-//! [`probe`](probe()) is `longhaul probe`. They bind the carriers, file trees and the control connection to the
+//! [`list`](list()) is `longhaul ls`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file trees and the control connection to the
 //! pure core. All of them block, and end early where another thread asks them to ([`Stop`]).
 //!
-//! Each option stands in one struct: those of the connection in [`ConnectOptions`], which [`CopyOptions`] and
-//! [`PipeOptions`] hold. `new` gives the defaults of the command line; fields change them.
+//! Each option stands in one struct: those of the connection in [`ConnectOptions`], which [`CopyOptions`],
+//! [`PipeOptions`] and [`ListOptions`] hold. `new` gives the defaults of the command line; fields change them.
 
 mod api;
 mod attend;
@@ -19,6 +19,7 @@ mod guests;
 mod ids;
 mod lease;
 mod links;
+mod list;
 mod options;
 mod pipe;
 mod probe;
@@ -44,13 +45,14 @@ pub use circuit::{
 pub use copy::copy;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use links::{LinkChoice, LinkUse};
+pub use list::{ListOptions, ListReport, ListSink, list};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_history::History;
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, Rate};
-pub use longhaul_wire::{PipeRole, Protect};
+pub use longhaul_wire::{Listed, ListedKind, PipeRole, Protect};
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, ServeOptions,
 };

@@ -7,9 +7,10 @@ use longhaul_sys::stop::Stop;
 
 use crate::api::ServeEvent;
 use crate::budget::check_addresses;
-use crate::copy::ServedCopies;
+use crate::copy::{ServedCopies, served_root};
 use crate::descriptors;
 use crate::error::Error;
+use crate::list::ServedListings;
 use crate::options::ServeOptions;
 use crate::pipe::Pipes;
 use crate::request::Handlers;
@@ -41,7 +42,11 @@ pub fn serve(
     // Where that is not allowed, strangers make room for clients sooner.
     let _ = raise_descriptor_limit();
     descriptors::check().map_err(limits)?;
-    let copies = ServedCopies::open(options)?;
-    let handlers: Handlers = Arc::new([Box::new(copies), Box::new(Pipes::new(options))]);
+    let root = served_root(options)?;
+    let handlers: Handlers = Arc::new([
+        Box::new(ServedCopies::new(root.clone(), options)),
+        Box::new(ServedListings::new(root, options)),
+        Box::new(Pipes::new(options)),
+    ]);
     server::run(options, handlers, events, stop)
 }

@@ -271,7 +271,7 @@ impl Shared {
                 copy.set_host(self.host_account());
                 copy.set_notes(self.notes());
             }
-            Transfer::IncomingCopy(_) | Transfer::OutgoingCopy(_) | Transfer::OutgoingPipe(_) => {}
+            _ => {}
         }
         None
     }

@@ -1,12 +1,12 @@
 //! Stream 0: the messages that each end may send, their order, and their end.
 
 use longhaul_wire::{
-    DecodeError, Direction, Message, MessageReader, PipeRequest, PipeRole, Refused, Request,
-    SinkMessage, SourceMessage,
+    AnswerMessage, DecodeError, Direction, ListRequest, Message, MessageReader, PipeRequest,
+    PipeRole, Refused, Request, SinkMessage, SourceMessage,
 };
 
 /// The messages of the two ends of a connection on stream 0, as one of them sees them
-/// (docs/protocol.md, sections 7.2 and 7.5).
+/// (docs/protocol.md, sections 7.2, 7.5 and 7.8).
 ///
 /// A client begins with its request, which decides who has the data, and goes on without waiting
 /// for an answer. A server grants the request, or refuses it and ignores the client's messages
@@ -21,7 +21,7 @@ use longhaul_wire::{
 pub struct Conversation {
     reader: MessageReader,
     stage: Stage,
-    /// REQUEST, PIPE or REFUSED, until it is taken.
+    /// REQUEST, PIPE, LIST or REFUSED, until it is taken.
     first: Option<Message>,
     sent_all: bool,
     received_all: bool,
@@ -59,6 +59,8 @@ pub enum Wish {
     Copy(Request),
     /// An end of a pipe.
     Pipe(PipeRequest),
+    /// A listing.
+    List(ListRequest),
 }
 
 /// A message that the peer may send now.
@@ -72,6 +74,8 @@ pub enum Received {
     Source(SourceMessage),
     /// For the source, which this end is.
     Sink(SinkMessage),
+    /// For the end that asked, which is this one.
+    Answer(AnswerMessage),
 }
 
 /// A breach of the conversation's rules by the peer.
@@ -94,6 +98,7 @@ impl Conversation {
         let first = Some(match wish.clone() {
             Wish::Copy(request) => Message::Request(request),
             Wish::Pipe(request) => Message::Pipe(request),
+            Wish::List(request) => Message::List(request),
         });
         Self { first, ..Self::at(Stage::Asking(wish.part())) }
     }
@@ -140,6 +145,7 @@ impl Conversation {
             let received = match (self.stage, message) {
                 (Stage::Awaited, Message::Request(request)) => self.asked(Wish::Copy(request)),
                 (Stage::Awaited, Message::Pipe(request)) => self.asked(Wish::Pipe(request)),
+                (Stage::Awaited, Message::List(request)) => self.asked(Wish::List(request)),
                 // It cannot know yet.
                 (Stage::Refusing, Message::Source(_) | Message::Sink(_)) => continue,
                 (Stage::Asking(_), Message::Refused(refused)) => {
@@ -151,6 +157,9 @@ impl Conversation {
                 }
                 (_, Message::Sink(message)) if self.part() == Some(Part::Source) => {
                     Received::Sink(message)
+                }
+                (_, Message::Answer(message)) if self.part() == Some(Part::Sink) => {
+                    Received::Answer(message)
                 }
                 _ => return Err(Misspoken::OutOfTurn),
             };
@@ -237,7 +246,7 @@ impl Wish {
         match self {
             Self::Copy(Request { direction: Direction::Push, .. })
             | Self::Pipe(PipeRequest { role: PipeRole::Send, .. }) => Part::Source,
-            Self::Copy(_) | Self::Pipe(_) => Part::Sink,
+            Self::Copy(_) | Self::Pipe(_) | Self::List(_) => Part::Sink,
         }
     }
 }

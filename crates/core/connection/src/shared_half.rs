@@ -11,8 +11,10 @@ use crate::gate::Lanes;
 use crate::half_messages::GivenUp;
 use crate::half_messages::{News, Repair, Standing};
 use crate::incoming::{Begun, GroupPart, Unplaceable};
+use crate::incoming_answers::IncomingAnswers;
 use crate::incoming_copy::IncomingCopy;
 use crate::incoming_pipe::IncomingPipe;
+use crate::outgoing_answers::OutgoingAnswers;
 use crate::outgoing_copy::OutgoingCopy;
 use crate::outgoing_pipe::OutgoingPipe;
 use crate::transfer::{End, Transfer, Violation, Work};
@@ -133,6 +135,22 @@ impl<O: Clone, I> SharedHalf<O, I> {
         }
     }
 
+    /// The answers that it gives.
+    pub fn outgoing_answers(&mut self) -> Option<&mut OutgoingAnswers> {
+        match self.transfer_mut()? {
+            Transfer::OutgoingAnswers(answers) => Some(answers),
+            _ => None,
+        }
+    }
+
+    /// The answers that it gets.
+    pub fn incoming_answers(&mut self) -> Option<&mut IncomingAnswers> {
+        match self.transfer_mut()? {
+            Transfer::IncomingAnswers(answers) => Some(answers),
+            _ => None,
+        }
+    }
+
     /// The part that this end plays: at a server once it has granted the request.
     pub fn part(&self) -> Option<Part> {
         self.conversation.part()
@@ -145,8 +163,7 @@ impl<O: Clone, I> SharedHalf<O, I> {
         self.conversation.handle_bytes(bytes);
     }
 
-    /// True if more of them are wanted; else they stay in their lane, and hold the peer back. Only
-    /// [`Self::poll_message`] changes it to `true`.
+    /// True if more of them are wanted; else they stay in their lane, and hold the peer back.
     pub fn wants_messages(&self) -> bool {
         self.transfer().is_none_or(Transfer::wants_messages)
     }

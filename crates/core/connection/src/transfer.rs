@@ -1,4 +1,4 @@
-//! A transfer at one of its ends: one interface for copies and pipes, sent and received.
+//! A transfer at one of its ends: one interface for copies, pipes and answers, sent and received.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -13,9 +13,11 @@ use crate::gate::{Gate, Lanes};
 use crate::half_messages::WholeGroup;
 use crate::half_messages::{CREDIT_STEP, Repair, Standing};
 use crate::incoming::{Begun, GroupPart, Unplaceable};
+use crate::incoming_answers::{AnswerError, IncomingAnswers};
 use crate::incoming_copy::IncomingCopy;
 use crate::incoming_pipe::IncomingPipe;
 use crate::memory::Stored;
+use crate::outgoing_answers::OutgoingAnswers;
 use crate::outgoing_copy::OutgoingCopy;
 use crate::outgoing_pipe::OutgoingPipe;
 use crate::thread_time::Spent;
@@ -34,6 +36,10 @@ pub enum Transfer<O, I> {
     OutgoingPipe(Box<OutgoingPipe<O>>),
     /// It receives from a pipe.
     IncomingPipe(Box<IncomingPipe<I>>),
+    /// It answers a request without objects.
+    OutgoingAnswers(OutgoingAnswers),
+    /// It made one.
+    IncomingAnswers(IncomingAnswers),
 }
 
 /// The peer broke the protocol.
@@ -51,6 +57,9 @@ pub enum Violation {
     /// By a message about a pipe.
     #[error(transparent)]
     Pipe(#[from] PipeError),
+    /// By an answer.
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
 }
 
 /// Work of the threads of a transfer by some time, since its start.
@@ -64,6 +73,7 @@ pub struct Work {
     pub output_waits: bool,
 }
 
+use Transfer::{IncomingAnswers as AnswersIn, OutgoingAnswers as AnswersOut};
 use Transfer::{IncomingCopy as CopyIn, IncomingPipe as PipeIn};
 use Transfer::{OutgoingCopy as CopyOut, OutgoingPipe as PipeOut};
 
@@ -71,8 +81,8 @@ impl<O: Clone, I> Transfer<O, I> {
     /// The part of this end.
     pub fn part(&self) -> Part {
         match self {
-            CopyOut(_) | PipeOut(_) => Part::Source,
-            CopyIn(_) | PipeIn(_) => Part::Sink,
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) => Part::Source,
+            CopyIn(_) | PipeIn(_) | AnswersIn(_) => Part::Sink,
         }
     }
 
@@ -85,6 +95,7 @@ impl<O: Clone, I> Transfer<O, I> {
             (PipeOut(pipe), Received::Sink(message)) => pipe.handle_message(message)?,
             (CopyIn(copy), Received::Source(message)) => copy.handle_message(message)?,
             (PipeIn(pipe), Received::Source(message)) => pipe.handle_message(message)?,
+            (AnswersIn(answers), Received::Answer(message)) => answers.handle_message(message)?,
             _ => return Err(Misspoken::OutOfTurn.into()),
         }
         Ok(())
@@ -94,7 +105,8 @@ impl<O: Clone, I> Transfer<O, I> {
     pub(crate) fn wants_messages(&self) -> bool {
         match self {
             CopyIn(copy) => copy.wants_messages(),
-            CopyOut(_) | PipeOut(_) | PipeIn(_) => true,
+            AnswersIn(answers) => answers.wants_messages(),
+            CopyOut(_) | PipeOut(_) | PipeIn(_) | AnswersOut(_) => true,
         }
     }
 
@@ -105,6 +117,8 @@ impl<O: Clone, I> Transfer<O, I> {
             PipeOut(pipe) => pipe.poll_message().map(Message::from),
             CopyIn(copy) => copy.poll_message().map(Message::from),
             PipeIn(pipe) => pipe.poll_message().map(Message::from),
+            AnswersOut(answers) => answers.poll_message().map(Message::from),
+            AnswersIn(_) => None,
         }
     }
 
@@ -115,7 +129,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyOut(copy) => Some(&mut copy.gate),
             PipeOut(pipe) => Some(&mut pipe.gate),
-            CopyIn(_) | PipeIn(_) => None,
+            CopyIn(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 
@@ -133,6 +147,7 @@ impl<O: Clone, I> Transfer<O, I> {
             PipeOut(_) => sends(true),
             CopyIn(copy) => takes(copy.credit(), copy.capacity(), copy.bounds(), copy.over()),
             PipeIn(pipe) => takes(pipe.credit(), pipe.capacity(), pipe.bounds(), pipe.over()),
+            AnswersOut(_) | AnswersIn(_) => Standing::default(),
         }
     }
 
@@ -140,7 +155,7 @@ impl<O: Clone, I> Transfer<O, I> {
     pub(crate) fn poll_withdrawn(&mut self) -> Option<ObjectId> {
         match self {
             CopyOut(copy) => copy.poll_withdrawn(),
-            PipeOut(_) | CopyIn(_) | PipeIn(_) => None,
+            _ => None,
         }
     }
 
@@ -156,7 +171,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.poll_repair(),
             PipeIn(pipe) => pipe.poll_repair(),
-            CopyOut(_) | PipeOut(_) => None,
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 
@@ -169,7 +184,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.begin(part, memory),
             PipeIn(pipe) => pipe.begin(part, memory),
-            CopyOut(_) | PipeOut(_) => Err(Unplaceable::Unasked),
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => Err(Unplaceable::Unasked),
         }
     }
 
@@ -178,8 +193,8 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.handle_arrived(whole),
             PipeIn(pipe) => pipe.handle_piece(whole),
-            // No lane begins a group for a source.
-            CopyOut(_) | PipeOut(_) => {}
+            // No lane begins a group for one that takes none.
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -188,7 +203,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.handle_given_up(object, group),
             PipeIn(pipe) => pipe.handle_given_up(),
-            CopyOut(_) | PipeOut(_) => {}
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -199,7 +214,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.grow_memory(memory),
             PipeIn(pipe) => pipe.grow_memory(memory.get() / GROUP_SIZE),
-            CopyOut(_) | PipeOut(_) => {}
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -208,7 +223,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.name_memory_wanted(),
             CopyOut(copy) => copy.name_memory_wanted(),
-            PipeOut(_) | PipeIn(_) => None,
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 
@@ -217,7 +232,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.grow_name_memory(capacity),
             CopyOut(copy) => copy.grow_name_memory(capacity),
-            PipeOut(_) | PipeIn(_) => {}
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -246,7 +261,7 @@ impl<O: Clone, I> Transfer<O, I> {
     pub fn stored(&self) -> Option<Stored> {
         match self {
             CopyIn(copy) => Some(copy.stored()),
-            CopyOut(_) | PipeOut(_) | PipeIn(_) => None,
+            _ => None,
         }
     }
 
@@ -254,7 +269,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.set_bounds(bounds),
             PipeIn(pipe) => pipe.set_bounds(bounds, output_waits),
-            CopyOut(_) | PipeOut(_) => {}
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -287,6 +302,11 @@ impl<O: Clone, I> Transfer<O, I> {
                 let bounds = (pipe.bounds().storage, there);
                 watch.look_for_life_of_sink(now, seen, counts, bounds, pipe.idles());
             }
+            AnswersOut(_) => watch.look_for_life_of_source(now, seen, counts, bound, false),
+            AnswersIn(answers) => {
+                let bounds = (Bottleneck::Unknown, there);
+                watch.look_for_life_of_sink(now, seen, counts, bounds, answers.idles());
+            }
         }
     }
 
@@ -295,7 +315,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyOut(copy) => copy.report(sending),
             PipeOut(pipe) => pipe.report(sending),
-            CopyIn(_) | PipeIn(_) => {}
+            CopyIn(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => {}
         }
     }
 
@@ -311,7 +331,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.source_report(),
             PipeIn(pipe) => pipe.source_report(),
-            CopyOut(_) | PipeOut(_) => None,
+            CopyOut(_) | PipeOut(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 
@@ -321,16 +341,19 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyOut(copy) => copy.result().map(|result| result.host),
             PipeOut(pipe) => pipe.result().map(|result| result.host),
             CopyIn(_) | PipeIn(_) => self.source_report().map(|report| report.host),
+            AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 
-    /// Bytes that were moved, once all is and this end knows, or has reported it.
+    /// Bytes that were moved, or things that were listed, once all is and this end knows, or has reported it.
     pub fn done(&self) -> Option<u64> {
         match self {
             CopyOut(copy) => copy.result().map(|result| result.bytes.get()),
             PipeOut(pipe) => pipe.done(),
             CopyIn(copy) => copy.is_done().then(|| copy.stats().confirmed_bytes),
             PipeIn(pipe) => pipe.is_done().then(|| pipe.bytes()),
+            AnswersOut(answers) => answers.is_done().then_some(0),
+            AnswersIn(answers) => answers.done(),
         }
     }
 
@@ -339,7 +362,7 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyOut(copy) => (copy.stats().failed.into(), copy.failures()),
             CopyIn(copy) => (copy.stats().failed.into(), copy.failures()),
-            PipeOut(_) | PipeIn(_) => (0, &[]),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, &[]),
         }
     }
 
@@ -348,7 +371,8 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyOut(copy) => copy.is_sent(lanes),
             PipeOut(pipe) => pipe.is_sent(lanes),
-            CopyIn(_) | PipeIn(_) => false,
+            AnswersOut(answers) => answers.is_done(),
+            CopyIn(_) | PipeIn(_) | AnswersIn(_) => false,
         }
     }
 
@@ -359,6 +383,8 @@ impl<O: Clone, I> Transfer<O, I> {
             PipeOut(pipe) => pipe.counts(),
             CopyIn(copy) => copy.counts(),
             PipeIn(pipe) => pipe.counts(),
+            AnswersOut(answers) => answers.counts(),
+            AnswersIn(answers) => answers.counts(),
         }
     }
 }

@@ -56,9 +56,10 @@ pub use header::{
 /// Types that messages and frames name.
 pub use longhaul_units::{Bottleneck, Losses};
 pub use message::{
-    Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath, MAX_MESSAGE,
-    MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message, MessageReader, Offered, PipeRequest,
-    PipeRole, Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes, Summary,
+    AnswerMessage, Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath,
+    ListRequest, Listed, ListedKind, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message,
+    MessageReader, Offered, PipeRequest, PipeRole, Refused, Request, SinkMessage, SourceMessage,
+    SourceReport, StallTimes, Summary,
 };
 pub use reader::Reader;
 pub use record::{

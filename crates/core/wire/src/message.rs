@@ -3,6 +3,7 @@
 
 mod entry;
 mod host;
+mod listing;
 mod reader;
 mod report;
 
@@ -15,6 +16,7 @@ use longhaul_units::{Bytes, ObjectId};
 
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::host::{HostAccount, HostLosses, StallTimes};
+pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
 use crate::close::cut_reason;
@@ -36,12 +38,16 @@ pub enum Message {
     Request(Request),
     /// The end of a pipe that the client wants; instead of a request.
     Pipe(PipeRequest),
+    /// A listing that the client wants; instead of a request.
+    List(ListRequest),
     /// The server does not grant the request.
     Refused(Refused),
     /// From the side that has the data.
     Source(SourceMessage),
     /// From the side that gets the data.
     Sink(SinkMessage),
+    /// From a server that was asked for a listing.
+    Answer(AnswerMessage),
 }
 
 /// REQUEST: what the client wants.
@@ -269,9 +275,11 @@ impl Message {
         match self {
             Self::Request(message) => message.encode(out),
             Self::Pipe(message) => message.encode(out),
+            Self::List(message) => message.encode(out),
             Self::Refused(message) => message.encode(out),
             Self::Source(message) => message.encode(out),
             Self::Sink(message) => message.encode(out),
+            Self::Answer(message) => message.encode(out),
         }
     }
 
@@ -297,12 +305,18 @@ impl Message {
             TAGS => "TAGS",
             OFFER => "OFFER",
             BELIEVED => "BELIEVED",
+            LIST => "LIST",
+            LISTED => "LISTED",
+            UNLISTED => "UNLISTED",
+            LIST_END => "LIST_END",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
         let message = match number {
             REQUEST => Self::Request(Request::decode(&mut r)?),
             PIPE => Self::Pipe(PipeRequest::decode(&mut r)?),
+            LIST => Self::List(ListRequest::decode(&mut r)?),
+            LISTED | UNLISTED | LIST_END => Self::Answer(AnswerMessage::decode(number, &mut r)?),
             REFUSED => Self::Refused(Refused {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
@@ -326,6 +340,18 @@ impl From<Request> for Message {
 impl From<PipeRequest> for Message {
     fn from(message: PipeRequest) -> Self {
         Self::Pipe(message)
+    }
+}
+
+impl From<ListRequest> for Message {
+    fn from(message: ListRequest) -> Self {
+        Self::List(message)
+    }
+}
+
+impl From<AnswerMessage> for Message {
+    fn from(message: AnswerMessage) -> Self {
+        Self::Answer(message)
     }
 }
 
@@ -718,6 +744,10 @@ const PIPE: u64 = 14;
 const TAGS: u64 = 15;
 const OFFER: u64 = 16;
 const BELIEVED: u64 = 17;
+const LIST: u64 = 18;
+const LISTED: u64 = 19;
+const UNLISTED: u64 = 20;
+const LIST_END: u64 = 21;
 
 #[cfg(test)]
 mod tests;

@@ -352,7 +352,7 @@ fn changed(entry: &Entry, stat: &Stat) -> String {
     format!("it {how} from {} to {size} bytes while it was copied", entry.size)
 }
 
-fn escapes() -> io::Error {
+pub(crate) fn escapes() -> io::Error {
     io::Error::new(io::ErrorKind::PermissionDenied, ConfinedError::Escapes)
 }
 

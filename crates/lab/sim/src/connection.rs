@@ -20,17 +20,17 @@ use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, 
 use longhaul_session::Session;
 use longhaul_units::{Bottleneck, Bytes, Duration, Ecn, Instant, LaneId, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
-    SourceReport,
+    Carrier, CloseCode, ConnectionId, Direction, ListRequest, PipeRequest, PipeRole, Protect,
+    Refused, Request, SourceReport,
 };
 
 use crate::driver::{Driver, Half};
+use crate::environment::Env;
 use crate::network::{Arrived, server};
 use crate::packet::wire_bytes;
 use crate::protection::Protection;
 use crate::records::Records;
 use crate::scenario::{End, RefusedBecause, Scenario};
-use crate::sink::Env;
 use crate::source::MEMORY;
 use crate::trace::Kind;
 use crate::wires::Wire;
@@ -573,7 +573,7 @@ impl Connection {
                 Some(stats.sent_bytes - stats.withdrawn_bytes - self.driver.reading())
             }
             Transfer::IncomingCopy(copy) => Some(copy.begun()),
-            Transfer::OutgoingPipe(_) | Transfer::IncomingPipe(_) => None,
+            _ => None,
         }
     }
 
@@ -764,6 +764,9 @@ fn repair(profile: &Profile, seed: u64) -> Repair {
 }
 
 fn wish(scenario: &Scenario) -> Wish {
+    if scenario.listing {
+        return Wish::List(ListRequest { recursive: true, path: b"tree".to_vec() });
+    }
     if scenario.pipe {
         let role = if scenario.push { PipeRole::Send } else { PipeRole::Receive };
         return Wish::Pipe(PipeRequest { role, name: b"pipe".to_vec() });

@@ -14,9 +14,9 @@ use longhaul_wire::{Protect, SinkMessage};
 
 use crate::draw::Draw;
 use crate::driver::Half;
+use crate::environment::Env;
 use crate::feed::contents;
 use crate::scenario::{End, Scenario};
-use crate::sink::Env;
 use crate::staging::{Staged, Staging};
 
 #[derive(Debug)]

@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, IncomingPipe, OutgoingCopy, OutgoingPipe, Part, Received, Repair, SharedHalf,
-    Transfer, Unplaceable, buffers,
+    Begun, GroupPart, IncomingAnswers, IncomingPipe, OutgoingAnswers, OutgoingCopy, OutgoingPipe,
+    Part, Received, Repair, SharedHalf, Transfer, Unplaceable, buffers,
 };
 use longhaul_objects::{Belief, TagKey};
 use longhaul_units::{Bytes, Extent, Instant};
 use longhaul_wire::Message;
 
+use crate::answers::{AskingDriver, ListingDriver};
 use crate::connection::LaneState;
 use crate::drain::DrainDriver;
 use crate::draw::Draw;
+use crate::environment::Env;
 use crate::feed::FeedDriver;
 use crate::scenario::{End, Scenario};
-use crate::sink::{Env, SinkDriver};
+use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::staging::Staged;
 
@@ -45,6 +47,8 @@ pub(crate) enum Driver {
     Sink(Box<SinkDriver>),
     Feed(Box<FeedDriver>),
     Drain(Box<DrainDriver>),
+    Listing(ListingDriver),
+    Asking(AskingDriver),
 }
 
 impl Driver {
@@ -58,6 +62,14 @@ impl Driver {
     ) -> (Self, Transfer<Arc<Vec<u8>>, Staged>) {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         match part {
+            Part::Source if scenario.listing => {
+                let driver = Self::Listing(ListingDriver::new(scenario));
+                (driver, Transfer::OutgoingAnswers(OutgoingAnswers::default()))
+            }
+            Part::Sink if scenario.listing => {
+                let driver = Self::Asking(AskingDriver::new(scenario, now));
+                (driver, Transfer::IncomingAnswers(IncomingAnswers::default()))
+            }
             Part::Source if scenario.pipe => {
                 let pipe = OutgoingPipe::new(local, lanes);
                 let driver = Box::new(FeedDriver::new(scenario));
@@ -129,6 +141,12 @@ impl Driver {
             (Self::Drain(driver), Some(Transfer::IncomingPipe(pipe))) => {
                 (driver.pump(times[0], pipe, env), driver.failed.clone())
             }
+            (Self::Listing(driver), Some(Transfer::OutgoingAnswers(answers))) => {
+                (driver.pump(times[0], answers, env.draw), None)
+            }
+            (Self::Asking(driver), Some(Transfer::IncomingAnswers(answers))) => {
+                (driver.pump(times[0], answers, env), None)
+            }
             _ => (false, None),
         };
         failed.into_iter().for_each(|reason| half.fail(reason));
@@ -145,7 +163,7 @@ impl Driver {
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes, half: &mut Half) {
         match self {
-            Self::None => {}
+            Self::None | Self::Listing(_) | Self::Asking(_) => {}
             Self::Source(driver) => driver.set_memory(memory),
             Self::Feed(driver) => driver.set_memory(memory),
             Self::Sink(driver) => driver.set_memory(memory),
@@ -159,7 +177,7 @@ impl Driver {
         match self {
             Self::Source(driver) => driver.delivered(extent),
             Self::Feed(driver) => driver.delivered(extent),
-            Self::None | Self::Sink(_) | Self::Drain(_) => false,
+            _ => false,
         }
     }
 
@@ -181,7 +199,7 @@ impl Driver {
         match self {
             Self::Sink(driver) => driver.begin(part, half, env),
             Self::Drain(driver) => driver.begin(part, half),
-            Self::None | Self::Source(_) | Self::Feed(_) => half.begin_group(part, || None),
+            _ => half.begin_group(part, || None),
         }
     }
 
@@ -192,6 +210,10 @@ impl Driver {
             (Self::Feed(driver), _) => driver.next_timeout(),
             (Self::Sink(driver), Some(Transfer::IncomingCopy(copy))) => driver.next_timeout(copy),
             (Self::Drain(driver), _) => driver.next_timeout(),
+            (Self::Listing(driver), _) => driver.next_timeout(),
+            (Self::Asking(driver), Some(Transfer::IncomingAnswers(answers))) => {
+                driver.next_timeout(answers)
+            }
             _ => None,
         }
     }

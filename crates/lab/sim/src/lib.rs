@@ -21,10 +21,12 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answers;
 mod connection;
 mod drain;
 mod draw;
 mod driver;
+mod environment;
 mod feed;
 mod files;
 mod host;

@@ -6,9 +6,10 @@ use longhaul_objects::{Belief, Fsync, Sink, SinkConfig, Source, TagKey, Verdict,
 use longhaul_units::{Duration, Instant};
 
 use crate::draw::Draw;
+use crate::environment::Disk;
 use crate::files::{Files, foreign};
 use crate::scenario::Scenario;
-use crate::sink::{Disk, TRANSFER};
+use crate::sink::TRANSFER;
 
 /// Lets him do it: how far he comes is drawn, and how he leaves.
 pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {

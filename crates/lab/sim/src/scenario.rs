@@ -34,6 +34,8 @@ pub struct Scenario {
     pub push: bool,
     /// True if it is a pipe of [`Scenario::bytes`], and not a copy of the tree.
     pub pipe: bool,
+    /// True if it is a listing, of a server that has [`Scenario::bytes`] of names.
+    pub listing: bool,
     /// Its carrier.
     pub carrier: Choice,
     /// Opening of TCP connections beside lanes that do not answer.
@@ -193,6 +195,7 @@ impl Scenario {
             seed,
             push: true,
             pipe: false,
+            listing: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),
             lanes: 1,
@@ -284,6 +287,11 @@ impl Scenario {
         let parameters = self.parameters.iter().map(String::as_str);
         Profile::wished(Some(self.profile), self.rate.or(self.limit), parameters)
             .expect("scenarios have profiles that can be played")
+    }
+
+    /// Things that a server lists.
+    pub fn things(&self) -> u64 {
+        self.bytes / 64
     }
 
     /// The end that has the files.

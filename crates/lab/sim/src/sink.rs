@@ -9,35 +9,16 @@ use longhaul_connection::{
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
-use longhaul_objects::testing::MemoryStorage;
 use longhaul_objects::{Action, Answer, Fsync, SinkConfig, Verdict, WriteTask, record};
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
 use crate::driver::Half;
-use crate::files::Files;
+use crate::environment::{Disk, Env};
 use crate::scenario::Scenario;
 use crate::staging::{Staged, Staging};
-use crate::trace::{Checks, Kind, Trace};
-
-/// The disk at the sink; it outlives the process.
-#[derive(Debug)]
-pub(crate) struct Disk {
-    pub storage: MemoryStorage,
-    /// Identity of the boot: what an earlier boot did not sync is lost.
-    pub boot: u8,
-    /// The next sync fails.
-    pub sync_fails: bool,
-    /// Runs of the sink so far.
-    pub runs: u64,
-    /// The last run has reported that everything is copied: it left nothing unpublished.
-    pub is_tidy: bool,
-    /// The power was cut since, so that what it removed may be there again.
-    pub cut_when_tidy: bool,
-    /// A power cut took what was never synced, because the user asked for no sync.
-    pub lost_unsynced: bool,
-}
+use crate::trace::Kind;
 
 #[derive(Debug)]
 pub(crate) struct SinkDriver {
@@ -68,15 +49,6 @@ enum Operation {
     /// The sync is done already; only the answer is late.
     Answer(u64),
     Write(WriteTask, Staged),
-}
-
-/// Environment of a sink's driver.
-pub(crate) struct Env<'a> {
-    pub disk: &'a mut Disk,
-    pub files: &'a Files,
-    pub draw: &'a mut Draw,
-    pub trace: &'a mut Trace,
-    pub checks: &'a mut Checks,
 }
 
 impl SinkDriver {

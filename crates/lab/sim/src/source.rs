@@ -11,8 +11,8 @@ use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 
 use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
+use crate::environment::Env;
 use crate::files::Files;
-use crate::sink::Env;
 
 #[derive(Debug)]
 pub(crate) struct SourceDriver {

@@ -14,12 +14,12 @@ use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
 use crate::connection::{Connection, Left, Outgoing};
 use crate::draw::Draw;
+use crate::environment::{Disk, Env};
 use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, Shaken, close_in};
 use crate::network::{Arrived, Network};
 use crate::prepared;
 use crate::scenario::{Accident, Choice, End, Fault, Scenario};
-use crate::sink::{Disk, Env};
 use crate::tls::Piece;
 use crate::trace::{Checks, Kind, Trace};
 use crate::wires::Wire;

@@ -33,26 +33,16 @@ pub(crate) struct ServedCopies {
 }
 
 impl ServedCopies {
-    /// Of the directory that `options` name.
-    ///
-    /// # Errors
-    /// It cannot be opened.
-    pub fn open(options: &ServeOptions) -> Result<Self, Error> {
-        let root = ConfinedDir::open_root(&options.root);
-        // What transfers keep for themselves is nobody else's.
-        let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
-            let root = options.root.display().to_string();
-            let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
-            Error::path(root, message)
-        })?;
-        Ok(Self {
-            root: Arc::new(root),
+    /// Of what is in `root`.
+    pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
+        Self {
+            root,
             read: options.allow_read,
             write: options.allow_write,
             direct: options.direct,
             patience: options.stall_timeout,
             only: options.once.then(Mutex::default),
-        })
+        }
     }
 
     fn open_copy(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
@@ -115,6 +105,21 @@ impl ServedCopies {
         receive(asked.shared, config, resume, asked.memory, self.patience);
         Ok(())
     }
+}
+
+/// The directory that `options` name.
+///
+/// # Errors
+/// It cannot be opened.
+pub(crate) fn served_root(options: &ServeOptions) -> Result<Arc<ConfinedDir>, Error> {
+    let root = ConfinedDir::open_root(&options.root);
+    // What transfers keep for themselves is nobody else's.
+    let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
+        let root = options.root.display().to_string();
+        let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
+        Error::path(root, message)
+    })?;
+    Ok(Arc::new(root))
 }
 
 impl RequestHandler for ServedCopies {

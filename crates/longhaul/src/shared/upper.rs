@@ -61,9 +61,10 @@ impl UpperLayer for Shared {
         let Some(message) = half.poll_message() else { return false };
         self.publish(&mut half, given_back);
         let wants = half.wants_messages();
+        let has_room = half.outgoing_answers().is_some_and(|answers| answers.has_room());
         drop(half);
-        if waited && wants {
-            // Preparations and credit go on as well.
+        if waited && wants || has_room {
+            // Preparations and credit go on as well, and so does what finds answers.
             self.work.notify_all();
         }
         // Ours are within the limits of the wire, but for a reason that is too long to be told.

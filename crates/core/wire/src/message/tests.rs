@@ -55,6 +55,26 @@ fn literal_bytes() {
     check(&[&[23, 1, 1, 5][..], &label, &[2, 1, b'x', 0]].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
+    check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
+    let path = EntryPath::new(b"a/b".to_vec()).unwrap();
+    let listed = Listed {
+        kind: ListedKind::Other,
+        mode: 0o644,
+        modified: -2,
+        size: 100,
+        path: path.clone(),
+    };
+    let link =
+        Listed { kind: ListedKind::Link { target: b"c".to_vec() }, size: 0, ..listed.clone() };
+    let mut bytes = vec![36, 19, 4, 0x01, 0xa4];
+    bytes.extend([0xff; 7]);
+    bytes.extend(b"\xfe\x40\x64\x03a/b\x03\x01\xa4");
+    bytes.extend([0xff; 7]);
+    bytes.extend(b"\xfe\x00\x03a/b\x01c");
+    check(&bytes, AnswerMessage::Listed(vec![listed, link]));
+    let unlisted = AnswerMessage::Unlisted { path: b"a//".to_vec(), reason: "no".into() };
+    check(b"\x07\x14\x03a//no", unlisted);
+    check(b"\x03\x15\x02\x01", AnswerMessage::End { listed: 2, unlisted: 1 });
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
@@ -259,6 +279,17 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
+fn listed(entry: Entry) -> Listed {
+    let Entry { kind, mode, modified, size, path, .. } = entry;
+    let kind = match kind {
+        EntryKind::File if size % 2 == 1 => ListedKind::Other,
+        EntryKind::File => ListedKind::File,
+        EntryKind::Directory => ListedKind::Directory,
+        EntryKind::Link { target } => ListedKind::Link { target },
+    };
+    Listed { kind, mode, modified, size, path }
+}
+
 fn report() -> impl Strategy<Value = SourceReport> {
     let numbers = prop::collection::vec(number(), 11);
     let codes = (0u8..13, 0u8..13, 0u8..12);
@@ -391,7 +422,18 @@ fn message() -> impl Strategy<Value = Message> {
             name,
         },
     );
+    let list = (any::<bool>(), prop::collection::vec(1u8.., 0..60))
+        .prop_map(|(recursive, path)| ListRequest { recursive, path });
+    let answer = prop_oneof![
+        prop::collection::vec(entry(), 0..6)
+            .prop_map(|all| { AnswerMessage::Listed(all.into_iter().map(listed).collect()) }),
+        (prop::collection::vec(any::<u8>(), 0..60), reason())
+            .prop_map(|(path, reason)| AnswerMessage::Unlisted { path, reason }),
+        (number(), number()).prop_map(|(listed, unlisted)| AnswerMessage::End { listed, unlisted }),
+    ];
     prop_oneof![
+        1 => list.prop_map(Message::from),
+        1 => answer.prop_map(Message::from),
         1 => request.prop_map(Message::from),
         1 => pipe.prop_map(Message::from),
         1 => (any::<u16>(), reason())
@@ -432,6 +474,13 @@ proptest! {
     }
 
     #[test]
+    fn a_listing_is_as_long_as_its_parts(entries in prop::collection::vec(entry(), 0..9)) {
+        let listed = AnswerMessage::Listed(entries.into_iter().map(listed).collect());
+        let parts = listed.cost();
+        prop_assert_eq!(encode(&listed.into()).len(), varint::len(parts as u64 + 1) + parts + 1);
+    }
+
+    #[test]
     fn truncated_bodies_are_errors_or_other_messages(message in message(), cut in 0usize..50) {
         let bytes = encode(&message);
         let (_, prefix) = varint::decode(&bytes).unwrap();
@@ -443,7 +492,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..15) {
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..22) {
         let _ = decode(&bytes);
         let mut body = vec![kind];
         body.extend(&bytes);

@@ -333,7 +333,7 @@ const PENDING_COST: usize = 32;
 const TOO_MANY: &str = "the sending side has no memory left for the names of more directories \
                         (--memory); copy it in parts";
 
-fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
+pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(parent.len() + 1 + name.len());
     if !parent.is_empty() {
         path.extend_from_slice(parent);

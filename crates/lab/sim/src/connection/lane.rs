@@ -14,8 +14,8 @@ use longhaul_wire::ReceiverBounds;
 
 use super::udp::UdpLane;
 use crate::driver::{Driver, Half};
+use crate::environment::Env;
 use crate::records::Records;
-use crate::sink::Env;
 use crate::staging::Staged;
 
 #[derive(Debug)]

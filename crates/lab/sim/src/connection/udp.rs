@@ -6,9 +6,9 @@ use std::sync::Arc;
 use longhaul_connection::{LaneHalf, ReadBatch};
 use longhaul_units::{Duration, Instant, LaneId, RangeSet};
 
+use crate::environment::Env;
 use crate::network::Arrived;
 use crate::protection::Protection;
-use crate::sink::Env;
 use crate::staging::Staged;
 use crate::trace::Kind;
 

@@ -97,6 +97,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
     if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
         taking::draw(&mut scenario, slowest, horizon);
     }
+    list(&mut scenario);
     scenario
 }
 
@@ -107,6 +108,17 @@ fn many_names(scenario: &mut Scenario) {
     if draw.one_in(200) && !scenario.pipe {
         (scenario.entries, scenario.name_len) = (draw.between(1_000, 2_000), 240);
         scenario.bytes = scenario.bytes.min(1_000_000);
+    }
+}
+
+/// A listing in place of an eighth of the pulls.
+fn list(scenario: &mut Scenario) {
+    let is_pull = !scenario.push && !scenario.pipe;
+    scenario.listing = is_pull && Draw::new(scenario.seed, LISTING_STREAM).one_in(8);
+    if scenario.listing {
+        // All goes within some sixty round trips: a thing takes some twenty bytes.
+        let least = (scenario.things() * 20 / 64) as usize;
+        scenario.stream_buffer = scenario.stream_buffer.max(least);
     }
 }
 
@@ -295,6 +307,8 @@ const PREPARED_STREAM: u64 = 63;
 const FORGETS_STREAM: u64 = 64;
 /// That of whether it is a pipe, likewise.
 const PIPE_STREAM: u64 = 29;
+/// That of whether a pull is a listing instead, likewise.
+const LISTING_STREAM: u64 = 65;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

@@ -7,9 +7,9 @@ use longhaul_wire::{Carrier, CloseCode};
 
 use super::{NO_UDP, World};
 use crate::connection::Connection;
+use crate::environment::Env;
 use crate::host::Shaken;
 use crate::scenario::{Choice, End, Meddling, TcpOpens};
-use crate::sink::Env;
 use crate::wires::Wire;
 
 /// The means by which a client decides.

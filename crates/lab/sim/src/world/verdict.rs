@@ -197,7 +197,7 @@ impl World {
         }
         let failed = self.report.failed;
         self.checks.require(failed == 0 || self.may_fail(), || format!("{failed} entries failed"));
-        if done && failed == 0 && kept && !self.scenario.pipe {
+        if done && failed == 0 && kept && !self.scenario.pipe && !self.scenario.listing {
             let temps = self.disk.storage.temp_count();
             let is_tidy = temps == 0 || self.disk.cut_when_tidy;
             self.checks.require(is_tidy, || format!("{temps} unpublished files are left"));

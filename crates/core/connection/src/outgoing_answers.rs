@@ -1,0 +1,56 @@
+//! The end that answers a request without objects: what it has found, and not sent.
+
+use alloc::collections::VecDeque;
+
+use longhaul_wire::AnswerMessage;
+
+use crate::watchdog::Counts;
+
+/// Answers on their way to the client that asked. Their driver finds them, and
+/// [pushes](Self::push) them while there [is room](Self::has_room), [`AnswerMessage::End`] last.
+#[derive(Debug, Default)]
+pub struct OutgoingAnswers {
+    queue: VecDeque<AnswerMessage>,
+    /// Bytes of these.
+    queued: usize,
+    pushed: u64,
+    sent: u64,
+    ended: bool,
+}
+
+impl OutgoingAnswers {
+    /// True if another answer may be pushed: the client reads.
+    pub fn has_room(&self) -> bool {
+        self.queued < QUEUED_MOST
+    }
+
+    /// The next answer.
+    pub fn push(&mut self, answer: AnswerMessage) {
+        self.queued += answer.cost();
+        self.pushed += 1;
+        self.ended |= matches!(answer, AnswerMessage::End { .. });
+        self.queue.push_back(answer);
+    }
+
+    /// The next message for the client.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<AnswerMessage> {
+        let answer = self.queue.pop_front()?;
+        self.queued -= answer.cost();
+        self.sent += 1;
+        Some(answer)
+    }
+
+    /// True once everything was sent.
+    pub fn is_done(&self) -> bool {
+        self.ended && self.queue.is_empty()
+    }
+
+    /// Counts that grow while it goes on.
+    pub fn counts(&self) -> Counts {
+        Counts { moved: self.sent, other: self.pushed, ..Counts::default() }
+    }
+}
+
+/// Bytes of answers that wait, so that a client that reads slowly costs no memory.
+pub(crate) const QUEUED_MOST: usize = 256 << 10;

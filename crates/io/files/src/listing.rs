@@ -1,0 +1,201 @@
+//! Names and status of what is below a served directory, for a client that looks.
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use longhaul_sys::files::{ConfinedDir, ConfinedError};
+use longhaul_units::Bytes;
+use longhaul_wire::{EntryPath, Listed, ListedKind, MAX_PATH};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
+use rustix::io::Errno;
+
+use crate::identify::{as_path, is_hidden_name};
+use crate::place::beneath;
+use crate::source::nanoseconds;
+use crate::source::scan::join;
+use crate::{explain, source};
+
+/// What is at a path: what it is, or what is in it where it is a directory, and below it where that is
+/// wanted. The path itself is resolved as a source of a copy is; links further down are listed, not
+/// followed. A directory comes before what is in it, and hidden directories of unfinished copies do not
+/// come at all.
+///
+/// Memory depends on the directories found and not read, not on the tree.
+#[derive(Debug)]
+pub struct Listing {
+    top: Option<OwnedFd>,
+    /// Where the path is no directory.
+    alone: Option<Found>,
+    recursive: bool,
+    reading: Option<(Dir, Vec<u8>)>,
+    /// Paths of directories that are to be read, the next one last, and memory that these take.
+    pending: Vec<Vec<u8>>,
+    pending_cost: usize,
+    pending_most: usize,
+}
+
+/// Something found by a [`Listing`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// It is there.
+    There(Listed),
+    /// It is there, and cannot be looked at.
+    Unlisted {
+        /// Its path below the one that was asked for.
+        path: Vec<u8>,
+        /// Why, for people.
+        reason: String,
+    },
+}
+
+impl Listing {
+    /// Of `path` below `root`; names of directories that are still to be read take at most `memory`.
+    ///
+    /// # Errors
+    /// Nothing is there, or it cannot be looked at: in words for people.
+    pub fn open(
+        root: &ConfinedDir,
+        path: &[u8],
+        recursive: bool,
+        memory: Bytes,
+    ) -> Result<Self, String> {
+        let in_words = |error| match error {
+            ConfinedError::Escapes => explain::at_root(&source::escapes()),
+            error => explain::at_root(&error.into()),
+        };
+        let stat = root.path_stat(as_path(path)).map_err(in_words)?;
+        let (mut top, mut alone) = (None, None);
+        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+            top = Some(root.open_dir(as_path(path)).map_err(in_words)?.into());
+        } else {
+            alone = Some(Found::There(listed(EntryPath::default(), &stat, None)));
+        }
+        let pending = if top.is_some() { vec![Vec::new()] } else { Vec::new() };
+        let pending_most = usize::try_from(memory.get()).unwrap_or(usize::MAX);
+        Ok(Self { top, alone, recursive, reading: None, pending, pending_cost: 0, pending_most })
+    }
+
+    fn start_directory(&mut self, path: Vec<u8>) -> Option<Found> {
+        let top = self.top.as_ref()?;
+        let opened = beneath(top, &path, OFlags::RDONLY).and_then(Dir::new);
+        match opened {
+            Ok(dir) => {
+                self.reading = Some((dir, path));
+                None
+            }
+            // Gone since it was listed.
+            Err(Errno::NOENT) if !path.is_empty() => None,
+            Err(error) => Some(unlisted(path, &error.into())),
+        }
+    }
+
+    /// The next thing in the directory that is being read.
+    fn step(&mut self) -> Option<Found> {
+        let (dir, above) = self.reading.as_mut()?;
+        let found = match dir.read() {
+            Some(Ok(found)) => found,
+            Some(Err(error)) => {
+                let path = std::mem::take(above);
+                self.reading = None;
+                return Some(unlisted(path, &error.into()));
+            }
+            None => {
+                self.reading = None;
+                return None;
+            }
+        };
+        let name = found.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            return None;
+        }
+        let path = join(above, name.to_bytes());
+        let status = dir.fd().and_then(|directory| {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+            let target = target(directory, name, &stat)?;
+            Ok((stat, target))
+        });
+        let (stat, target) = match status {
+            Ok(status) => status,
+            Err(Errno::NOENT) => return None,
+            Err(error) => return Some(unlisted(path, &error.into())),
+        };
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if is_directory && is_hidden_name(name.to_bytes()) {
+            return None;
+        }
+        let Ok(entry_path) = EntryPath::new(path.clone()) else {
+            let reason = format!("its path is longer than {MAX_PATH} bytes");
+            return Some(Found::Unlisted { path, reason });
+        };
+        if is_directory && self.recursive {
+            let cost = cost(&path);
+            if self.pending_cost + cost > self.pending_most {
+                return Some(Found::Unlisted { path, reason: TOO_MANY.into() });
+            }
+            self.pending_cost += cost;
+            self.pending.push(path);
+        }
+        Some(Found::There(listed(entry_path, &stat, target)))
+    }
+}
+
+impl Iterator for Listing {
+    type Item = Found;
+
+    fn next(&mut self) -> Option<Found> {
+        if let Some(alone) = self.alone.take() {
+            return Some(alone);
+        }
+        loop {
+            let found = if self.reading.is_some() {
+                self.step()
+            } else {
+                let path = self.pending.pop()?;
+                self.pending_cost = self.pending_cost.saturating_sub(cost(&path));
+                self.start_directory(path)
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+}
+
+/// Where a link points; nothing for all else.
+fn target(
+    directory: BorrowedFd<'_>,
+    name: &CStr,
+    stat: &Stat,
+) -> rustix::io::Result<Option<Vec<u8>>> {
+    if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+        return Ok(None);
+    }
+    readlinkat(directory, name, Vec::new()).map(|target| Some(target.into_bytes()))
+}
+
+fn listed(path: EntryPath, stat: &Stat, target: Option<Vec<u8>>) -> Listed {
+    let kind = match (FileType::from_raw_mode(stat.st_mode), target) {
+        (FileType::RegularFile, _) => ListedKind::File,
+        (FileType::Directory, _) => ListedKind::Directory,
+        (_, Some(target)) => ListedKind::Link { target },
+        _ => ListedKind::Other,
+    };
+    let size = if kind == ListedKind::File { stat.st_size as u64 } else { 0 };
+    let mode = (stat.st_mode & 0o7777) as u16;
+    let modified = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
+    Listed { kind, mode, modified, size, path }
+}
+
+fn unlisted(path: Vec<u8>, error: &io::Error) -> Found {
+    Found::Unlisted { path, reason: explain::at_source(error) }
+}
+
+fn cost(path: &[u8]) -> usize {
+    size_of::<Vec<u8>>() + PENDING_COST + path.len()
+}
+
+/// Bytes that the allocation of a path takes beside it.
+const PENDING_COST: usize = 16;
+const TOO_MANY: &str = "the server has no memory left for the names of more directories \
+                        (serve --memory); list it in parts";

@@ -1,0 +1,129 @@
+//! Listings: names and status of what a server has.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::{Arc, Mutex};
+
+use longhaul::{ConnectOptions, Endpoint, ErrorKind, ListOptions, Stop, list};
+use serde_json::json;
+
+use crate::program::{Ended, Program};
+use crate::server::Server;
+use crate::test::{Test, limited, token};
+
+/// What is served: `tree` with a file, a link that leads out, a directory and a file in that.
+fn served(test: &Test) {
+    fs::create_dir_all(test.there("tree/sub")).unwrap();
+    fs::write(test.there("tree/a file"), "contents").unwrap();
+    fs::write(test.there("tree/sub/leaf"), "leaf").unwrap();
+    symlink("../../here", test.there("tree/out")).unwrap();
+}
+
+fn ls(test: &Test, words: &[&str], at: &str) -> Ended {
+    let fixed = ["ls", "--token-file", "token"];
+    Program::start(test, &[&fixed[..], words, &[at]].concat()).end()
+}
+
+#[test]
+fn ls_prints_what_is_there() {
+    limited(|test| {
+        served(test);
+        let server = Server::start(test);
+        let at = |path: &str| format!("lh://{}/{path}", server.address);
+        let ended = ls(test, &[], &at("tree"));
+        assert_eq!(
+            (ended.status, &ended.stdout[..]),
+            (Some(0), "a file\nout\nsub/\n"),
+            "{ended:?}"
+        );
+        let ended = ls(test, &["-R"], &at(""));
+        let all = "tree/\ntree/a file\ntree/out\ntree/sub/\ntree/sub/leaf\n";
+        assert_eq!((ended.status, &ended.stdout[..]), (Some(0), all), "{ended:?}");
+        // A file alone has its own name.
+        let ended = ls(test, &["-l"], &at("tree/a%20file"));
+        assert!(
+            ended.stdout.starts_with("-rw") && ended.stdout.ends_with(" a file\n"),
+            "{ended:?}"
+        );
+        assert!(ended.stdout.contains(" 8 "), "{ended:?}");
+        let ended = ls(test, &["--json"], &at("tree"));
+        let answer = ended.json();
+        assert_eq!(answer["listed"], 3);
+        assert_eq!((&answer["failed"], &answer["failures"]), (&json!(0), &json!([])));
+        let entries = answer["entries"].as_array().unwrap();
+        let names: Vec<_> = entries.iter().map(|entry| &entry["path"]).collect();
+        assert_eq!(names, ["a file", "out", "sub"]);
+        assert_eq!((&entries[0]["type"], &entries[0]["size"]), (&json!("file"), &json!(8)));
+        assert_eq!(entries[1]["target"], "../../here");
+    });
+}
+
+#[test]
+fn ls_says_what_it_cannot_list() {
+    limited(|test| {
+        served(test);
+        let server = Server::start(test);
+        let at = |path: &str| format!("lh://{}/{path}", server.address);
+        let ended = ls(test, &["--json"], &at("none"));
+        ended.assert_failed("none: no such file or directory");
+        assert!(ended.json()["error"].is_string(), "{ended:?}");
+        ls(test, &[], &at("tree/out")).assert_failed("leads out of the directory");
+        let ended = ls(test, &[], "here");
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        drop(server);
+        let server = Server::with(test, |options| options.allow_read = false);
+        let ended = ls(test, &[], &format!("lh://{}/", server.address));
+        ended.assert_failed("does not let anyone copy from it, nor look at what it has");
+    });
+}
+
+#[test]
+fn many_names_come_through_in_order_of_their_directories() {
+    limited(|test| {
+        for directory in 0..3 {
+            fs::create_dir_all(test.there(&format!("d{directory}"))).unwrap();
+            for number in 0..4_000 {
+                fs::write(test.there(&format!("d{directory}/{number:0>60}")), "").unwrap();
+            }
+        }
+        let server = Server::start(test);
+        let taken = Arc::new(Mutex::new(Vec::new()));
+        let sink = {
+            let taken = taken.clone();
+            Arc::new(move |all: Vec<longhaul::Listed>| {
+                taken.lock().unwrap().extend(all.into_iter().map(|it| it.path));
+                Ok(())
+            })
+        };
+        let endpoint = Endpoint::new("127.0.0.1", server.address.port());
+        let mut options = ListOptions::new(ConnectOptions::new(endpoint, token(1)), "", sink);
+        options.recursive = true;
+        let report = list(&options, &test.stop()).unwrap();
+        assert_eq!((report.listed, report.failures.count), (12_003, 0));
+        let mut taken = taken.lock().unwrap().clone();
+        assert_eq!(taken.len(), 12_003);
+        // A directory comes before what is in it.
+        for directory in ["d0", "d1", "d2"] {
+            let first =
+                taken.iter().position(|path| path.as_bytes().starts_with(directory.as_bytes()));
+            assert_eq!(taken[first.unwrap()].as_bytes(), directory.as_bytes());
+        }
+        taken.sort();
+        taken.dedup();
+        assert_eq!(taken.len(), 12_003, "each once");
+    });
+}
+
+#[test]
+fn one_who_takes_nothing_more_ends_a_listing() {
+    limited(|test| {
+        served(test);
+        let server = Server::start(test);
+        let sink = Arc::new(|_: Vec<longhaul::Listed>| Err(std::io::Error::other("no more room")));
+        let endpoint = Endpoint::new("127.0.0.1", server.address.port());
+        let options = ListOptions::new(ConnectOptions::new(endpoint, token(1)), "tree", sink);
+        let error = list(&options, &Stop::default()).unwrap_err();
+        assert!(error.to_string().contains("no more room"), "{error}");
+        assert_ne!(error.kind, ErrorKind::Usage);
+    });
+}
