@@ -76,6 +76,10 @@ fn run() -> Result<()> {
             arguments.finish()?;
             mutants::run(&root, seeds, &only)
         }
+        "api" => {
+            arguments.finish()?;
+            tidy::public_api::write(&root)
+        }
         "help" | "--help" | "-h" => {
             print!("{HELP}");
             Ok(())
@@ -100,6 +104,7 @@ cargo xtask COMMAND
   chains [--seeds N] [--from S]  the same with sessions through chains of gateways
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
+  api                         write the list of what the library offers, which tidy compares
   errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words
   help                        this text
 ";

@@ -6,6 +6,7 @@ mod circles;
 mod documents;
 mod licences;
 mod manifests;
+pub mod public_api;
 mod ratchet;
 mod rust_text;
 mod shape;
@@ -52,6 +53,7 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(documents::check(&tree, root));
     findings.extend(licences::check(&tree, &metadata));
     findings.extend(ratchet::check(&tree));
+    findings.extend(public_api::check(&tree, root));
     findings.sort();
     findings.dedup();
     for finding in &findings {
