@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 
 use longhaul_needs::needs;
@@ -411,7 +411,7 @@ fn chain(test: &Test) -> Chain<'_> {
     fs::write(test.path("gateway-token"), crate::test::token(9).to_string()).unwrap();
     let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
     fs::set_permissions(test.path("gateway-token"), private).unwrap();
-    let listen = ["--listen", "127.0.0.1:0", "--token-file", "gateway-token", "-v"];
+    let listen = ["--listen", "127.0.0.1:0", "--token-file", "gateway-token", "-v", "--json"];
     let (far, at_far) = gateway(test, &listen, 1);
     let (near, at_near) = gateway(test, &[&listen[..], &["--name", "near"]].concat(), 1);
     let via = format!("near@{},{}", at_near[0], at_far[0]);
@@ -439,6 +439,52 @@ fn copies_go_there_and_back_through_two_gateways() {
                     gateway.stderr_so_far().matches(&format!(" {}: ", chain.server)).count();
                 (ended == 6).then_some(())
             });
+        }
+    });
+}
+
+#[test]
+fn good_copies_and_pipes_end_every_session_in_order_at_each_gateway() {
+    limited(|test| {
+        let chain = chain(test);
+        fs::write(test.here("file"), vec![7; 2_000_000]).unwrap();
+        let far = chain.via.split(',').nth(1).unwrap();
+        let there = format!("lh://{}/copy", chain.server);
+        for round in 0..12 {
+            for via in [&chain.via, far] {
+                let through = ["--via", via, "--via-token-file", "gateway-token", "--lanes", "2"];
+                let back = format!("here/back-{round}");
+                for (from, to) in [("here/file", &*there), (&*there, &*back)] {
+                    Program::cp(test, &[&through[..], &[from, to]].concat())
+                        .end()
+                        .assert_succeeded();
+                }
+                fs::remove_file(test.path(&back)).unwrap();
+                fs::remove_file(test.there("copy")).unwrap();
+            }
+        }
+        let through = ["--via", &chain.via, "--via-token-file", "gateway-token"];
+        let receiver = [&through[..], &["--receive"]].concat();
+        let file = || fs::File::open(test.here("file")).unwrap();
+        let receiver = Program::pipe(test, &receiver, chain.server, Stdio::null(), Stdio::piped());
+        let sender = Program::pipe(test, &through, chain.server, file(), Stdio::piped());
+        assert_eq!((sender.end().status, receiver.end().status), (Some(0), Some(0)));
+        // Of each copy a control and two data connections, of each end of the pipe one of both.
+        for (gateway, sessions) in [(chain.near, 76), (chain.far, 148)] {
+            crate::test::until("all sessions to end", || {
+                let log = gateway.stderr_so_far();
+                (log.matches(": done, ").count() == sessions).then_some(())
+            });
+            gateway.signal(Signal::TERM);
+            let ended = gateway.end();
+            ended.assert_succeeded();
+            assert!(!ended.stderr.contains("closed before"), "{ended:?}");
+            let counts = ended.json();
+            for (name, count) in
+                [("sessions", sessions), ("failed", 0), ("refused", 0), ("reset", 0)]
+            {
+                assert_eq!(counts[name], count, "{name}: {counts}");
+            }
         }
     });
 }

@@ -192,7 +192,7 @@ impl PendingClient {
     ) -> io::Result<(Session, Control)> {
         let (mut session, welcome) = self.client.accept(connection);
         let received = std::mem::take(&mut session.rest);
-        let control = Control::start(self.pipe, &welcome, received, idle_timeout)?;
+        let control = Control::start(self.pipe, &welcome, received, idle_timeout, false)?;
         Ok((session, control))
     }
 

@@ -120,8 +120,8 @@ pub fn dial(
         Err(error) => return Err(ConnectError::Lost { server, reason: error.to_string() }),
     };
     let received = std::mem::take(&mut session.rest);
-    let control =
-        Control::start(pipe, &[], received, idle_timeout).map_err(ConnectError::System)?;
+    let control = Control::start(pipe, &[], received, idle_timeout, remote.via.is_none())
+        .map_err(ConnectError::System)?;
     let session = Arc::new(session);
     Ok(Dialed { session, control, server, identity, local, rtt })
 }

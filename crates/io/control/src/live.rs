@@ -44,12 +44,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Watches `pipe`. `first` is sent at once; `received` came behind the handshake.
+    /// Watches `pipe`. `first` is sent at once; `received` came behind the handshake. When all is
+    /// done one that `leaves` does not wait for the peer's end. Behind gateways none may: what comes
+    /// to a closed socket is answered by a reset, and they would break the session off.
     pub fn start(
         pipe: TlsStream,
         first: &[u8],
         received: Vec<u8>,
         idle_timeout: Duration,
+        leaves: bool,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             waker: Waker::new()?,
@@ -63,6 +66,7 @@ impl Control {
             received,
             shared: Arc::clone(&shared),
             idle_timeout,
+            leaves,
             ping_after: PING_AFTER.min(idle_timeout / 4),
             ping_at: clock::now() + PING_AFTER.min(idle_timeout / 4),
         };
@@ -179,6 +183,7 @@ struct Watch {
     received: Vec<u8>,
     shared: Arc<Shared>,
     idle_timeout: Duration,
+    leaves: bool,
     ping_after: Duration,
     ping_at: Instant,
 }
@@ -191,17 +196,18 @@ impl Watch {
             ControlEnd::Closed { code, reason, .. } => Some((*code, reason.as_str())),
             ControlEnd::Lost(reason) => Some((CloseCode::TIMEOUT, reason.as_str())),
         };
-        let mut last = Vec::new();
-        if let Some((code, reason)) = notice {
+        let last = notice.map(|(code, reason)| {
+            let mut last = Vec::new();
             // A reason is cut to what fits, so this cannot fail.
             let _ = ControlMessage::Close { code, reason }.encode(&mut last);
-        }
-        let is_done = matches!(end, ControlEnd::Closed { code: CloseCode::DONE, .. });
+            (code, last)
+        });
         // Reported before the farewell, which may take as long as the peer likes, up to a second.
         self.shared.end(end);
-        match is_done {
-            true => self.pipe.leave(&last),
-            false => self.pipe.finish(&last),
+        match last {
+            None => self.pipe.part(),
+            Some((CloseCode::DONE, last)) if self.leaves => self.pipe.leave(&last),
+            Some((_, last)) => self.pipe.finish(&last),
         }
     }
 

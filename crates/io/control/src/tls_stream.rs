@@ -146,6 +146,13 @@ impl TlsStream {
         let _ = self.say_last(last, until);
     }
 
+    /// Ends the connection to a peer that has closed it, without another byte: it may not be
+    /// there to read it, and the reset would cut off its own end on the path.
+    pub fn part(self) {
+        let until = Until { deadline: clock::now() + LINGER, stop: &Stop::default() };
+        drain(&self.stream, until);
+    }
+
     fn say_last(&mut self, last: &[u8], until: Until<'_>) -> Result<(), TlsStreamError> {
         let written = self.write_all(last, until);
         self.tls.send_close_notify();
