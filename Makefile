@@ -40,7 +40,7 @@ test:
 	@$(WITH) cargo build --workspace --bins --locked
 	-@$(TARGET)/debug/longhaul lab peers --install >/dev/null
 	-@[ '$(SERVERS)' != yes ] || $(TARGET)/debug/longhaul lab peers --install $(SERVER_PEERS) >/dev/null
-	@$(WITH) cargo test --workspace --locked --no-fail-fast
+	@$(WITH) cargo --config 'target."cfg(unix)".runner="xtask/run-test.sh"' test --workspace --locked --no-fail-fast
 
 bench: longhaul
 	-@$(LONGHAUL) lab peers --install $(PEERS) >/dev/null
