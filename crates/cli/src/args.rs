@@ -33,8 +33,10 @@ pub struct Cli {
 /// Options of every command.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// One JSON object on standard output (of `pipe --receive`: on standard error), also on failure
-    /// (then with `error`); the rest on standard error
+    /// One JSON object on standard output
+    ///
+    /// Of `pipe --receive` on standard error; also on failure, then with `error`. The rest goes to standard
+    /// error.
     #[arg(long, global = true)]
     pub json: bool,
     /// Errors only
@@ -68,6 +70,9 @@ pub enum Command {
     Gateway(GatewayArgs),
     /// List what a server has
     Ls(ListArgs),
+    /// List the profiles: protocols and rate controls
+    #[command(hide = true, after_help = profile_help())]
+    Profiles,
     /// What the way to a server and both hosts can do, and what would help
     Probe(ProbeArgs),
     /// What paths could take, as earlier transfers of this user have seen it
@@ -101,28 +106,33 @@ pub struct CpArgs {
     #[arg(long, value_name = "WHEN", value_parser = fsync(), default_value = "end")]
     #[arg(action = clap::ArgAction::Set)]
     pub fsync: bool,
-    /// With SRC/. from a server: also into a directory that is not empty. The server chooses every name
-    /// in it and may replace what is there
+    /// With SRC/. from a server: also into a directory that is not empty
+    ///
+    /// The server chooses every name in it and may replace what is there.
     #[arg(long)]
     pub merge: bool,
-    /// Do not hash the data at both ends: takes less processor time, and finds only what is corrupted
-    /// on the network. Not with --protect clear
+    /// Do not hash the data at both ends
+    ///
+    /// Takes less processor time, and finds only what is corrupted on the network. Not with --protect clear.
     #[arg(long)]
     pub no_verify: bool,
     /// Read or write large files of this host past its page cache (O_DIRECT): for data that is much larger
     /// than memory, on fast disks. `longhaul serve` has the same option for its host
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub direct: bool,
     /// Give a copy up that stands still for so long though both ends are there: no contents arrive, no
     /// files are found or confirmed, and the server does not say that its disk is why. A disk of this
     /// host that gets nothing done in this time ends it, too. The begin of a booking is waited for; 0
     /// never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, hide_short_help = true)]
     pub stall_timeout: u64,
     /// Write each packet that this host, sending over UDP, takes as lost, with its lane, its number and
     /// the cause that it is given: to compare with what the path did (docs/lab.md)
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub losses: Option<PathBuf>,
+    /// What is done anyway.
+    #[command(flatten)]
+    pub habits: HabitArgs,
     /// The circuit to go over.
     #[command(flatten)]
     pub circuit: CircuitArgs,
@@ -131,27 +141,47 @@ pub struct CpArgs {
     pub file: FileArgs,
 }
 
+/// Options of `cp`, `scp` and `rsync` for what is done anyway.
+#[derive(Args, Clone, Debug, Default)]
+pub struct HabitArgs {
+    /// Accepted, and done anyway: trees are copied whole (-r, -R), modes and times kept (-p),
+    /// interrupted copies gone on with, and progress shown on a terminal (-P)
+    #[arg(short = 'r', short_alias = 'R', long, hide_short_help = true)]
+    #[arg(overrides_with = "recursive")]
+    pub recursive: bool,
+    /// See -r
+    #[arg(short = 'p', long, hide_short_help = true, overrides_with = "preserve")]
+    pub preserve: bool,
+    /// See -r
+    #[arg(short = 'P', long, visible_alias = "partial", hide_short_help = true)]
+    #[arg(overrides_with = "progress")]
+    pub progress: bool,
+}
+
 /// How data travels between this host and a server.
 #[derive(Args, Clone, Debug)]
 pub struct LinkArgs {
-    /// Whole protocol: how losses are repaired, and what sets the rate
-    #[arg(long, value_name = "NAME", default_value = "auto", help = profile_help())]
+    /// Protocol and rate control; `longhaul help profiles` lists them
+    #[arg(long, value_name = "NAME", default_value = "auto", long_help = profile_help())]
     #[arg(value_parser = PossibleValuesParser::new(Profile::names()), hide_possible_values = true)]
     pub profile: String,
-    /// Most that the side with the data sends, as IP-layer bits per second with headers, like
-    /// 1.6Gbps; profiles without a rate control of their own send at it
+    /// Most that the side with the data sends, like 1.6Gbps
+    ///
+    /// In IP-layer bits per second, with headers. Profiles without a rate control of their own send at it.
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
     /// One of the profile's parameters; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
+    #[arg(hide_short_help = true)]
     pub parameters: Vec<String>,
     /// Who else is on the path, under --profile auto [default: shared]
-    #[arg(long, value_name = "USE", value_parser = path())]
+    #[arg(long, value_name = "USE", value_parser = path(), hide_short_help = true)]
     pub path: Option<&'static str>,
     /// Protection of the data on its way; verifying it at the end is another thing
     #[arg(long, value_name = "MODE", value_parser = protect(), default_value = "aead")]
+    #[arg(hide_short_help = true)]
     pub protect: Protect,
-    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    /// Token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     /// What carries the data
@@ -161,32 +191,38 @@ pub struct LinkArgs {
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
     pub lanes: u16,
-    /// A link to send and receive over; given several times, all of them at once. LOCAL is this host's
-    /// address there, REMOTE the server's (link-local ones with their interface, as in fe80::1%eth0);
-    /// what is left out is as without. Each link finds its own rate,
-    /// and stands in for those that carry nothing. Of the lanes it gets N to the N of the others, one at
-    /// least; with weight=0 it is used only while no other one carries anything
+    /// A network link to use; several at once
+    ///
+    /// LOCAL is this host's address there, REMOTE the server's (link-local ones with their interface, as in
+    /// fe80::1%eth0); what is left out is as without. Each link finds its own rate, and stands in for those
+    /// that carry nothing. Of the lanes it gets N to the N of the others, one at least; with weight=0 it is
+    /// used only while no other one carries anything.
     #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]
+    #[arg(hide_short_help = true)]
     #[arg(value_parser = link::choice)]
     pub links: Vec<LinkChoice>,
-    /// Gateways on the path to the server, in order: TCP connections go through them, each segment with
-    /// one of its own [default: those of LONGHAUL_VIA; port 7421]
+    /// Gateways to the server, in order
+    ///
+    /// TCP connections go through them, each segment with one of its own. [default: those of LONGHAUL_VIA;
+    /// port 7421]
     #[arg(long, value_name = "[NAME@]HOST[:PORT]", value_delimiter = ',')]
     #[arg(conflicts_with_all = ["links", "circuit"])]
     pub via: Vec<String>,
     /// File with the token that the first gateway knows [default: that of the server]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub via_token_file: Option<PathBuf>,
-    /// Most memory for data that is under way, at least 64MiB; the program itself takes some 30 MiB
-    /// more [default: as much as the path is worth, 192 MiB and two bandwidth-delay products]
-    #[arg(long, value_name = "SIZE", value_parser = memory)]
+    /// Most memory for data that is under way, at least 64MiB
+    ///
+    /// The program itself takes some 30 MiB more. [default: as much as the path is worth, 192 MiB and two
+    /// bandwidth-delay products]
+    #[arg(long, value_name = "SIZE", value_parser = memory, hide_short_help = true)]
     pub memory: Option<Bytes>,
     /// Neither begin by what earlier transfers have learnt of the path and its circuits, nor add to it
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_history: bool,
     /// Run the threads that must not be late before all other programs of this host, where that is
     /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub host_priority: bool,
 }
 
@@ -227,37 +263,38 @@ pub struct PipeArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Circuit")]
 pub struct CircuitArgs {
-    /// Book a circuit at this service and send the data over it, at the rates that were booked (VBTP);
-    /// messages, and what it does not carry, go over IP. FROM and TO are the service's names of the
-    /// two ends; without them it has to know one link only
+    /// Book a circuit at this service, and send over it
+    ///
+    /// At the rates that were booked (VBTP); messages, and what it does not carry, go over IP. FROM and TO
+    /// are the service's names of the two ends; without them it has to know one link only.
     #[arg(long, value_name = "https://HOST[:PORT][/FROM/TO]")]
     pub circuit: Option<String>,
     /// Follow this booking, made before by `longhaul circuits request`, instead of making one. What is
     /// left of it is given back once all is sent
-    #[arg(long, value_name = "ID", requires = "circuit")]
+    #[arg(long, value_name = "ID", requires = "circuit", hide_short_help = true)]
     pub booking: Option<u64>,
     /// File with the token for the service [default: ~/.config/longhaul/circuit-token]. It is another
     /// than the server's: the service reads it
-    #[arg(long, value_name = "FILE", requires = "circuit")]
+    #[arg(long, value_name = "FILE", requires = "circuit", hide_short_help = true)]
     pub circuit_token_file: Option<PathBuf>,
     /// File in PEM with the authorities that may vouch for the service [default: those this host knows]
-    #[arg(long, value_name = "FILE", requires = "circuit")]
+    #[arg(long, value_name = "FILE", requires = "circuit", hide_short_help = true)]
     pub circuit_ca: Option<PathBuf>,
     /// Let the token cross the network in the clear, to a service at http:// on another host
-    #[arg(long, requires = "circuit")]
+    #[arg(long, requires = "circuit", hide_short_help = true)]
     pub plain_http: bool,
     /// The server's address at the circuit's far end [default: its address over IP]
-    #[arg(long, value_name = "ADDR", requires = "circuit")]
+    #[arg(long, value_name = "ADDR", requires = "circuit", hide_short_help = true)]
     pub circuit_to: Option<IpAddr>,
     /// This host's address on the circuit, to have answers come back over it
     /// [default: the address over IP, over which they come back then]
-    #[arg(long, value_name = "ADDR", requires = "circuit")]
+    #[arg(long, value_name = "ADDR", requires = "circuit", hide_short_help = true)]
     pub circuit_from: Option<IpAddr>,
     /// Go over IP where no circuit is to be had, instead of failing
-    #[arg(long, requires = "circuit")]
+    #[arg(long, requires = "circuit", hide_short_help = true)]
     pub circuit_or_ip: bool,
     /// Begin over IP at once, and go over to the circuit when it begins; where none is to be had, stay
-    #[arg(long, requires = "circuit")]
+    #[arg(long, requires = "circuit", hide_short_help = true)]
     pub circuit_and_ip: bool,
 }
 
@@ -265,12 +302,20 @@ pub struct CircuitArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Circuit")]
 pub struct FileArgs {
-    /// When it must be there, like +2h or 2027-03-01T22:00Z: else nothing is booked
+    /// When it must be there, like +2h: else nothing is booked
+    ///
+    /// Or at a time, like 2027-03-01T22:00Z.
     #[arg(long, value_name = "WHEN", requires = "circuit", conflicts_with = "booking")]
     pub deadline: Option<When>,
     /// Extra capacity for what is lost and sent again or sent too late, in percent of the bytes
     /// [default: by what earlier circuits to that host lost and missed, 2 at first]
-    #[arg(long, value_name = "PERCENT", requires = "circuit", conflicts_with = "booking")]
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        requires = "circuit",
+        conflicts_with = "booking",
+        hide_short_help = true
+    )]
     pub margin: Option<f64>,
 }
 
@@ -305,9 +350,12 @@ pub struct ServeArgs {
     /// Address to listen at, TCP and UDP
     #[arg(long, value_name = "ADDR:PORT", help = LISTEN_HELP)]
     pub listen: Option<String>,
-    /// Directory that is served
-    #[arg(long, value_name = "DIR", default_value = ".")]
-    pub root: PathBuf,
+    /// Directory that is served [default: .]
+    #[arg(value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// The same
+    #[arg(long, value_name = "DIR", conflicts_with = "directory")]
+    pub root: Option<PathBuf>,
     /// File with the tokens that are let in, one a line [default: a new token is made and printed]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -322,44 +370,47 @@ pub struct ServeArgs {
     pub allow_write: bool,
     /// Read and write large files past the page cache (O_DIRECT): for data that is much larger than
     /// memory, on fast disks
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub direct: bool,
     /// Give a copy or pipe up that stands still for so long though both ends are there: no contents
     /// arrive, no files are found or confirmed, and the client does not say that its disk, its booking or
     /// its end of the pipe is why. A disk of this host that gets nothing done in this time ends a
     /// copy, too; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, hide_short_help = true)]
     pub stall_timeout: u64,
     /// Of 64 clients at a time: where one more comes, a client is ended in which nothing has moved for so
     /// long, whatever it says that it waits for; else one of the token that holds most places,
     /// or of the address, if they hold more than who comes. It ends as where the server is busy, and
     /// the same command goes on from what had arrived; 0 never ends one for what it waits for
-    #[arg(long, value_name = "SECONDS", default_value_t = 900)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 900, hide_short_help = true)]
     pub excuse_timeout: u64,
-    /// Profiles that clients may choose, with commas between them: `unlimited`, `fixed` and others send
-    /// what the client wants [default: any]
+    /// Profiles that clients may choose, with commas between them [default: any]
+    ///
+    /// `unlimited`, `fixed` and others send what the client wants.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', hide_possible_values = true)]
     #[arg(value_parser = PossibleValuesParser::new(Profile::names()))]
     pub profiles: Option<Vec<String>>,
-    /// Most memory of all clients together, for data that is under way and the socket buffers of
-    /// their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
+    /// Most memory of all clients together
+    ///
+    /// For data that is under way and the socket buffers of their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
     /// others; one that finds less than 64 MiB is told that the server is busy. The program itself
-    /// takes some 30 MiB more [default: half of the memory of this host, or of its control group]
+    /// takes some 30 MiB more. [default: half of the memory of this host, or of its control group]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", hide_short_help = true)]
     pub socket_buffer: Option<Bytes>,
     /// Neither begin by what earlier transfers to a client have learnt of the path, nor add to it
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_history: bool,
     /// Run the threads that must not be late before all other programs of this host, where that is
     /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub host_priority: bool,
-    /// Address of a proxy, such as the last gateway, which has to say by the PROXY protocol (version 2)
-    /// for whom it connects; repeatable. That address counts for limits and the log, and gives no
-    /// rights. Others may not say it
+    /// Address of a proxy, such as the last gateway; repeatable
+    ///
+    /// It has to say by the PROXY protocol (version 2) for whom it connects. That address counts for limits and the log, and gives no
+    /// rights. Others may not say it.
     #[arg(long, value_name = "ADDR")]
     pub trust_proxy: Vec<std::net::IpAddr>,
 }
@@ -373,7 +424,7 @@ pub struct ServeArgs {
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The server.
-    #[arg(value_name = "SERVER", help = "The server: lh://HOST[:PORT]")]
+    #[arg(value_name = "SERVER", help = "The server: HOST[:PORT], or lh://HOST[:PORT]")]
     pub server: OsString,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
@@ -563,7 +614,7 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
     })
 }
 
-fn profile_help() -> String {
+pub(crate) fn profile_help() -> String {
     let mut help = "Whole protocol: how losses are repaired, and what sets the rate:".to_owned();
     for profile in Profile::all() {
         help += &format!("\n  {:<11} {}", profile.name, profile.description);

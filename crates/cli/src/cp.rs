@@ -109,6 +109,14 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
 /// What `args` mean.
 fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
+    if let Some(port) =
+        args.paths.iter().find(|path| is_port(path)).filter(|_| args.habits.progress)
+    {
+        let port = port.display();
+        return Err(Failure::usage(format!(
+            "-P {port}: the port of a server stands behind its host: lh://HOST:{port}/PATH"
+        )));
+    }
     let mut paths = Vec::new();
     for text in &args.paths {
         paths.push(location::parse(text).map_err(usage)?);
@@ -135,6 +143,11 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     options.direct = args.direct;
     options.secret = pushed.then(|| secret::open(output)).flatten();
     Ok(options)
+}
+
+/// True for what `scp -P` has behind it: a number, and no file here.
+fn is_port(text: &std::ffi::OsStr) -> bool {
+    text.to_str().is_some_and(|text| text.parse::<u16>().is_ok()) && !Path::new(text).exists()
 }
 
 /// Where the losses are written that `args` ask for.

@@ -25,6 +25,7 @@ mod cp;
 pub mod demo;
 mod failure;
 pub mod gateway;
+mod habits;
 mod history;
 mod hosts;
 mod keys;
@@ -78,6 +79,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Pipe(args) => pipe::run(args, &output, held),
         Command::Serve(args) => serve::run(args, &output, held),
         Command::Ls(args) => ls::run(args, &output, held),
+        Command::Profiles => held.release().and_then(|()| output::print(&args::profile_help())),
         Command::Probe(args) => probe::run(args, &output, held),
         Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),
         Command::Demo(args) => held.release().and_then(|()| demo::run(args, &output)),
@@ -125,10 +127,15 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         let said = output::open().and_then(|()| error.print().or_else(output::unwritten));
         return said.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
-    // On standard error, of which nobody can be told that it is closed.
-    let _ = error.print();
+    let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
+    let advice = habits::advice(words).filter(|_| unknown.contains(&error.kind()));
+    match &advice {
+        Some(advice) => output::complain(format!("longhaul: {advice}")),
+        // On standard error, of which nobody can be told that it is closed.
+        None => drop(error.print()),
+    }
     if words.iter().any(|word| word == "--json") {
-        let message = complaint(&error.to_string());
+        let message = advice.unwrap_or_else(|| complaint(&error.to_string()));
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
         if let Err(failure) = output.print_json(&serde_json::json!({ "error": message })) {

@@ -1,6 +1,6 @@
 //! Names of files and trees: `lh://HOST[:PORT]/PATH`, or a path of this host.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -61,6 +61,9 @@ pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
             ParseLocationError(format!("{shown}: {what}; expected lh://HOST[:PORT]/PATH"))
         });
     }
+    if let Some(advice) = other_scheme(&text.display().to_string()) {
+        return Err(ParseLocationError(advice));
+    }
     let before_slash = bytes.split(|byte| *byte == b'/').next().unwrap_or_default();
     if before_slash.contains(&b':') {
         let shown = shown(&text.display().to_string());
@@ -70,6 +73,35 @@ pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
         )));
     }
     local(bytes)
+}
+
+/// Reads a server as a user writes it: as [`parse`], where `lh://` may be left out.
+///
+/// # Errors
+/// As there.
+pub fn parse_server(text: &OsStr) -> Result<Parsed, ParseLocationError> {
+    let is_bare = !text.as_bytes().contains(&b'/') && !text.is_empty();
+    let mut whole = OsString::from(if is_bare { SCHEME } else { "" });
+    whole.push(text);
+    parse(&whole)
+}
+
+/// Advice where a place is written with a scheme that is not ours, or is ours and not written as it is.
+fn other_scheme(text: &str) -> Option<String> {
+    let (scheme, rest) = text.split_once(':')?;
+    let is_scheme = scheme.len() > 1 && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+    let text = shown(text);
+    if scheme.eq_ignore_ascii_case("lh") && rest.starts_with('/') {
+        let rest = shown(rest.trim_start_matches('/'));
+        return Some(format!("{text}: a place at a server is written {SCHEME}{rest}"));
+    }
+    if !is_scheme || !rest.starts_with("//") {
+        return None;
+    }
+    Some(format!(
+        "{text}: Longhaul does not speak {}; one side is a path of this host, the other          {SCHEME}HOST[:PORT]/PATH",
+        shown(scheme)
+    ))
 }
 
 /// The location as [`parse`] reads it.
@@ -314,7 +346,7 @@ mod tests {
 
     #[test]
     fn ssh_locations_are_turned_down_with_advice() {
-        for text in ["dtn:run-17", "me@dtn:/data", "dtn:", "http://dtn/p", ":a"] {
+        for text in ["dtn:run-17", "me@dtn:/data", "dtn:", ":a"] {
             assert!(error(text).contains("longhaul serve"), "{text}");
         }
         assert!(error("a:b").contains("./a:b"));

@@ -100,7 +100,11 @@ fn lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")
 }
 
-fn print(text: &str) -> Result<(), Failure> {
+/// On standard output.
+///
+/// # Errors
+/// It does not take it.
+pub(crate) fn print(text: &str) -> Result<(), Failure> {
     open()?;
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{}", lines(text.trim_end())).and_then(|()| stdout.flush());

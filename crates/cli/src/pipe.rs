@@ -190,10 +190,10 @@ fn sentence(report: &PipeReport, role: PipeRole) -> String {
         PipeRole::Receive => "received and verified",
     };
     format!(
-        "{} {what} in {:.2} s: {} {}{}",
+        "{} {what} in {:.2} s{} {}{}",
         Bytes::new(report.bytes),
         seconds(report.elapsed),
-        goodput(report),
+        report::rate(report.bytes, report.elapsed, goodput(report)),
         report::way(&report.link),
         report::fate(&report.link),
     )

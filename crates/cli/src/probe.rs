@@ -17,7 +17,7 @@ use crate::{history, hosts, token};
 pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
-    let server = location::parse(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
+    let server = location::parse_server(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
     let Location::Remote { server, path } = server.location else {
         return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
     };

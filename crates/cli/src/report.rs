@@ -137,17 +137,23 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
         (false, true) => "received and discarded",
     };
     let mut text = format!(
-        "{} in {} {checked} in {:.2} s: {} {}",
+        "{} in {} {checked} in {:.2} s{} {}",
         Bytes::new(report.bytes),
         entries(report.files),
         seconds(report.elapsed),
-        goodput(report),
+        rate(report.bytes, report.elapsed, goodput(report)),
         way(&report.link),
     );
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
     }
     text + &fate(&report.link)
+}
+
+/// A goodput, where it says something: set-up is most of the time of what is short.
+pub(crate) fn rate(bytes: u64, elapsed: Duration, goodput: Rate) -> String {
+    let is_short = bytes < 1_000_000 || elapsed < Duration::from_secs(1);
+    if is_short { String::new() } else { format!(": {goodput}") }
 }
 
 /// What was lost, what became of a circuit, and what bounded the rate.

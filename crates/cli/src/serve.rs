@@ -37,7 +37,9 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         (None, made) => made.iter().cloned().collect(),
     };
     let either = args.allow_read || args.allow_write;
-    let mut options = ServeOptions::new(listen, args.root.clone(), tokens);
+    let root = args.directory.as_ref().or(args.root.as_ref());
+    let root = root.cloned().unwrap_or_else(|| ".".into());
+    let mut options = ServeOptions::new(listen, root, tokens);
     options.once = args.once;
     options.allow_read = args.allow_read || !either;
     options.allow_write = args.allow_write || !either;

@@ -57,6 +57,10 @@ fn help_is_no_failure_and_shows_examples() {
     }
     let help = String::from_utf8(longhaul(&home, &["cp", "--help"]).stdout).unwrap();
     assert!(help.contains("Examples:") && help.contains("~/.config/longhaul/token"), "{help}");
+    let short = String::from_utf8(longhaul(&home, &["cp", "-h"]).stdout).unwrap();
+    assert!(short.lines().count() <= 40, "{short}");
+    let profiles = String::from_utf8(longhaul(&home, &["help", "profiles"]).stdout).unwrap();
+    assert!(profiles.contains("rbudp"), "{profiles}");
     assert!(help.contains("rbudp") && help.contains("Usage: longhaul cp [OPTIONS] SRC... DST"));
 }
 
@@ -71,6 +75,17 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "lh://h/a", "lh://g/b", "."], "all at one server"),
         (&["cp", "a", "lh://h/b", "."], "all at one server"),
         (&["cp", "host:a", "b"], "longhaul serve"),
+        (&["get", "lh://h/a", "b"], "there is no command get: `longhaul cp SRC... DST`"),
+        (&["cp", "-rz", "a", "lh://h/b"], "there is no -z or --compress: nothing is compressed"),
+        (&["cp", "--bwlimit", "3m", "a", "lh://h/b"], "limited by --rate"),
+        (&["cp", "-P", "7420", "a", "lh://h/b"], "lh://HOST:7420/PATH"),
+        (&["cp", "-r", "-R", "-p", "-P", "--progress", "a", "b"], "both sides are on this host"),
+        (&["cp", "a", "s3://bucket/b"], "does not speak s3"),
+        (&["cp", "https://h/a", "b"], "does not speak https"),
+        (&["cp", "a", "LH://h/b"], "is written lh://h/b"),
+        (&["cp", "a", "lh:/h/b"], "is written lh://h/b"),
+        (&["probe", "h:x"], "x is not a port"),
+        (&["serve", "a", "--root", "b"], "cannot be used with"),
         (&["cp", "a", "lh://"], "host is missing"),
         (&["cp", "a/.", "b", "lh://h/"], "mixed"),
         (&["cp", "--profile", "tcp", "a", "lh://h/"], "--profile"),

@@ -91,15 +91,16 @@ impl Sub for Rate {
 impl FromStr for Rate {
     type Err = ParseQuantityError;
 
-    /// Reads `1.6Gbps`, `800 Mb/s`, `500k` or a plain number of bits per second. Prefixes are
+    /// Reads `1.6Gbps`, `800 Mb/s`, `1.6Gbit`, `500k` or a plain number of bits per second. Prefixes are
     /// decimal; a capital `B` after the prefix means bytes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (value, unit) = quantity::parse(text, &["bps", "bit/s", "bits/s", "b/s", "b", ""])
-            .map(|value| (value, 1))
-            .or_else(|error| match error {
-                ParseQuantityError::TooLarge => Err(error),
-                _ => quantity::parse(text, &["Bps", "B/s", "B"]).map(|value| (value, 8)),
-            })?;
+        let (value, unit) =
+            quantity::parse(text, &["bps", "bit/s", "bits/s", "bit", "bits", "b/s", "b", ""])
+                .map(|value| (value, 1))
+                .or_else(|error| match error {
+                    ParseQuantityError::TooLarge => Err(error),
+                    _ => quantity::parse(text, &["Bps", "B/s", "B"]).map(|value| (value, 8)),
+                })?;
         Ok(Self(value.checked_mul(unit).ok_or(ParseQuantityError::TooLarge)?))
     }
 }
@@ -147,6 +148,7 @@ mod tests {
         for (text, bps) in [
             ("1.6Gbps", 1_600_000_000),
             ("800 Mb/s", 800_000_000),
+            ("1.6Gbit", 1_600_000_000),
             ("500k", 500_000),
             ("64000", 64_000),
             ("125MB/s", 1_000_000_000),
