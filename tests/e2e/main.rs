@@ -33,6 +33,7 @@ mod refused;
 #[path = "../common/relay.rs"]
 mod relay;
 mod reports;
+mod routes;
 mod server;
 mod signals;
 mod sizes;

@@ -203,9 +203,10 @@ pub struct LinkArgs {
     pub links: Vec<LinkChoice>,
     /// Gateways to the server, in order
     ///
-    /// TCP connections go through them, each segment with one of its own. [default: those of LONGHAUL_VIA;
-    /// port 7421]
-    #[arg(long, value_name = "[NAME@]HOST[:PORT]", value_delimiter = ',')]
+    /// With commas between. TCP connections go through them, each segment with one of its own. Given
+    /// several times: routes, each tried once where the one before cannot be had or is lost (of `pipe` only
+    /// until data has moved); `direct` is one too. [default: the route of LONGHAUL_VIA; port 7421]
+    #[arg(long, value_name = "[NAME@]HOST[:PORT]")]
     #[arg(conflicts_with_all = ["links", "circuit"])]
     pub via: Vec<String>,
     /// File with the token that the first gateway knows [default: that of the server]

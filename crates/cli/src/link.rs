@@ -4,7 +4,7 @@ pub(crate) mod circuit;
 
 use std::net::IpAddr;
 
-use longhaul::{ConnectOptions, Endpoint, LinkChoice, Token, Via};
+use longhaul::{ConnectOptions, Endpoint, LinkChoice, Route, Token, Via};
 use longhaul_rate_control::Profile;
 use longhaul_relay::{ParseViaError, parse_via};
 use rustix::net::netdevice::name_to_index;
@@ -37,9 +37,9 @@ pub(crate) fn options(
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     let token = token::read(&file)?.swap_remove(0);
-    let via = via(args, &token)?;
+    let routes = routes(args, &token)?;
     let mut options = ConnectOptions::new(server, token);
-    options.via = via;
+    options.routes = routes;
     options.profile.clone_from(&args.profile);
     options.rate = args.rate;
     options.parameters = parameters;
@@ -53,26 +53,30 @@ pub(crate) fn options(
     Ok(options)
 }
 
-/// The gateways of `--via`, or those of the environment.
-fn via(args: &LinkArgs, token: &Token) -> Result<Option<Via>, Failure> {
+/// The routes of `--via`, or that of the environment.
+fn routes(args: &LinkArgs, token: &Token) -> Result<Vec<Route>, Failure> {
     let (texts, source) = match std::env::var(VIA) {
-        Ok(text) if args.via.is_empty() && !text.is_empty() => {
-            (text.split(',').map(str::to_owned).collect(), VIA)
-        }
+        Ok(text) if args.via.is_empty() && !text.is_empty() => (vec![text], VIA),
         _ => (args.via.clone(), "--via"),
     };
-    if texts.is_empty() {
-        return Ok(None);
+    if texts.iter().all(|text| text == DIRECT) {
+        return Ok(texts.iter().map(|_| Route::Direct).collect());
     }
-    let (first, rest) = parse_via(texts.iter().map(String::as_str)).map_err(|error| {
-        let colon = if matches!(error, ParseViaError::Gateway { .. }) { "" } else { ":" };
-        Failure::usage(format!("{source}{colon} {error}"))
-    })?;
     let key = match &args.via_token_file {
         Some(file) => token::read(file)?.swap_remove(0).key(),
         None => token.key(),
     };
-    Ok(Some(Via { first, rest, key }))
+    let route = |text: &String| {
+        if text == DIRECT {
+            return Ok(Route::Direct);
+        }
+        let (first, rest) = parse_via(text.split(',')).map_err(|error| {
+            let colon = if matches!(error, ParseViaError::Gateway { .. }) { "" } else { ":" };
+            Failure::usage(format!("{source}{colon} {error}"))
+        })?;
+        Ok(Route::Gateways(Via { first, rest, key: key.clone() }))
+    };
+    texts.iter().map(route).collect()
 }
 
 /// A link, as `--link` names it.
@@ -122,6 +126,8 @@ fn interface(name: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("this host has no interface {name:?}"))
 }
 
+/// The route without gateways.
+const DIRECT: &str = "direct";
 /// Gateways for those who name none.
 const VIA: &str = "LONGHAUL_VIA";
 /// As many as there are lanes.

@@ -230,6 +230,7 @@ mod tests {
                 memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),
                 history: None,
+                via: Vec::new(),
                 notices: Vec::new(),
             },
         };

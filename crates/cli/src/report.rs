@@ -43,6 +43,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
 pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
     let mut fields = object(json!({
         "carrier": link.carrier,
+        "via": link.via,
         "profile": link.profile,
         "protect": link.protect.name(),
         "rtt_ms": seconds(link.rtt) * 1e3,
@@ -300,6 +301,7 @@ mod tests {
                 memory: (MemoryUse::None, Rate::ZERO),
                 links: Vec::new(),
                 history: None,
+                via: Vec::new(),
                 notices: Vec::new(),
             },
         }
@@ -316,7 +318,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "memory": null,
-            "history": null, "hosts": { "sender": null, "receiver": null },
+            "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
     }

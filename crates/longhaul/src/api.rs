@@ -101,6 +101,8 @@ pub struct LinkReport {
     pub links: Vec<LinkUse>,
     /// More of it, and what was learnt, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
+    /// The gateways of the route that was taken, in order; the last one where others were lost.
+    pub via: Vec<String>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
     pub notices: Vec<String>,
 }

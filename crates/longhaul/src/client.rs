@@ -3,6 +3,7 @@
 
 mod link;
 mod rival;
+mod routes;
 mod running;
 
 use std::net::SocketAddr;
@@ -26,7 +27,7 @@ use crate::options::{CarrierChoice, ConnectOptions};
 use crate::progress::Progress;
 use crate::shared::Shared;
 use longhaul_carriers::tcp::{JoinError, Opened};
-use longhaul_control::{ConnectError, Dialed, Remote, dial};
+use longhaul_control::{ConnectError, Dialed, Remote, Via, dial};
 use longhaul_files::DestinationError;
 use longhaul_sys::stop::Stop;
 use rival::Rival;
@@ -79,7 +80,21 @@ pub(crate) enum Failure {
     Destination(DestinationError),
     Refused {
         server: SocketAddr,
+        code: CloseCode,
         reason: String,
+    },
+    /// The path to the server, or the server, is gone.
+    Lost {
+        server: SocketAddr,
+        reason: String,
+        /// The task can be done over another connection.
+        again: bool,
+    },
+    /// No route is left, and why, of each.
+    NoRoute {
+        reasons: Vec<String>,
+        /// One of them led to the server.
+        was_there: bool,
     },
     UdpBlocked {
         server: SocketAddr,
@@ -157,8 +172,8 @@ impl<'a> Client<'a> {
         Ok(Self { options, profile, memory: Budget::new(options.memory), wish, started })
     }
 
-    /// Does the task that `make` makes for a server and connection; where packets do not pass makes it
-    /// once more, over TCP if the user leaves the choice to us, and by TCP with smaller ones.
+    /// Does the task that `make` makes for a server and connection, by the first of the routes that can be
+    /// had and is not lost; over each one makes it again.
     pub fn run<T: Task>(
         &self,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
@@ -166,35 +181,35 @@ impl<'a> Client<'a> {
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
         self.check_links()?;
+        self.check_carrier()?;
         check_addresses().map_err(Failure::Local)?;
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         descriptors::check().map_err(Failure::Local)?;
-        let ConnectOptions { via, carrier, circuit, links, .. } = self.options;
-        let first = match carrier {
-            CarrierChoice::Udp if via.is_some() => {
-                let reason =
-                    "gateways carry TCP connections (--via), not UDP lanes (--carrier udp)";
-                return Err(Failure::Usage(reason.into()));
-            }
-            _ if via.is_some() && circuit.is_some() => {
-                let reason = "a circuit carries UDP lanes, gateways TCP connections (--via)";
-                return Err(Failure::Usage(reason.into()));
-            }
+        self.by_routes(&make, progress, stop)
+    }
+
+    /// The carrier by a route.
+    fn carrier(&self, via: Option<&Via>) -> Carrier {
+        let ConnectOptions { carrier, circuit, links, .. } = self.options;
+        match carrier {
             _ if via.is_some() => Carrier::Tcp,
-            CarrierChoice::Tcp if circuit.is_some() => {
-                let reason = "a circuit carries UDP lanes, not TCP connections";
-                return Err(Failure::Usage(reason.into()));
-            }
             CarrierChoice::Tcp => Carrier::Tcp,
+            CarrierChoice::Auto if circuit.is_none() && links.is_empty() => Carrier::Either,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
-        };
-        let free = first == Carrier::Udp
-            && *carrier == CarrierChoice::Auto
-            && circuit.is_none()
-            && links.is_empty();
-        let first = if free { Carrier::Either } else { first };
-        let failure = match self.carry(first, &make, progress, stop) {
+        }
+    }
+
+    /// Does the task by one route; where packets do not pass makes it once more, over TCP if the user
+    /// leaves the choice to us, and by TCP with smaller ones.
+    fn by_route<T: Task>(
+        &self,
+        via: Option<&Via>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let failure = match self.carry(via, &make, progress, stop) {
             // The segments of others are those that a gateway sends.
             Err(failure) if via.is_none() => failure,
             result => return result,
@@ -207,23 +222,24 @@ impl<'a> Client<'a> {
         };
         let notices = vec![format!("{reason}; no packet is larger than {PACKET_LEAST} bytes now")];
         // Another connection, as that one is over at the server.
-        let dialed = self.dial(Carrier::Tcp, stop)?;
+        let dialed = self.dial(Carrier::Tcp, via, stop)?;
         let packet_max = Some(PACKET_LEAST);
-        let begun = Begun { dialed: &dialed, over_tcp: true, opened: None, packet_max };
+        let begun = Begun { dialed: &dialed, via, over_tcp: true, opened: None, packet_max };
         self.attempt(begun, None, notices, make, progress, stop)
     }
 
     /// The same by one connection.
     fn carry<T: Task>(
         &self,
-        first: Carrier,
+        via: Option<&Via>,
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
+        let first = self.carrier(via);
         let (free, over_tcp) = (first == Carrier::Either, first == Carrier::Tcp);
-        let dialed = self.dial(first, stop)?;
-        let begun = Begun { dialed: &dialed, over_tcp, opened: None, packet_max: None };
+        let dialed = self.dial(first, via, stop)?;
+        let begun = Begun { dialed: &dialed, via, over_tcp, opened: None, packet_max: None };
         let mut rival = free.then(|| self.rival(&dialed));
         let failure = match self.attempt(begun, rival.as_mut(), Vec::new(), &make, progress, stop) {
             Err(failure) if free && failure.leaves_tcp() && dialed.control.ended().is_none() => {
@@ -246,7 +262,7 @@ impl<'a> Client<'a> {
             _ => return Err(failure),
         };
         let notices = vec![format!("{why}: TCP carries instead")];
-        let begun = Begun { dialed: &dialed, over_tcp: true, opened, packet_max };
+        let begun = Begun { dialed: &dialed, via, over_tcp: true, opened, packet_max };
         match self.attempt(begun, None, notices, &make, progress, stop) {
             // At the server data had moved before: it takes no connections any more.
             Err(Failure::Closed { code: CloseCode::UNAUTHORIZED, by_peer: true, .. }) => {
@@ -256,11 +272,33 @@ impl<'a> Client<'a> {
         }
     }
 
+    fn check_carrier(&self) -> Result<(), Failure> {
+        let ConnectOptions { carrier, circuit, .. } = self.options;
+        let reason = match carrier {
+            CarrierChoice::Udp if self.uses_gateways() => {
+                "gateways carry TCP connections (--via), not UDP lanes (--carrier udp)"
+            }
+            _ if self.uses_gateways() && circuit.is_some() => {
+                "a circuit carries UDP lanes, gateways TCP connections (--via)"
+            }
+            CarrierChoice::Tcp if circuit.is_some() => {
+                "a circuit carries UDP lanes, not TCP connections"
+            }
+            _ => return Ok(()),
+        };
+        Err(Failure::Usage(reason.into()))
+    }
+
+    /// Some route leads through gateways.
+    fn uses_gateways(&self) -> bool {
+        self.options.routes.iter().any(|route| route.via().is_some())
+    }
+
     fn check_links(&self) -> Result<(), LinkError> {
-        let ConnectOptions { links, via, carrier, circuit, .. } = self.options;
+        let ConnectOptions { links, carrier, circuit, .. } = self.options;
         match &links[..] {
             [] => Ok(()),
-            _ if *carrier == CarrierChoice::Tcp || via.is_some() => Err(LinkError::Tcp),
+            _ if *carrier == CarrierChoice::Tcp || self.uses_gateways() => Err(LinkError::Tcp),
             _ if circuit.is_some() => Err(LinkError::Circuit),
             [_, _, ..] if self.profile.is_reserved() => Err(LinkError::Reserved),
             _ => links::check(links),
@@ -281,7 +319,7 @@ impl<'a> Client<'a> {
     }
 
     /// Connects to the server, and agrees with it on `carrier`.
-    fn dial(&self, carrier: Carrier, stop: &Stop) -> Result<Dialed, Failure> {
+    fn dial(&self, carrier: Carrier, via: Option<&Via>, stop: &Stop) -> Result<Dialed, Failure> {
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
         // The server has little to send to a source: no limit, but what its profile needs.
         let ChosenProfile { profile, rate, parameters } = &self.profile;
@@ -300,7 +338,6 @@ impl<'a> Client<'a> {
             parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };
-        let via = self.options.via.as_ref();
         let remote = Remote { host: &server.host, port: server.port, via };
         dial(&remote, token, &config, *idle_timeout, stop).map_err(Failure::Connect)
     }
@@ -346,6 +383,8 @@ impl<'a> Client<'a> {
 /// A connection on which an attempt begins.
 struct Begun<'a> {
     dialed: &'a Dialed,
+    /// The gateways that it goes through.
+    via: Option<&'a Via>,
     over_tcp: bool,
     /// TCP connections that are there already, or why they cannot be.
     opened: Option<Result<Vec<Opened>, JoinError>>,

@@ -5,7 +5,6 @@ mod served;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::slice;
@@ -72,7 +71,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
-    let make = |server, shared: &Arc<Shared>| Part::new(options, server, (shared, memory));
+    let make = |_, shared: &Arc<Shared>| Part::new(options, (shared, memory));
     Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
@@ -124,8 +123,9 @@ fn request(options: &CopyOptions) -> Request {
     }
 }
 
-/// The server as the user names it: what a tag says to one proves nothing of another.
-fn tag_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
+/// The server as the user names it: what a tag says to one proves nothing of another, and what came
+/// from one is not gone on with from another.
+fn server_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
     format!("{}:{port}", host.to_ascii_lowercase()).into_bytes()
 }
 
@@ -172,13 +172,12 @@ enum Driver {
 impl Part {
     fn new(
         options: &CopyOptions,
-        server: SocketAddr,
         (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
         let driver = match &options.paths {
             CopyPaths::Push { sources, .. } => push(options, sources, shared, budget),
             CopyPaths::Pull { sources, destination } => {
-                pull(options, (server, sources), destination, shared, budget)?
+                pull(options, sources, destination, shared, budget)?
             }
         };
         Ok(Self { driver, shared: shared.clone() })
@@ -198,7 +197,7 @@ fn push(options: &CopyOptions, sources: &[PathBuf], shared: &Shared, budget: Bud
         (false, _) => Belief::Unhashed,
         (true, None) => Belief::Nothing,
         (true, Some(secret)) => {
-            Belief::Tags(TagKey::new(secret, &tag_name(&options.connect.server)))
+            Belief::Tags(TagKey::new(secret, &server_name(&options.connect.server)))
         }
     };
     send(shared, budget, options.connect.stall_timeout, belief);
@@ -207,13 +206,14 @@ fn push(options: &CopyOptions, sources: &[PathBuf], shared: &Shared, budget: Bud
 
 fn pull(
     options: &CopyOptions,
-    (server, sources): (SocketAddr, &[Vec<u8>]),
+    sources: &[Vec<u8>],
     destination: &FilePath,
     shared: &Shared,
     budget: Budget,
 ) -> Result<Driver, Failure> {
-    let place = server.to_string();
-    let mut source = vec![place.as_bytes()];
+    // Its address may be another one by another route.
+    let place = server_name(&options.connect.server);
+    let mut source = vec![&place[..]];
     source.extend(sources.iter().map(Vec::as_slice));
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);

@@ -167,8 +167,18 @@ impl Error {
             Failure::Join(JoinError::Stopped) => Self::stopped(),
             Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
             Failure::Destination(error) => error.into(),
-            Failure::Refused { server, reason } => {
+            Failure::Refused { server, reason, .. } => {
                 Self::new(ErrorKind::Refused, Side::There, format!("{server} refuses: {reason}"))
+            }
+            Failure::Lost { server, reason, .. } => {
+                Self::ended((ErrorKind::Lost, between), server, &reason, kept)
+            }
+            Failure::NoRoute { reasons, was_there } => {
+                let message = format!("no route is left: {}", reasons.join("; "));
+                match was_there {
+                    true => Self::new(ErrorKind::Lost, between, message).keeping(kept),
+                    false => Self::new(ErrorKind::Unreachable, between, message),
+                }
             }
             Failure::UdpBlocked { server } => {
                 let message = format!(

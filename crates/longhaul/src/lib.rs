@@ -54,7 +54,8 @@ pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, Rate};
 pub use longhaul_wire::{Listed, ListedKind, PipeRole, Protect};
 pub use options::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, ServeOptions,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
+    ServeOptions,
 };
 pub use pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use probe::{ProbeReport, probe};

@@ -1,5 +1,6 @@
 //! Options of the public calls. An option that several calls share stands in [`ConnectOptions`] alone.
 
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -46,6 +47,35 @@ pub enum CarrierChoice {
     Tcp,
 }
 
+/// A route to a server.
+#[derive(Clone, Debug)]
+pub enum Route {
+    /// As the network leads there.
+    Direct,
+    /// Through gateways, the first of which this host dials: TCP connections, not UDP lanes, links or
+    /// a circuit.
+    Gateways(Via),
+}
+
+impl Route {
+    /// The gateways, if there are some.
+    pub const fn via(&self) -> Option<&Via> {
+        match self {
+            Self::Direct => None,
+            Self::Gateways(via) => Some(via),
+        }
+    }
+}
+
+impl fmt::Display for Route {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Direct => f.write_str("directly"),
+            Self::Gateways(via) => write!(f, "through {via}"),
+        }
+    }
+}
+
 /// A server, and how data travels between it and this host: all that copies and pipes share.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -66,9 +96,9 @@ pub struct ConnectOptions {
     pub carrier: CarrierChoice,
     /// UDP lanes or TCP connections.
     pub lanes: u16,
-    /// Gateways on the path to the server: TCP connections go through them, the first of which this
-    /// host dials. Not with UDP lanes, links or a circuit.
-    pub via: Option<Via>,
+    /// Routes to the server, the best first: where one cannot be had or is lost, the next is taken, each
+    /// once. Of a pipe only until data has moved. Without any, the direct one.
+    pub routes: Vec<Route>,
     /// Most memory for what is under way; else by the path. At least [`crate::budget::MEMORY_LEAST`].
     pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.
@@ -102,7 +132,7 @@ impl ConnectOptions {
             protect: Protect::Aead,
             carrier: CarrierChoice::Auto,
             lanes: 1,
-            via: None,
+            routes: Vec::new(),
             memory: None,
             idle_timeout: IDLE_TIMEOUT,
             stall_timeout: STALL_TIMEOUT,

@@ -1,5 +1,6 @@
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt;
 use core::str::FromStr;
 
 use longhaul_session::TokenKey;
@@ -71,6 +72,16 @@ impl Hop {
     pub fn written(&self) -> Place {
         let host = Host::parse(&self.name).unwrap_or_else(|| self.place.host.clone());
         Place { host, port: self.place.port }
+    }
+}
+
+impl fmt::Display for Hop {
+    /// As [`FromStr`] reads it, without options.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.name {
+            "" => self.place.fmt(f),
+            name => write!(f, "{name}@{}", self.place),
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! To a server through gateways (docs/relay.md), for control and data connections alike.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use longhaul_relay::{
-    ANSWER_TIMEOUT_SECS, Answer, Clock, Dialled, Dialler, Hop, MAX_MESSAGE, Place, Status,
+    ANSWER_TIMEOUT_SECS, Answer, Clock, Dialled, Dialler, Hop, Host, MAX_MESSAGE, Place, Status,
 };
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
@@ -28,7 +29,20 @@ pub struct Via {
     pub key: TokenKey,
 }
 
+impl fmt::Display for Via {
+    /// The gateways, with commas between.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.first.fmt(f)?;
+        self.rest.iter().try_for_each(|hop| write!(f, ",{hop}"))
+    }
+}
+
 impl Via {
+    /// The gateways, in order.
+    pub fn hops(&self) -> impl Iterator<Item = &Hop> {
+        std::iter::once(&self.first).chain(&self.rest)
+    }
+
     /// Connects to `target`, whose name the last gateway resolves.
     pub fn connect(
         &self,
@@ -36,10 +50,34 @@ impl Via {
         timeout: Duration,
         stop: &Stop,
     ) -> Result<Connected, ConnectError> {
+        let answer = Duration::from_secs(ANSWER_TIMEOUT_SECS);
+        self.connect_within(target, [timeout, answer], stop)
+    }
+
+    /// Why `port` of `host` cannot be connected to now, with the gateway that is at fault; `None` where
+    /// it can be.
+    pub fn fault(&self, host: &str, port: u16, stop: &Stop) -> Option<String> {
+        let target = Place { host: Host::parse(host)?, port };
+        let error = self.connect_within(&target, [FAULT_PATIENCE; 2], stop).err()?;
+        Some(match error {
+            ConnectError::GatewaySilent { .. } => {
+                format!("gateway {} gives no answer now", self.first)
+            }
+            error => error.to_string(),
+        })
+    }
+
+    /// The same, with the times for the first gateway to accept and to answer.
+    fn connect_within(
+        &self,
+        target: &Place,
+        times: [Duration; 2],
+        stop: &Stop,
+    ) -> Result<Connected, ConnectError> {
         let mut offset = 0;
         loop {
             let believed = offset != 0;
-            match self.attempt(target, offset, timeout, stop)? {
+            match self.attempt(target, offset, times, stop)? {
                 Ok(connected) => return Ok(connected),
                 // The gateway has proven that it holds the token: its clock is believed once.
                 Err(answer) => match answer.time {
@@ -57,7 +95,7 @@ impl Via {
         &self,
         target: &Place,
         offset: i64,
-        timeout: Duration,
+        [timeout, answer]: [Duration; 2],
         stop: &Stop,
     ) -> Result<Result<Connected, Box<Answer>>, ConnectError> {
         let place = &self.first.place;
@@ -65,11 +103,16 @@ impl Via {
             Some(address) => vec![address],
             None => resolve(&place.host.to_string(), place.port, stop)?,
         };
-        let Connected { stream, server: gateway, .. } = connect(&addresses, timeout, stop)?;
+        let connected = connect(&addresses, timeout, stop).map_err(|error| match error {
+            ConnectError::Unreachable { .. } => {
+                ConnectError::Gateway { words: format!("gateway {}: {error}", self.first) }
+            }
+            error => error,
+        });
+        let Connected { stream, server: gateway, .. } = connected?;
         let clock = now().moved_by(offset);
         let (dialler, header) = self.header(target, gateway, clock)?;
         // The gateways dial onward meanwhile, and say what they could not reach.
-        let answer = Duration::from_secs(ANSWER_TIMEOUT_SECS);
         let sent = clock::now();
         let until = Until { deadline: sent + answer, stop };
         exchange(&stream, dialler, &header, until)
@@ -169,6 +212,9 @@ fn exchange(
         }
     }
 }
+
+/// Time for each step of [`Via::fault`]: where nothing listens any more the answer is there at once.
+const FAULT_PATIENCE: Duration = Duration::from_secs(3);
 
 fn now() -> Clock {
     Clock::from_micros(WallTime::now().as_nanos() / 1000)

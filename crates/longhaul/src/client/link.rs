@@ -11,7 +11,7 @@ use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
-use longhaul_control::{Dialed, ServerIdentity};
+use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
 use longhaul_sys::stop::Stop;
@@ -35,6 +35,8 @@ pub(super) struct Link<'a> {
     pub rtt: Duration,
     pub profile: &'a ChosenProfile,
     pub options: &'a ConnectOptions,
+    /// The gateways on the path.
+    pub via: Option<&'a Via>,
     /// Over TCP, where no larger packets pass.
     pub packet_max: Option<u64>,
 }
@@ -69,9 +71,9 @@ impl Link<'_> {
         mailboxes: &[Arc<Mailbox>],
         stop: &Stop,
     ) -> Result<Box<dyn Carrier>, Failure> {
-        let Self { session, identity, server, options, packet_max, .. } = *self;
+        let Self { session, identity, server, options, via, packet_max, .. } = *self;
         let tcp = tcp_options(self.profile.rate, options.idle_timeout, packet_max);
-        let tcp = TcpCarrierOptions { via: options.via.clone(), ..tcp };
+        let tcp = TcpCarrierOptions { via: via.cloned(), ..tcp };
         let opened = match opened {
             Some(opened) => opened,
             None => tcp::open_all(server, identity, session, &tcp, stop),

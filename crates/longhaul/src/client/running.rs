@@ -52,7 +52,7 @@ impl<'c, T: Task> Running<'c, T> {
         make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
-        let Begun { dialed, over_tcp, opened, packet_max } = begun;
+        let Begun { dialed, via, over_tcp, opened, packet_max } = begun;
         let Dialed { ref session, ref control, server, ref identity, local, rtt } = *dialed;
         let mailboxes = mailboxes(session.lanes)?;
         let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
@@ -75,6 +75,7 @@ impl<'c, T: Task> Running<'c, T> {
             rtt,
             profile,
             options,
+            via,
             packet_max,
         };
         let booked = options.circuit.is_some();
@@ -274,7 +275,15 @@ impl<'c, T: Task> Running<'c, T> {
         if T::THREADS_END && !hangs || end.is_ok() {
             self.shared.join();
         }
-        end.map(|()| self.report(elapsed, circuit.followed, history))
+        match end {
+            Ok(()) => Ok(self.report(elapsed, circuit.followed, history)),
+            Err(Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason })
+                if !stalled =>
+            {
+                Err(Failure::Lost { server, reason, again: self.task.leave() })
+            }
+            Err(failure) => Err(failure),
+        }
     }
 
     fn snapshot(&mut self) -> Snapshot {
@@ -326,6 +335,7 @@ impl<'c, T: Task> Running<'c, T> {
             memory: (sending.memory, sending.remembered),
             links,
             history,
+            via: Vec::new(),
             notices: self.notices,
         };
         let validated = half.validated();
@@ -338,7 +348,9 @@ impl<'c, T: Task> Running<'c, T> {
 fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
     Err(match end {
         End::Done => return Ok(()),
-        End::Refused(refused) => Failure::Refused { server, reason: shown(&refused.reason) },
+        End::Refused(refused) => {
+            Failure::Refused { server, code: refused.code, reason: shown(&refused.reason) }
+        }
         End::Failed(reason) => Failure::Local(reason),
         End::Stalled(reason) => {
             Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason }

@@ -4,7 +4,9 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::Wish;
-use longhaul_files::{Destination, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id};
+use longhaul_files::{
+    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id,
+};
 use longhaul_objects::Belief;
 use longhaul_sys::descriptors;
 use longhaul_sys::files::ConfinedDir;
@@ -99,7 +101,7 @@ impl ServedCopies {
         };
         let destination = Destination::Below { root: &self.root, path };
         let (tree, resume) = SinkTree::open(destination, &options)
-            .map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
+            .map_err(|error| refuse(code(&error), error.to_string()))?;
         let config = sink_config(fsync, transfer, asked.memory, None);
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         receive(asked.shared, config, resume, asked.memory, self.patience);
@@ -142,6 +144,14 @@ impl GrantedRequest for Driver {
             Self::Source(source) => source.start(shared),
             Self::Sink(sink) => sink.start(shared),
         }
+    }
+}
+
+/// A client whose connection was lost waits until the server has noticed that.
+const fn code(error: &DestinationError) -> CloseCode {
+    match error {
+        DestinationError::Busy { .. } => CloseCode::BUSY,
+        _ => CloseCode::REFUSED,
     }
 }
 

@@ -58,7 +58,7 @@ fn client(options: &CopyOptions) -> Result<Part, Failure> {
     let mailboxes = Mailboxes::new(Vec::new());
     let shared = Shared::client(&Wish::Copy(request(options)), mailboxes);
     let part = (&shared, Budget::new(options.connect.memory));
-    Part::new(options, "127.0.0.1:1".parse().unwrap(), part)
+    Part::new(options, part)
 }
 
 fn sink(client: &Part) -> &SinkDriver {

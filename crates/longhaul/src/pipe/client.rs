@@ -165,7 +165,10 @@ impl Task for End {
     }
 
     fn leave(&self) -> bool {
-        !*self.reads.get_or_init(|| false)
+        match self.role {
+            PipeRole::Send => !*self.reads.get_or_init(|| false),
+            PipeRole::Receive => !self.is_joined(),
+        }
     }
 
     fn on_look(&mut self, validated: bool, progress: &Progress) {

@@ -80,7 +80,7 @@ impl Pipes {
             let (name, end) = (shown(name), end(*role));
             let reason =
                 format!("the pipe {name} has a {end} already; choose another name, or wait");
-            return Err(refuse(CloseCode::REFUSED, reason));
+            return Err(refuse(CloseCode::BUSY, reason));
         }
         let (name, role) = (name.clone(), *role);
         asked.grant(Seat { rooms: self.rooms.clone(), name, role, room: named.clone() });
