@@ -33,7 +33,7 @@ fn huge_counts_take_no_memory() {
             Bytes::new().varint(4).varint(0).varint(HUGE).raw(&[1; 32]),
             Bytes::new().varint(4).varint(0).varint(1 << 40).raw(&[1; 3_200]),
             Bytes::new().varint(4).varint(0xffff_ffff).varint(0).raw(&[1; 32]),
-            Bytes::new().varint(5).varint(HUGE).raw(b"none"),
+            Bytes::new().varint(5).varint(HUGE).u8(0).raw(b"none"),
         ];
         let pulled = [
             Bytes::new().varint(6).varint(0xffff_ffff),

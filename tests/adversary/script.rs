@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use longhaul_wire::{Message, Offered, SinkMessage, SourceMessage};
+use longhaul_wire::{EntryEnd, Message, Offered, SinkMessage, SourceMessage};
 
 use crate::bytes::Bytes;
 use crate::carrier::Carrier;
@@ -123,8 +123,8 @@ pub struct Ending {
     pub result: Option<(u64, u64)>,
     /// The reason that it refused or closed with.
     pub closed: Option<String>,
-    /// Entries it would not take, with its reasons.
-    pub refused: Vec<(u64, String)>,
+    /// Entries it would not take, with its codes and reasons.
+    pub refused: Vec<(u64, EntryEnd)>,
     pub repairs: usize,
     /// Objects received, by id.
     pub objects: BTreeMap<u32, Vec<u8>>,
@@ -184,8 +184,8 @@ pub fn source(peer: &mut Peer, items: &[Item], patience: Duration) -> Ending {
                 send_missing(peer, object.0, contents, |one| one == group);
                 peer.message(hashes(object.0, contents));
             }
-            Received::Message(Message::Sink(SinkMessage::EntryRefused { entry, reason })) => {
-                ending.refused.push((entry, reason));
+            Received::Message(Message::Sink(SinkMessage::EntryRefused { entry, end })) => {
+                ending.refused.push((entry, end));
             }
             Received::Message(Message::Sink(SinkMessage::Result(result))) => {
                 ending.result = Some((result.confirmed, result.failed));
@@ -273,11 +273,11 @@ pub fn note_end(ending: &mut Ending, received: Received) -> bool {
     true
 }
 
-/// RESULT: entries confirmed and failed, and bytes, of which none were there before; of a host that says
+/// RESULT: entries confirmed and failed, none skipped or unchanged, and bytes, of which none were there before; of a host that says
 /// nothing of itself.
 pub fn result(confirmed: u64, failed: u64, bytes: u64) -> Bytes {
-    let counts = Bytes::new().varint(11).varint(confirmed).varint(failed).varint(bytes).varint(0);
-    let counts = counts.varint(0);
+    let counts = Bytes::new().varint(11).varint(confirmed).varint(failed).varint(0).varint(0);
+    let counts = counts.varint(bytes).varint(0).varint(0);
     counts.raw(&[0; HOST_ACCOUNT])
 }
 

@@ -66,7 +66,7 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
         let name = [b"f/", EVIL].concat();
         let items = [Item::directory(b"f"), Item::file(&name, b"x")];
         peer.message(manifest(&items));
-        peer.message(Bytes::new().varint(5).varint(1).raw(EVIL));
+        peer.message(Bytes::new().varint(5).varint(1).u8(4).raw(EVIL));
         peer.message(manifest_end(&items));
         leave(peer);
     }),
@@ -77,7 +77,7 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
     }),
     ("ENTRY_REFUSED", false, |host| {
         let mut peer = asked(host);
-        peer.message(Bytes::new().varint(10).varint(0).raw(EVIL));
+        peer.message(Bytes::new().varint(10).varint(0).u8(9).raw(EVIL));
         peer.message(result(0, 1, 0));
         peer.done();
         leave(peer);
@@ -120,7 +120,7 @@ fn words_of_a_client_forge_no_line_of_a_servers_log() {
             victim.push(way, EVIL, &[Item::file(EVIL, b"x")], evil);
             let mut peer = Peer::dial(victim.address, way).unwrap();
             peer.message(request(true, 0, &[EVIL, b"../f", b"f"]));
-            peer.message(Bytes::new().varint(10).varint(0).raw(EVIL));
+            peer.message(Bytes::new().varint(10).varint(0).u8(9).raw(EVIL));
             peer.close(9, EVIL);
             leave(peer);
             let mut peer = Peer::dial(victim.address, way).unwrap();
@@ -137,7 +137,7 @@ fn words_of_a_client_forge_no_line_of_a_servers_log() {
 fn leave_with(peer: &mut Peer) {
     peer.tamper = Some(Box::new(|action| match action {
         Action::Message(bytes) if bytes.first() == Some(&4) => {
-            vec![Action::Message(Bytes::new().varint(5).varint(0).raw(EVIL).0)]
+            vec![Action::Message(Bytes::new().varint(5).varint(0).u8(4).raw(EVIL).0)]
         }
         other => vec![other],
     }));

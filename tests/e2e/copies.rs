@@ -16,8 +16,8 @@ use rustix::process::Signal;
 use crate::program::Program;
 use crate::relay::Relay;
 use crate::server::{Copying, Server, over, pull, push, run, slowly};
-use crate::test::limited;
-use crate::trees::{assert_same, make_tree, names, noise};
+use crate::test::{limited, until};
+use crate::trees::{assert_same, is_hidden, make_tree, names, noise};
 
 #[test]
 fn a_tree_is_pushed_in_every_protection() {
@@ -368,18 +368,76 @@ fn a_pull_names_what_no_entry_can_have() {
 }
 
 #[test]
-fn entries_that_are_never_copied_are_named_and_the_rest_arrives() {
+fn special_files_are_skipped_with_a_note_and_the_copy_is_complete() {
+    limited(|test| {
+        for folder in [test.here("up"), test.there("down")] {
+            fs::create_dir(&folder).unwrap();
+            fs::write(folder.join("f"), "f").unwrap();
+            make_fifo(&folder.join("p"));
+            // Its name has to be short.
+            let _socket = std::os::unix::net::UnixListener::bind(folder.join("s")).unwrap();
+        }
+        let server = Server::start(test);
+        let there = |path: &str| format!("lh://{}/{path}", server.address);
+        for (from, to) in [("here/up", there("")), (&there("down"), "here/".to_owned())] {
+            // The second finds nothing to go on from.
+            for _ in 0..2 {
+                let copy = Program::cp(test, &[from, &to]).end();
+                copy.assert_succeeded();
+                let json = copy.json();
+                assert_eq!((&json["failed"], &json["skipped"]), (&0.into(), &2.into()), "{json}");
+                assert_eq!((&json["files"], &json["verified"]), (&2.into(), &true.into()));
+                let skips = json["skips"].as_array().unwrap();
+                assert!(skips.iter().all(|skip| skip["code"] == "skipped"), "{json}");
+                let fifo =
+                    skips.iter().find(|skip| skip["reason"].as_str().unwrap().contains("FIFO"));
+                assert!(fifo.unwrap()["path"].as_str().unwrap().ends_with("/p"), "{json}");
+            }
+        }
+        for copied in [test.there("up"), test.here("down")] {
+            assert_eq!(names(&copied), ["f"]);
+            assert_no_hidden(copied.parent().unwrap());
+        }
+        // One that is a source itself, too; people get a note.
+        let words = ["cp", "--token-file", "token", "here/up/p", &there("alone")];
+        let copy = Program::start(test, &words).end();
+        copy.assert_succeeded();
+        assert!(copy.stderr.contains("note: p: it is a FIFO, which is not copied"), "{copy:?}");
+        assert!(copy.stderr.contains("; 1 entry skipped"), "{copy:?}");
+        assert_no_hidden(&test.path("there"));
+        assert!(!test.there("alone").exists());
+    });
+}
+
+#[test]
+fn entries_that_fail_are_named_with_their_code_and_the_rest_arrives() {
     limited(|test| {
         fs::create_dir(test.here("tree")).unwrap();
         fs::write(test.here("tree/f"), "f").unwrap();
-        let fifo = Command::new("mkfifo").arg(test.here("tree/p")).status();
-        assert!(fifo.unwrap().success());
+        fs::write(test.here("tree/g"), "g").unwrap();
+        fs::create_dir_all(test.there("tree/g")).unwrap();
         let server = Server::start(test);
         let copy = Program::cp(test, &["here/tree", &format!("lh://{}/", server.address)]).end();
-        copy.assert_failed("tree/p: it is a FIFO, which is not copied");
+        copy.assert_failed(
+            "tree/g: cannot give it its name: a directory of that name is in the way",
+        );
         copy.assert_failed("Where the reason can be mended, run the same command again");
+        let json = copy.json();
+        assert_eq!((&json["failed"], &json["skipped"]), (&1.into(), &0.into()), "{json}");
+        assert_eq!(json["failures"][0]["code"], "in-the-way", "{json}");
         assert_same(&test.here("tree/f"), &test.there("tree/f"));
     });
+}
+
+fn make_fifo(path: &Path) {
+    let made = Command::new("mkfifo").arg(path).status();
+    assert!(made.unwrap().success());
+}
+
+/// Nothing of a transfer is left in `folder`, or soon will not be.
+fn assert_no_hidden(folder: &Path) {
+    let is_gone = || !names(folder).iter().any(|name| is_hidden(name));
+    until("the hidden directory is gone", || is_gone().then_some(()));
 }
 
 #[test]
@@ -388,8 +446,12 @@ fn names_with_ends_of_lines_and_escape_codes_forge_nothing_at_either_end() {
         let forged = "a\n10.0.0.7:443: done, 1 GB\u{1b}[2J\u{202e}";
         for folder in [test.here("tree"), test.there("tree")] {
             fs::create_dir(&folder).unwrap();
-            let fifo = Command::new("mkfifo").arg(folder.join(forged)).status();
-            assert!(fifo.unwrap().success());
+            fs::write(folder.join(forged), "x").unwrap();
+            make_fifo(&folder.join(format!("{forged}, a FIFO")));
+        }
+        // Neither takes the place of a directory.
+        for folder in [test.there("up"), test.here("down")] {
+            fs::create_dir_all(folder.join("tree").join(forged)).unwrap();
         }
         let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
         let push = Program::cp(test, &["here/tree", &format!("lh://{at}/up")]).end();

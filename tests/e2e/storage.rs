@@ -8,6 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
+use longhaul::EntryCode;
 use longhaul_needs::needs;
 use longhaul_units::Rate;
 
@@ -154,7 +155,8 @@ fn a_missing_source_is_named() {
         let pulled = run(test, &pull(server.address, b"not-there", &test.here("f"))).unwrap();
         for report in [pushed, pulled] {
             assert!(!report.verified);
-            assert!(report.failures.sample[0].0.contains("not-there"), "{report:?}");
+            assert!(report.failures.sample[0].path.contains("not-there"), "{report:?}");
+            assert_eq!(report.failures.sample[0].code, EntryCode::NotFound);
         }
         assert!(names(&test.path("here")).is_empty());
         // The server removes its hidden directory once it has answered; a test has its limit.
@@ -182,7 +184,8 @@ fn a_source_that_changes_is_named_and_does_not_arrive_mixed() {
                 // All of it had been read before: then all of it is as it was.
                 assert!(fs::read(test.there(&name)).unwrap() == before);
             } else {
-                assert!(report.failures.sample[0].0.contains(&name), "{report:?}");
+                assert!(report.failures.sample[0].path.contains(&name), "{report:?}");
+                assert_eq!(report.failures.sample[0].code, EntryCode::Changed);
                 assert!(!test.there(&name).exists(), "{report:?}");
             }
             fs::remove_file(&source).unwrap();
@@ -214,7 +217,7 @@ fn files_that_vanish_on_the_way_are_named_and_the_rest_arrives() {
         for name in names(&kept) {
             let (source, copy) = (kept.join(&name), test.there("tree").join(&name));
             let name = name.to_str().unwrap();
-            if report.failures.sample.iter().any(|(path, _)| path.contains(name)) {
+            if report.failures.sample.iter().any(|entry| entry.path.contains(name)) {
                 assert!(gone.iter().any(|gone| gone == name), "{report:?}");
                 assert!(!copy.exists(), "{report:?}");
             } else {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyOptions, CopyPaths, Endpoint, LossLog, Progress, ReportedLoss, Stop,
+    CarrierChoice, CopyOptions, CopyPaths, EndedEntries, Endpoint, LossLog, Progress, ReportedLoss,
+    Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -50,13 +51,8 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     report.remarks.iter().for_each(|remark| output.say(format!("note: {remark}")));
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
     hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
-    for (path, reason) in report.failures.sample.iter().take(FAILURES_SHOWN) {
-        complain(format!("longhaul: {path}: {reason}"));
-    }
-    let more = report.failures.count.saturating_sub(FAILURES_SHOWN as u64);
-    if more > 0 {
-        complain(format!("longhaul: and {more} more"));
-    }
+    name_first(&report.skipped, |line| output.say(format!("note: {line}")));
+    name_first(&report.failures, |line| complain(format!("longhaul: {line}")));
     if report.files > 0 || report.failures.is_empty() {
         output.say(report::sentence(&report));
     }
@@ -73,12 +69,26 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     };
     let failed = match report.files {
         0 => failed,
-        _ => format!(
-            "{failed}; the rest is complete. Where the reason can be mended, run the same command \
-             again after that"
-        ),
+        _ => format!("{failed}; the rest is complete. {}", next_step(&report.failures)),
     };
     Err(Failure::failed(failed).with_fields(json))
+}
+
+/// Names the first of `entries` for people, and says how many more there are.
+fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
+    entries.sample.iter().take(ENTRIES_SHOWN).for_each(|entry| say(entry.to_string()));
+    let more = entries.count.saturating_sub(ENTRIES_SHOWN as u64);
+    if more > 0 {
+        say(format!("and {more} more"));
+    }
+}
+
+/// Advice after a copy with such failures.
+fn next_step(failures: &EndedEntries) -> &'static str {
+    match failures.may_all_pass() {
+        true => "Run the same command again",
+        false => "Where the reason can be mended, run the same command again after that",
+    }
 }
 
 /// The circuit that `args` ask for.
@@ -230,4 +240,4 @@ fn sides(
 }
 
 /// Entries that were not copied and are named for people; `--json` names more.
-const FAILURES_SHOWN: usize = 10;
+const ENTRIES_SHOWN: usize = 10;

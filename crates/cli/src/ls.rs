@@ -13,6 +13,7 @@ use crate::args::ListArgs;
 use crate::failure::Failure;
 use crate::location::{self, Location};
 use crate::output::{self, Output};
+use crate::report;
 use crate::signals::Held;
 use crate::token;
 
@@ -46,9 +47,7 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
     })?;
     printer.finish(&fields(&report)).or_else(output::unwritten)?;
     let failures = &report.failures;
-    for (path, reason) in &failures.sample {
-        output.say(format!("{path}: {reason}"));
-    }
+    failures.sample.iter().for_each(|failure| output.say(failure.to_string()));
     match failures.count {
         0 => Ok(()),
         count => {
@@ -64,13 +63,10 @@ fn lock(printer: &Mutex<Printer>) -> std::sync::MutexGuard<'_, Printer> {
 
 /// The fields of docs/operating.md behind the entries.
 fn fields(report: &ListReport) -> Map<String, Value> {
-    let failures = report.failures.sample.iter();
-    let failures: Value =
-        failures.map(|(path, reason)| json!({ "path": path, "reason": reason })).collect();
     Map::from_iter([
         ("listed".into(), report.listed.into()),
         ("failed".into(), report.failures.count.into()),
-        ("failures".into(), failures),
+        ("failures".into(), report::ended(&report.failures).into()),
     ])
 }
 

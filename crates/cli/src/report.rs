@@ -1,6 +1,9 @@
 //! What `longhaul cp` says at its end: a sentence for people, an object for scripts.
 
-use longhaul::{CircuitReport, CopyReport, HistoryReport, LinkReport, LinkUse, Snapshot};
+use longhaul::{
+    CircuitReport, CopyReport, EndedEntries, EndedEntry, HistoryReport, LinkReport, LinkUse,
+    Snapshot,
+};
 use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
@@ -14,12 +17,6 @@ pub(crate) fn goodput(report: &CopyReport) -> Rate {
 
 /// The fields of docs/operating.md.
 pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
-    let failures: Vec<Value> = report
-        .failures
-        .sample
-        .iter()
-        .map(|(path, reason)| json!({ "path": path, "reason": reason }))
-        .collect();
     let mut fields = object(json!({
         "bytes": report.bytes,
         "files": report.files,
@@ -30,13 +27,21 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "verified": report.verified,
         "discarded": report.discarded,
         "failed": report.failures.count,
-        "failures": failures,
+        "failures": ended(&report.failures),
+        "skipped": report.skipped.count,
+        "skips": ended(&report.skipped),
     }));
     fields.append(&mut of_link(&report.link));
     if let Some(Value::Array(notices)) = fields.get_mut("notices") {
         notices.extend(report.remarks.iter().cloned().map(Value::from));
     }
     fields
+}
+
+/// The first of `entries`, each with its code.
+pub(crate) fn ended(entries: &EndedEntries) -> Vec<Value> {
+    let one = |entry: &EndedEntry| json!({ "path": entry.path, "code": entry.code.name(), "reason": entry.reason });
+    entries.sample.iter().map(one).collect()
 }
 
 /// The fields that tell how data travelled.
@@ -147,6 +152,9 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     );
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
+    }
+    if !report.skipped.is_empty() {
+        text += &format!("; {} skipped", entries(report.skipped.count));
     }
     text + &fate(&report.link)
 }
@@ -263,7 +271,7 @@ pub(crate) fn seconds(time: Duration) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use longhaul::{Failures, Hosts};
+    use longhaul::{EntryCode, Hosts};
     use longhaul_rate_control::PathMemory;
     use longhaul_wire::{Bottleneck, Protect};
 
@@ -277,7 +285,8 @@ mod tests {
             verified: true,
             discarded: false,
             remarks: Vec::new(),
-            failures: Failures::default(),
+            failures: EndedEntries::default(),
+            skipped: EndedEntries::default(),
             link: LinkReport {
                 carrier: "udp",
                 profile: "auto".into(),
@@ -317,7 +326,8 @@ mod tests {
             "lost": { "congestion": 90, "random": 600, "socket": 3, "host": 0, "sender": 8,
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
-            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [], "notices": [], "memory": null,
+            "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [],
+            "skipped": 0, "skips": [], "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);
@@ -383,11 +393,19 @@ mod tests {
 
     #[test]
     fn json_counts_what_failed_and_names_a_sample() {
-        let sample = vec![("d/f".to_string(), "no space left".to_string())];
-        let failures = Failures { count: 14_886, sample };
-        let json = json(&CopyReport { failures, ..report() });
-        assert_eq!(json["failed"], 14_886);
-        assert_eq!(json["failures"], json!([{ "path": "d/f", "reason": "no space left" }]));
+        let mut report = report();
+        report.failures.count = 14_886;
+        report.failures.sample.push(EndedEntry::new("d/f", EntryCode::NoSpace, "no space left"));
+        report.skipped.count = 1;
+        report.skipped.sample.push(EndedEntry::new("d/p", EntryCode::Skipped, "it is a FIFO"));
+        let json = json(&report);
+        assert_eq!((&json["failed"], &json["skipped"]), (&json!(14_886), &json!(1)));
+        let failed = json!({ "path": "d/f", "code": "no-space", "reason": "no space left" });
+        assert_eq!(json["failures"], json!([failed]));
+        let skipped = json!({ "path": "d/p", "code": "skipped", "reason": "it is a FIFO" });
+        assert_eq!(json["skips"], json!([skipped]));
+        let text = sentence(&report);
+        assert!(text.contains("RTT 100 ms); 1 entry skipped; lost"), "{text}");
     }
 
     #[test]

@@ -108,15 +108,16 @@ impl Account {
         match event {
             ServeEvent::Listening(_) => {}
             ServeEvent::Began { client, what } => output.say(format!("{client}: {what}")),
-            ServeEvent::Ended { client, outcome: Ok(Served { bytes, failures }) } => {
+            ServeEvent::Ended { client, outcome: Ok(served) } => {
                 self.transfers += 1;
+                let Served { bytes, failures, skipped, .. } = served;
                 self.bytes += bytes;
-                let done = format!("done, {}", Bytes::new(*bytes));
-                self.last_failure = failures.sample.first().map(|(path, reason)| {
-                    format!(
-                        "{} not copied, first {path}: {reason}",
-                        report::entries(failures.count)
-                    )
+                let mut done = format!("done, {}", Bytes::new(*bytes));
+                if !skipped.is_empty() {
+                    done += &format!(", {} skipped", report::entries(skipped.count));
+                }
+                self.last_failure = failures.sample.first().map(|first| {
+                    format!("{} not copied, first {first}", report::entries(failures.count))
                 });
                 match &self.last_failure {
                     None => output.say(format!("{client}: {done}")),

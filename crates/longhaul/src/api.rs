@@ -1,12 +1,13 @@
 //! Progress, reports and events.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_objects::Failure;
+use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
-use longhaul_units::{MemoryUse, Rate};
-use longhaul_wire::{Bottleneck, HostAccount, Losses, Protect};
+use longhaul_units::{EntryCode, MemoryUse, Rate};
+use longhaul_wire::{Bottleneck, EntryEnd, HostAccount, Losses, Protect};
 
 use crate::circuit::CircuitReport;
 use crate::links::LinkUse;
@@ -62,7 +63,9 @@ pub struct CopyReport {
     /// What the user should know though nothing failed: times that could not be set, ...
     pub remarks: Vec<String>,
     /// Entries that could not be copied.
-    pub failures: Failures,
+    pub failures: EndedEntries,
+    /// Entries that are not to be copied: FIFOs, sockets and devices.
+    pub skipped: EndedEntries,
     /// How the data travelled.
     pub link: LinkReport,
 }
@@ -122,46 +125,78 @@ pub struct Served {
     /// Bytes moved.
     pub bytes: u64,
     /// Entries that could not be copied.
-    pub failures: Failures,
+    pub failures: EndedEntries,
+    /// Entries that are not to be copied.
+    pub skipped: EndedEntries,
 }
 
-/// Entries that could not be copied: all are counted, the first are named.
+/// An entry that was not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EndedEntry {
+    /// Its path; of a source whose contents are copied `.`.
+    pub path: String,
+    /// Why, for programs.
+    pub code: EntryCode,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl EndedEntry {
+    /// The entry `path`, with what became of it.
+    pub fn new(path: impl Into<String>, code: EntryCode, reason: impl Into<String>) -> Self {
+        let path = Some(path.into()).filter(|path| !path.is_empty());
+        Self { path: path.unwrap_or_else(|| ".".into()), code, reason: reason.into() }
+    }
+}
+
+impl fmt::Display for EndedEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.reason)
+    }
+}
+
+/// Entries that were not copied: all are counted, the first are named.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Failures {
-    /// How many there are.
+#[non_exhaustive]
+pub struct EndedEntries {
+    /// Number of them.
     pub count: u64,
-    /// Path and reason of the first, at most [`FAILURES_MAX`].
-    pub sample: Vec<(String, String)>,
+    /// The first, at most [`FAILURES_MAX`].
+    pub sample: Vec<EndedEntry>,
 }
 
-impl Failures {
-    /// Whether everything was copied.
+impl EndedEntries {
+    /// True if there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
+    /// True if each may pass when the same is tried again, although nobody mends anything.
+    pub fn may_all_pass(&self) -> bool {
+        self.count == self.sample.len() as u64
+            && self.sample.iter().all(|entry| entry.code.may_pass())
+    }
+
     /// One more.
-    pub(crate) fn push(&mut self, path: String, reason: String) {
+    pub(crate) fn push(&mut self, path: &str, end: &EntryEnd) {
         self.count += 1;
         if self.sample.len() < FAILURES_MAX {
-            self.sample.push((named(&path), reason));
+            self.sample.push(EndedEntry::new(path, end.code, &*end.reason));
         }
     }
 
     /// And `count` others, of which the first are `sample`.
-    pub(crate) fn plus(mut self, count: u64, sample: &[Failure]) -> Self {
+    pub(crate) fn plus(mut self, count: u64, sample: &[Ended]) -> Self {
         self.count += count;
         let left = FAILURES_MAX.saturating_sub(self.sample.len());
         let more = sample.iter().take(left);
-        self.sample.extend(more.map(|failure| (named(&failure.path), failure.reason.clone())));
+        let entry = |Ended { path, end, .. }: &Ended| {
+            EndedEntry::new(path.to_string(), end.code, &*end.reason)
+        };
+        self.sample.extend(more.map(entry));
         self
     }
-}
-
-/// A path for people: what `SRC/.` stands for has no name.
-fn named(path: &impl ToString) -> String {
-    let path = path.to_string();
-    if path.is_empty() { ".".into() } else { path }
 }
 
 /// Something that a server tells its operator.
@@ -201,14 +236,18 @@ mod tests {
 
     #[test]
     fn all_failures_are_counted_and_the_first_are_named() {
-        let mut failures = Failures::default();
+        let mut failures = EndedEntries::default();
         assert!(failures.is_empty());
-        for number in 0..FAILURES_MAX + 5 {
-            failures.push(number.to_string(), "no space left".into());
+        let end = EntryEnd::new(EntryCode::Damaged, "did not verify");
+        for number in 0..FAILURES_MAX {
+            failures.push(&number.to_string(), &end);
         }
+        assert!(failures.may_all_pass());
+        failures.push("one more", &end);
         let failures = failures.plus(14_886, &[]);
-        assert_eq!(failures.count, FAILURES_MAX as u64 + 5 + 14_886);
+        assert_eq!(failures.count, FAILURES_MAX as u64 + 1 + 14_886);
         assert_eq!(failures.sample.len(), FAILURES_MAX);
-        assert_eq!(failures.sample[0].0, "0");
+        assert_eq!((&*failures.sample[0].path, failures.sample[0].code), ("0", EntryCode::Damaged));
+        assert!(!failures.may_all_pass(), "of most of them nothing is known");
     }
 }

@@ -19,7 +19,7 @@ use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Direction, MAX_PATH, Protect, Request};
+use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
 
 use crate::api::{CopyReport, Snapshot};
 use crate::budget::Budget;
@@ -326,7 +326,8 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
     };
     let mut failures = task.shared.failures();
     for name in unannounced {
-        failures.push(name, "the server says nothing of it, not even that it failed".into());
+        let reason = "the server says nothing of it, not even that it failed";
+        failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
     }
     CopyReport {
         bytes,
@@ -338,6 +339,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         verified: verify && failures.is_empty(),
         remarks: remarks::of(notes),
         failures,
+        skipped: task.shared.skipped(),
         link,
     }
 }

@@ -36,7 +36,9 @@ mod source;
 /// What each end calls itself.
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 
-pub use api::{CopyReport, Failures, Hosts, LinkReport, ServeEvent, Served, Snapshot};
+pub use api::{
+    CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, Served, Snapshot,
+};
 pub use budget::MEMORY_LEAST;
 pub use circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
@@ -51,7 +53,7 @@ pub use longhaul_control::Via;
 pub use longhaul_history::History;
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
-pub use longhaul_units::{Bytes, Duration, Rate};
+pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
 pub use longhaul_wire::{Listed, ListedKind, PipeRole, Protect};
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,

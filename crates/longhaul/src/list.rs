@@ -9,9 +9,9 @@ use longhaul_connection::{IncomingAnswers, Transfer, Wish};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, shown};
-use longhaul_wire::{AnswerMessage, ListRequest, Listed, MAX_PATH};
+use longhaul_wire::{AnswerMessage, EntryEnd, ListRequest, Listed, MAX_PATH};
 
-use crate::api::{Failures, Snapshot};
+use crate::api::{EndedEntries, Snapshot};
 use crate::budget::Budget;
 use crate::circuit::Errand;
 use crate::client::{Client, Finished, Task};
@@ -55,7 +55,7 @@ pub struct ListReport {
     /// Number of things that were listed.
     pub listed: u64,
     /// What is there and could not be looked at.
-    pub failures: Failures,
+    pub failures: EndedEntries,
     /// Start of the call to its end.
     pub elapsed: Duration,
 }
@@ -150,8 +150,9 @@ fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), 
                 sink(all).map_err(ThreadError::Output)?;
                 half = shared.lock();
             }
-            Some(AnswerMessage::Unlisted { path, reason }) => {
-                shared.note_failure(path.escape_ascii().to_string(), shown(&reason));
+            Some(AnswerMessage::Unlisted { path, end }) => {
+                let end = EntryEnd::new(end.code, &shown(&end.reason));
+                shared.note_failure(&path.escape_ascii().to_string(), &end);
             }
             Some(AnswerMessage::End { .. }) => return Ok(()),
             None => half = shared.rest(half, PATIENCE),

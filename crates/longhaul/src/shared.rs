@@ -20,9 +20,9 @@ use longhaul_connection::{
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, Duration};
-use longhaul_wire::{CloseCode, HostAccount, Refused, SourceReport};
+use longhaul_wire::{CloseCode, EntryEnd, HostAccount, Refused, SourceReport};
 
-use crate::api::Failures;
+use crate::api::EndedEntries;
 use crate::budget::{Budget, SINK_SPARE};
 use crate::lease::Lease;
 
@@ -56,7 +56,7 @@ pub(crate) struct Shared {
     threads: Mutex<Vec<JoinHandle<()>>>,
     stopped: AtomicBool,
     /// What this host could not even offer.
-    not_offered: Mutex<Failures>,
+    not_offered: Mutex<EndedEntries>,
     /// Of a pipe that comes from another client: the connection to that one, which promises memory as
     /// it comes free here.
     upstream: Mutex<Weak<Self>>,
@@ -376,12 +376,21 @@ impl Shared {
     }
 
     /// Something could not even be offered.
-    pub fn note_failure(&self, path: String, reason: String) {
-        lock(&self.not_offered).push(path, reason);
+    pub fn note_failure(&self, path: &str, end: &EntryEnd) {
+        lock(&self.not_offered).push(path, end);
     }
 
-    /// What could not be copied.
-    pub fn failures(&self) -> Failures {
+    /// Entries that are not to be copied.
+    pub fn skipped(&self) -> EndedEntries {
+        let half = self.lock();
+        let Some((count, sample)) = half.transfer().map(Transfer::skipped) else {
+            return EndedEntries::default();
+        };
+        EndedEntries::default().plus(count, sample)
+    }
+
+    /// Entries that could not be copied.
+    pub fn failures(&self) -> EndedEntries {
         let half = self.lock();
         let not_offered = lock(&self.not_offered).clone();
         let Some(transfer) = half.transfer() else { return not_offered };

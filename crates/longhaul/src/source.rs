@@ -10,7 +10,7 @@ use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
 use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::shared::Shared;
 
@@ -88,8 +88,8 @@ impl SourceDriver {
             };
             shared.change(|half| {
                 let copy = half.outgoing_copy()?;
-                for (entry, reason) in failures {
-                    copy.entry_failed(entry, &reason);
+                for (entry, end) in failures {
+                    copy.entry_failed(entry, end);
                 }
                 copy.group_hashed(task.object, task.group, value);
                 let lane = copy.deal(&task, &shared.mailboxes)?;
@@ -120,7 +120,14 @@ fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStat
             drop(half);
             return note_scan_failure(shared, scan.leave_out_directory(path));
         }
-        Err(error) => shared.note_failure(path.to_string(), error.to_string()),
+        Err(error) => {
+            let code = match error {
+                PushError::TooMany => EntryCode::OutOfResources,
+                _ => EntryCode::Name,
+            };
+            let end = EntryEnd::new(code, &error.to_string());
+            shared.note_failure(&path.to_string(), &end);
+        }
     }
     (!shared.is_stopped()).then(|| *copy.stats())
 }
@@ -131,13 +138,15 @@ fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStat
     let path = shown(&String::from_utf8_lossy(&failure.path));
     // The sink knows no path but the stand-in's.
     let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
-    let reason = match &failure.stand_in {
-        Some(entry) if !is_named(entry) => format!("{}: {path}", failure.reason),
-        _ => failure.reason,
+    let end = match &failure.stand_in {
+        Some(entry) if !is_named(entry) => {
+            EntryEnd::new(failure.end.code, &format!("{}: {path}", failure.end))
+        }
+        _ => failure.end,
     };
     match failure.stand_in.and_then(|entry| copy.push_entry(entry).ok()) {
-        Some(entry) => copy.entry_failed(entry, &reason),
-        None => shared.note_failure(path, reason),
+        Some(entry) => copy.entry_failed(entry, end),
+        None => shared.note_failure(&path, &end),
     }
     Some(*copy.stats())
 }

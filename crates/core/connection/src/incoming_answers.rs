@@ -90,11 +90,14 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
+    use longhaul_wire::{EntryCode, EntryEnd};
+
     use super::*;
     use crate::outgoing_answers::OutgoingAnswers;
 
     fn unlisted(len: usize) -> AnswerMessage {
-        AnswerMessage::Unlisted { path: vec![b'a'; len], reason: "no permission".into() }
+        let end = EntryEnd::new(EntryCode::Permission, "no permission");
+        AnswerMessage::Unlisted { path: vec![b'a'; len], end }
     }
 
     #[test]

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, EntryId, Failure, Intake, ResumeState, Sink, SinkConfig,
+    Action, Answer, ChainingValue, EndedEntry, EntryId, Intake, ResumeState, Sink, SinkConfig,
     SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
-    Bottleneck, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
+    Bottleneck, EntryEnd, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
 };
 
 use crate::half_messages::WholeGroup;
@@ -134,7 +134,7 @@ impl<I> IncomingCopy<I> {
     }
 
     /// A group is where it belongs, except for what `failed`, each for its reason.
-    pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
+    pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, EntryEnd)]) {
         self.in_hand -= 1;
         self.sink.group_written(task, failed);
     }
@@ -319,8 +319,13 @@ impl<I> IncomingCopy<I> {
     }
 
     /// Entries that could not be copied, the first of them.
-    pub fn failures(&self) -> &[Failure] {
+    pub fn failures(&self) -> &[EndedEntry] {
         self.sink.failures()
+    }
+
+    /// Entries that the source has skipped, the first of them.
+    pub fn skipped(&self) -> &[EndedEntry] {
+        self.sink.skipped()
     }
 
     /// Counts that grow while it goes on. Other work that takes long and moves nothing is to be counted
@@ -331,7 +336,7 @@ impl<I> IncomingCopy<I> {
             carried: 0,
             moved: stats.received_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
-            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
+            settled: stats.settled().into(),
             other: stats.repairs + stats.checkpoints + stats.rechecked + stats.answered,
         }
     }

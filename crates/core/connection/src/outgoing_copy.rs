@@ -2,10 +2,13 @@
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, EntryId, Failure, GroupTask, PushError, Source, SourceError, SourceStats,
+    Belief, ChainingValue, EndedEntry, EntryId, GroupTask, PushError, Source, SourceError,
+    SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
-use longhaul_wire::{Bottleneck, Entry, SinkMessage, SourceMessage, SourceReport, Summary};
+use longhaul_wire::{
+    Bottleneck, Entry, EntryEnd, SinkMessage, SourceMessage, SourceReport, Summary,
+};
 
 use crate::diagnosis::Stage;
 use crate::gate::{Gate, Lanes};
@@ -79,9 +82,9 @@ impl OutgoingCopy {
         self.source.finish_entries();
     }
 
-    /// An entry cannot be read.
-    pub fn entry_failed(&mut self, entry: EntryId, reason: &str) {
-        self.source.entry_failed(entry, reason);
+    /// An entry cannot be read, or is skipped.
+    pub fn entry_failed(&mut self, entry: EntryId, end: EntryEnd) {
+        self.source.entry_failed(entry, end);
     }
 
     // Groups.
@@ -189,8 +192,13 @@ impl OutgoingCopy {
     }
 
     /// Entries that could not be copied, the first of them: path, and why.
-    pub fn failures(&self) -> &[Failure] {
+    pub fn failures(&self) -> &[EndedEntry] {
         self.source.failures()
+    }
+
+    /// Entries that were skipped, the first of them.
+    pub fn skipped(&self) -> &[EndedEntry] {
+        self.source.skipped()
     }
 
     /// Bytes that are to be sent: exact once the sink has reported what it has of each object. One that
@@ -217,7 +225,7 @@ impl OutgoingCopy {
             carried: 0,
             moved: stats.sent_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
-            settled: u64::from(stats.confirmed) + u64::from(stats.failed),
+            settled: stats.settled().into(),
             other: stats.repairs + stats.answered,
         }
     }

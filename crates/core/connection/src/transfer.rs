@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{Failure, PipeError, SinkError, SourceError};
+use longhaul_objects::{EndedEntry, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
@@ -358,10 +358,19 @@ impl<O: Clone, I> Transfer<O, I> {
     }
 
     /// Number of entries that could not be copied, and the first of them. A pipe comes whole, or not at all.
-    pub fn failures(&self) -> (u64, &[Failure]) {
+    pub fn failures(&self) -> (u64, &[EndedEntry]) {
         match self {
             CopyOut(copy) => (copy.stats().failed.into(), copy.failures()),
             CopyIn(copy) => (copy.stats().failed.into(), copy.failures()),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, &[]),
+        }
+    }
+
+    /// The same of entries that are not to be copied.
+    pub fn skipped(&self) -> (u64, &[EndedEntry]) {
+        match self {
+            CopyOut(copy) => (copy.stats().skipped.into(), copy.skipped()),
+            CopyIn(copy) => (copy.stats().skipped.into(), copy.skipped()),
             PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, &[]),
         }
     }

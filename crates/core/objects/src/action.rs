@@ -1,10 +1,9 @@
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, EntryPath};
+use longhaul_wire::{Entry, EntryEnd};
 
 use crate::directory::Named;
 use crate::entry::{EntryId, TempName};
@@ -95,13 +94,13 @@ impl Action {
     }
 }
 
-/// Result of an [`Action`], for [`crate::sink::Sink::handle_answer`]. Reasons are for people.
+/// Result of an [`Action`], for [`crate::sink::Sink::handle_answer`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// Where each directory was made, or why not.
-    DirectoriesMade(Vec<(EntryId, Result<Made, String>)>),
+    DirectoriesMade(Vec<(EntryId, Result<Made, EntryEnd>)>),
     /// State of the file, or why it cannot be opened.
-    Prepared(EntryId, Result<Prepared, String>),
+    Prepared(EntryId, Result<Prepared, EntryEnd>),
     /// So many groups of the file were compared.
     Rechecked {
         /// The file.
@@ -114,7 +113,7 @@ pub enum Answer {
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not.
-    Published(Vec<(EntryId, Result<(), String>)>),
+    Published(Vec<(EntryId, Result<(), EntryEnd>)>),
     /// True if each has its name.
     DirectoriesPlaced(Vec<(EntryId, bool)>),
     /// The checkpoint of this number is done.
@@ -124,7 +123,7 @@ pub enum Answer {
     /// The bytes are in the record.
     RecordAppended,
     /// Of each: it has its mode and time, or the reason why not.
-    DirectoriesFinished(Vec<(EntryId, Result<(), String>)>),
+    DirectoriesFinished(Vec<(EntryId, Result<(), EntryEnd>)>),
     /// There is nothing to tell of it.
     Discarded,
     /// The record is gone.
@@ -299,15 +298,4 @@ pub struct WritePiece {
     pub group_offset: u32,
     /// Bytes.
     pub len: u32,
-}
-
-/// Why an entry was not copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// Number of the entry.
-    pub id: EntryId,
-    /// Its path.
-    pub path: EntryPath,
-    /// Why, for people.
-    pub reason: String,
 }

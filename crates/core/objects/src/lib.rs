@@ -64,6 +64,7 @@ extern crate alloc;
 mod action;
 mod assembly;
 mod directory;
+mod ended;
 mod entry;
 pub mod hash;
 mod intake;
@@ -82,11 +83,12 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Answer, Checked, Checkpoint, Existing, Failure, FilledDirectory, Made, NamedEntry,
-    NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use directory::{Directory, Named};
+pub use ended::EndedEntry;
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
 pub use intake::Intake;

@@ -89,7 +89,5 @@ pub const CHECKPOINT_BYTES: u64 = 256 << 20;
 /// Answers that wait for the source to read them, from which on a sink takes in no more messages,
 /// prepares nothing more and promises nothing more. Those that are announced can still fail.
 pub const ANSWERS_MAX: usize = 4096;
-/// Reasons for failures that are kept for the report; all are counted.
+/// Entries that failed, and that were skipped, of which path and reason are kept for the report; all are counted.
 pub const FAILURES_MAX: usize = 1000;
-/// Longest reason for a failure, in bytes.
-pub const REASON_MAX: usize = 1024;

@@ -21,7 +21,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, EntryKind, HostAccount, SourceReport, Summary};
+use longhaul_wire::{Entry, EntryEnd, EntryKind, HostAccount, SourceReport, Summary};
 
 use self::checkpoints::Checkpoints;
 use self::completion::Ending;
@@ -37,7 +37,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
-use crate::action::Failure;
+use crate::ended::EndedEntry;
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::limits::UNSETTLED_COST;
@@ -152,8 +152,10 @@ pub struct SinkStats {
     pub confirmed: u32,
     /// Bytes of the confirmed files.
     pub confirmed_bytes: u64,
-    /// Entries that failed at the source or were refused here.
+    /// Entries that failed, at the source or here.
     pub failed: u32,
+    /// Entries that the source has skipped.
+    pub skipped: u32,
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -164,6 +166,13 @@ pub struct SinkStats {
     pub duplicates: u64,
     /// Checkpoints begun.
     pub checkpoints: u64,
+}
+
+impl SinkStats {
+    /// Entries of which nothing more is to come.
+    pub fn settled(&self) -> u32 {
+        self.confirmed + self.failed + self.skipped
+    }
 }
 
 /// A message of the source is not true or not allowed. Nothing was changed.
@@ -368,16 +377,20 @@ impl Sink {
         self.report.stats()
     }
 
-    /// Entries that failed or were refused: the first [`crate::limits::FAILURES_MAX`] of them.
-    pub fn failures(&self) -> &[Failure] {
+    /// Entries that failed, at the source or here: the first [`crate::limits::FAILURES_MAX`] of them.
+    pub fn failures(&self) -> &[EndedEntry] {
         self.report.failures()
     }
 
+    /// Entries that the source has skipped: as many.
+    pub fn skipped(&self) -> &[EndedEntry] {
+        self.report.skipped()
+    }
+
     /// Ends an entry that is not published.
-    fn fail(&mut self, id: EntryId, reason: &str, source: SourceKnows, kept: Kept) {
-        let reason = crate::source::cut(reason);
+    fn fail(&mut self, id: EntryId, end: EntryEnd, source: SourceKnows, kept: Kept) {
         if let Some(entry) = self.entries.fail_made(id) {
-            return self.note_failure(id, &entry, reason, source);
+            return self.note_ended(id, &entry, end, source);
         }
         let Some(Failed { entry, object, aside, discarded }) = self.entries.fail(id, kept) else {
             return;
@@ -385,7 +398,7 @@ impl Sink {
         if let Some(temp) = discarded {
             self.checkpoints.discarded(temp);
         }
-        self.note_failure(id, &entry, reason, source);
+        self.note_ended(id, &entry, end, source);
         if entry.kind == EntryKind::Directory {
             self.note_made(id, None);
         }
@@ -409,10 +422,10 @@ impl Sink {
         }
     }
 
-    fn note_failure(&mut self, id: EntryId, entry: &Entry, reason: String, source: SourceKnows) {
-        self.report.failed(id, entry, &reason);
+    fn note_ended(&mut self, id: EntryId, entry: &Entry, end: EntryEnd, source: SourceKnows) {
+        self.report.ended(id, entry, &end);
         if source == SourceKnows::No {
-            self.answers.refuse(id, reason);
+            self.answers.refuse(id, &end);
             self.hold_credit();
         }
     }

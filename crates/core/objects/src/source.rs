@@ -4,19 +4,18 @@ mod manifest;
 mod offers;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::{Entry, SourceMessage, SourceReport, Summary};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Summary};
 
 use self::directories::Directories;
-use crate::action::Failure;
+use crate::ended::{EndedEntries, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::layout::Layout;
-use crate::limits::{FAILURES_MAX, GROUP_SIZE, HASHES_MAX, REASON_MAX};
+use crate::limits::{GROUP_SIZE, HASHES_MAX};
 use crate::tags::{Belief, Tag};
 use crate::window::Window;
 
@@ -41,7 +40,7 @@ pub struct Source {
     entries: Window<EntrySlot>,
     /// Of the entries that are forgotten there: directories that are not settled, and what failed here.
     directories: Directories,
-    failed_before: BTreeMap<EntryId, u64>,
+    failed_before: BTreeMap<EntryId, (u64, EntryCode)>,
     objects: Window<Object>,
     /// Object that collects small files.
     bundle: Option<Bundle>,
@@ -72,8 +71,8 @@ pub struct Source {
     /// Those whose tags were sent.
     next_hashes: Option<SourceMessage>,
     /// Failures not sent to the sink yet.
-    failed: BTreeMap<EntryId, String>,
-    failures: Vec<Failure>,
+    failed: BTreeMap<EntryId, EntryEnd>,
+    ended: EndedEntries,
     stats: SourceStats,
     /// Not sent to the sink yet; and whether one was the last thing that was.
     report: Option<SourceReport>,
@@ -144,8 +143,28 @@ pub struct SourceStats {
     pub confirmed: u32,
     /// Bytes of the confirmed files.
     pub confirmed_bytes: u64,
-    /// Entries that failed here or were refused by the sink.
+    /// Entries that failed, here or at the sink.
     pub failed: u32,
+    /// Entries that were skipped: they are not to be copied.
+    pub skipped: u32,
+    /// Entries that the sink had before.
+    pub unchanged: u32,
+}
+
+impl SourceStats {
+    /// Entries of which nothing more is to come.
+    pub fn settled(&self) -> u32 {
+        self.confirmed + self.failed + self.skipped + self.unchanged
+    }
+
+    /// Entries that ended with `code`, or likewise.
+    fn ended(&mut self, code: EntryCode) -> &mut u32 {
+        match code {
+            EntryCode::Skipped => &mut self.skipped,
+            EntryCode::Unchanged => &mut self.unchanged,
+            _ => &mut self.failed,
+        }
+    }
 }
 
 /// A message of the sink is not true or not allowed. Nothing was changed.
@@ -234,9 +253,9 @@ struct EntrySlot {
 enum EntryState {
     Open,
     /// Failed here; the sink may have confirmed it before it knew.
-    Failed,
+    Failed(EntryCode),
     Confirmed,
-    Refused,
+    Refused(EntryCode),
 }
 
 #[derive(Debug)]
@@ -300,7 +319,7 @@ impl Source {
             hashes: Vec::new(),
             next_hashes: None,
             failed: BTreeMap::new(),
-            failures: Vec::new(),
+            ended: EndedEntries::default(),
             stats: SourceStats::default(),
             report: None,
             has_reported: false,
@@ -317,10 +336,10 @@ impl Source {
         if let Some(first) = self.failed.first_entry()
             && first.key().0 < self.announced_entries
         {
-            let (entry, reason) = first.remove_entry();
-            self.settle(entry, EntryState::Failed);
+            let (entry, end) = first.remove_entry();
+            self.settle(entry, EntryState::Failed(end.code));
             self.has_reported = false;
-            return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), reason });
+            return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), end });
         }
         // Where messages take longer than the time between two reports, these would leave no room for
         // what the copy needs: it has every second place.
@@ -437,19 +456,19 @@ impl Source {
         }
     }
 
-    /// The entry cannot be read (any more), or was found changed while it was read.
-    pub fn entry_failed(&mut self, id: EntryId, reason: &str) {
+    /// The entry cannot be read (any more), was found changed while it was read, or is skipped.
+    pub fn entry_failed(&mut self, id: EntryId, end: EntryEnd) {
         let Some(slot) = self.entries.get_mut(id.0) else {
             return;
         };
         if slot.state != EntryState::Open || self.failed.contains_key(&id) {
             return;
         }
-        let reason: String = cut(reason);
+        let end = EntryEnd::new(end.code.of_source(), &end.reason);
         if let Some(entry) = &slot.entry {
-            note_failure(&mut self.failures, id, entry, &reason);
+            self.ended.note(id, &entry.path, &end);
         }
-        self.failed.insert(id, reason);
+        self.failed.insert(id, end);
     }
 
     /// Tells the sink how sending goes (REPORT); one that was not sent yet is replaced. The driver
@@ -478,9 +497,14 @@ impl Source {
         &self.stats
     }
 
-    /// Entries that failed or were refused: the first [`FAILURES_MAX`] of them.
-    pub fn failures(&self) -> &[Failure] {
-        &self.failures
+    /// Entries that failed, here or at the sink: the first [`crate::limits::FAILURES_MAX`] of them.
+    pub fn failures(&self) -> &[EndedEntry] {
+        &self.ended.failed
+    }
+
+    /// Entries that were skipped: as many.
+    pub fn skipped(&self) -> &[EndedEntry] {
+        &self.ended.skipped
     }
 
     fn poll_hashes(&mut self) -> Option<SourceMessage> {
@@ -549,18 +573,6 @@ impl Default for Source {
     fn default() -> Self {
         Self::new(Belief::default())
     }
-}
-
-/// Keeps a failure for the report, if there is room.
-pub(crate) fn note_failure(failures: &mut Vec<Failure>, id: EntryId, entry: &Entry, reason: &str) {
-    if failures.len() < FAILURES_MAX {
-        failures.push(Failure { id, path: entry.path.clone(), reason: reason.into() });
-    }
-}
-
-/// The start of `reason` that a message may hold.
-pub(crate) fn cut(reason: &str) -> String {
-    reason[..reason.floor_char_boundary(REASON_MAX)].into()
 }
 
 const NO_OBJECT: u32 = u32::MAX;

@@ -1,11 +1,9 @@
 //! Work of a sink's driver on its storage: one way for files, for what keeps nothing, and for
 //! memory in simulations.
 
-use alloc::string::{String, ToString};
 use alloc::vec::Vec;
-use core::fmt::Display;
 
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, EntryEnd};
 
 use crate::action::{
     Action, Answer, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
@@ -17,8 +15,8 @@ use crate::record::Stamp;
 
 /// Where a sink's files and its record are. One value serves one thread.
 pub trait Storage {
-    /// Why something failed that concerns one entry, for people.
-    type Error: Display;
+    /// Why something failed that concerns one entry.
+    type Error: Into<EntryEnd>;
     /// Failure of the storage as a whole: the transfer ends, and what is recorded stays valid.
     type Failure;
 
@@ -80,10 +78,10 @@ pub trait Storage {
 pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S::Failure> {
     Ok(match action {
         Action::MakeDirectories(batch) => Answer::DirectoriesMade(each(batch, |directory| {
-            (directory.id, in_words(storage.make_directory(directory)))
+            (directory.id, ended(storage.make_directory(directory)))
         })),
         Action::PrepareFile { file, temp, existing } => {
-            Answer::Prepared(file.id, in_words(storage.prepare(&file.entry, temp, existing)))
+            Answer::Prepared(file.id, ended(storage.prepare(&file.entry, temp, existing)))
         }
         Action::RecheckGroups { file, temp, groups } => {
             let wrong = storage.recheck(&file.entry, temp, &groups);
@@ -93,7 +91,7 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
         }
         Action::Publish(batch) => {
-            Answer::Published(each(batch, |file| (file.id, in_words(storage.publish(file)))))
+            Answer::Published(each(batch, |file| (file.id, ended(storage.publish(file)))))
         }
         Action::PlaceDirectories(batch) => Answer::DirectoriesPlaced(each(batch, |directory| {
             (directory.id, storage.place_directory(directory))
@@ -108,7 +106,7 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::RecordAppended
         }
         Action::FinishDirectories(batch) => Answer::DirectoriesFinished(each(batch, |directory| {
-            (directory.id, in_words(storage.finish_directory(directory)))
+            (directory.id, ended(storage.finish_directory(directory)))
         })),
         Action::Discard(temps) => {
             temps.into_iter().for_each(|temp| storage.discard(temp));
@@ -126,11 +124,15 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
 ///
 /// # Panics
 /// When `data` is shorter than the group.
-pub fn write<S: Storage>(storage: &mut S, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
+pub fn write<S: Storage>(
+    storage: &mut S,
+    task: &WriteTask,
+    data: &[u8],
+) -> Vec<(EntryId, EntryEnd)> {
     let written = task.pieces.iter().filter_map(|piece| {
         let part = &data[piece.group_offset as usize..][..piece.len as usize];
         let error = storage.write(piece, part).err()?;
-        Some((piece.id, error.to_string()))
+        Some((piece.id, error.into()))
     });
     written.collect()
 }
@@ -139,6 +141,6 @@ fn each<T, A>(batch: Vec<T>, run: impl FnMut(&T) -> A) -> Vec<A> {
     batch.iter().map(run).collect()
 }
 
-fn in_words<T>(result: Result<T, impl Display>) -> Result<T, String> {
-    result.map_err(|error| error.to_string())
+fn ended<T>(result: Result<T, impl Into<EntryEnd>>) -> Result<T, EntryEnd> {
+    result.map_err(Into::into)
 }

@@ -48,7 +48,7 @@ pub(crate) use registry;
 
 #[cfg(test)]
 mod tests {
-    use crate::{Bottleneck, MemoryUse};
+    use crate::{Bottleneck, EntryCode, MemoryUse};
 
     #[test]
     fn a_code_is_a_place() {
@@ -60,6 +60,11 @@ mod tests {
             assert_eq!(memory as u8, code);
             assert_eq!(MemoryUse::from_code(code), memory);
         }
+        for (number, code) in (0..).zip(EntryCode::ALL) {
+            assert_eq!(code as u8, number);
+            assert_eq!(EntryCode::from_code(number), code);
+        }
+        assert_eq!(EntryCode::from_code(200), EntryCode::Failed);
         assert_eq!(Bottleneck::from_code(5), Bottleneck::ReceiverDisk);
         assert_eq!(Bottleneck::from_code(200), Bottleneck::Unknown);
         assert_eq!(MemoryUse::from_code(200), MemoryUse::None);

@@ -54,12 +54,12 @@ pub use header::{
     MAX_EPOCH_PACKETS, MAX_EPOCHS, OBJECT_HEADER_LEN, ObjectHeader,
 };
 /// Types that messages and frames name.
-pub use longhaul_units::{Bottleneck, Losses};
+pub use longhaul_units::{Bottleneck, EntryCode, Losses};
 pub use message::{
-    AnswerMessage, Direction, Entry, EntryKind, EntryPath, HostAccount, HostLosses, InvalidPath,
-    ListRequest, Listed, ListedKind, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, ManifestObject, Message,
-    MessageReader, Offered, PipeRequest, PipeRole, Refused, Request, SinkMessage, SourceMessage,
-    SourceReport, StallTimes, Summary,
+    AnswerMessage, Direction, Entry, EntryEnd, EntryKind, EntryPath, HostAccount, HostLosses,
+    InvalidPath, ListRequest, Listed, ListedKind, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME,
+    ManifestObject, Message, MessageReader, Offered, PipeRequest, PipeRole, Refused, Request,
+    SinkMessage, SourceMessage, SourceReport, StallTimes, Summary,
 };
 pub use reader::Reader;
 pub use record::{

@@ -1,6 +1,7 @@
 //! The messages of stream 0, by which source and sink agree on what is copied
 //! (docs/protocol.md section 7.2).
 
+mod ending;
 mod entry;
 mod host;
 mod listing;
@@ -12,8 +13,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use longhaul_units::{Bytes, ObjectId};
+use longhaul_units::{Bytes, EntryCode, ObjectId};
 
+pub use self::ending::EntryEnd;
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
@@ -153,12 +155,12 @@ pub enum SourceMessage {
         /// Ranges of groups, none empty.
         groups: Vec<Range<u64>>,
     },
-    /// ENTRY_FAILED: the source cannot read an entry (any more).
+    /// ENTRY_FAILED: the source does not send an entry (any more).
     EntryFailed {
         /// Number of the entry.
         entry: u64,
-        /// Why, for people.
-        reason: String,
+        /// Why; a code of sinks is sent as `Failed`.
+        end: EntryEnd,
     },
     /// REPORT: how sending goes; a later one replaces it.
     Report(Box<SourceReport>),
@@ -225,12 +227,12 @@ pub enum SinkMessage {
         /// Ranges of entries, none empty.
         entries: Vec<Range<u64>>,
     },
-    /// ENTRY_REFUSED: the sink cannot write an entry.
+    /// ENTRY_REFUSED: the sink does not write an entry.
     EntryRefused {
         /// Number of the entry.
         entry: u64,
-        /// Why, for people.
-        reason: String,
+        /// Why; a code of sources is sent as `Failed`.
+        end: EntryEnd,
     },
     /// RESULT: every entry is confirmed, refused or failed.
     Result(Box<Summary>),
@@ -241,8 +243,12 @@ pub enum SinkMessage {
 pub struct Summary {
     /// Entries that are in place.
     pub confirmed: u64,
-    /// Entries that are not.
+    /// Entries that failed.
     pub failed: u64,
+    /// Entries that the source skipped.
+    pub skipped: u64,
+    /// Entries that were in place before.
+    pub unchanged: u64,
     /// Bytes of the confirmed files.
     pub bytes: Bytes,
     /// Number of them that were durable before.
@@ -497,7 +503,9 @@ impl SourceMessage {
                 w.varint(object.0.into())?;
                 groups.iter().try_for_each(|groups| encode_range(w, groups))
             }),
-            Self::EntryFailed { entry, reason } => entry_reason(out, ENTRY_FAILED, *entry, reason),
+            Self::EntryFailed { entry, end } => {
+                entry_ended(out, ENTRY_FAILED, *entry, end, EntryCode::of_source)
+            }
             Self::Report(report) => append(out, REPORT, |w| report.encode(w)),
         }
     }
@@ -543,7 +551,11 @@ impl SourceMessage {
             }
             BELIEVED => Ok(Self::Believed { object: object_id(r)?, groups: ranges(r)? }),
             REPORT => Ok(Self::Report(Box::new(SourceReport::decode(r)?))),
-            _ => Ok(Self::EntryFailed { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() }),
+            _ => {
+                let (entry, end) = (r.varint()?, EntryEnd::decode(r)?);
+                let code = end.code.of_source();
+                Ok(Self::EntryFailed { entry, end: EntryEnd { code, ..end } })
+            }
         }
     }
 }
@@ -599,12 +611,14 @@ impl SinkMessage {
             Self::Confirm { entries } => append(out, CONFIRM, |w| {
                 entries.iter().try_for_each(|entries| encode_range(w, entries))
             }),
-            Self::EntryRefused { entry, reason } => {
-                entry_reason(out, ENTRY_REFUSED, *entry, reason)
+            Self::EntryRefused { entry, end } => {
+                entry_ended(out, ENTRY_REFUSED, *entry, end, EntryCode::of_sink)
             }
             Self::Result(summary) => append(out, RESULT, |w| {
                 w.varint(summary.confirmed)?;
                 w.varint(summary.failed)?;
+                w.varint(summary.skipped)?;
+                w.varint(summary.unchanged)?;
                 w.varint(summary.bytes.get())?;
                 w.varint(summary.resumed.get())?;
                 w.varint(summary.notes)?;
@@ -621,11 +635,15 @@ impl SinkMessage {
             REPAIR => Ok(Self::Repair { object: object_id(r)?, group: r.varint()? }),
             CONFIRM => Ok(Self::Confirm { entries: ranges(r)? }),
             ENTRY_REFUSED => {
-                Ok(Self::EntryRefused { entry: r.varint()?, reason: r.text(MAX_REASON)?.into() })
+                let (entry, end) = (r.varint()?, EntryEnd::decode(r)?);
+                let code = end.code.of_sink();
+                Ok(Self::EntryRefused { entry, end: EntryEnd { code, ..end } })
             }
             _ => Ok(Self::Result(Box::new(Summary {
                 confirmed: r.varint()?,
                 failed: r.varint()?,
+                skipped: r.varint()?,
+                unchanged: r.varint()?,
                 bytes: Bytes::new(r.varint()?),
                 resumed: Bytes::new(r.varint()?),
                 notes: r.varint()?,
@@ -688,10 +706,16 @@ fn append(
     Writer::append(out).sized(&message)
 }
 
-fn entry_reason(out: &mut Vec<u8>, kind: u64, entry: u64, reason: &str) -> Result<(), Full> {
+fn entry_ended(
+    out: &mut Vec<u8>,
+    kind: u64,
+    entry: u64,
+    end: &EntryEnd,
+    sent: impl FnOnce(EntryCode) -> EntryCode,
+) -> Result<(), Full> {
     append(out, kind, |w| {
         w.varint(entry)?;
-        w.bytes(cut_reason(reason).as_bytes())
+        end.encode(w, sent(end.code))
     })
 }
 

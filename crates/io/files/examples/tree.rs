@@ -140,7 +140,7 @@ impl Copy {
         for scanned in found {
             match scanned {
                 Scanned::Entry(entry) => drop(source.push_entry(entry)),
-                Scanned::Failed(failure) => eprintln!("{}", failure.reason),
+                Scanned::Failed(failure) => eprintln!("{}", failure.end),
             }
         }
         true
@@ -199,7 +199,7 @@ impl Copy {
         let data = &buffer[..task.len as usize];
         let value = self.times.of(HASH, || group_chaining_value(data, task.group, task.only));
         let mut source = lock(&self.source);
-        failed.iter().for_each(|(id, reason)| source.entry_failed(*id, reason));
+        failed.into_iter().for_each(|(id, end)| source.entry_failed(id, end));
         source.group_hashed(task.object, task.group, value);
         drop(source);
         let verdict = lock(&self.sink).group_received(task.object, task.group, value);

@@ -1,10 +1,15 @@
-//! Errors of files, for people: what failed, and what to do about it.
+//! Errors of files, as the code and the reason with which an entry ends.
 
+use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
 use longhaul_sys::process::file_size_limit;
-use longhaul_wire::Summary;
+use longhaul_wire::EntryCode::{
+    self, Changed, Failed, InTheWay, Name, NoSpace, NotFound, OutOfResources, Permission,
+    ReadError, Refused, TooLarge, WriteError,
+};
+use longhaul_wire::{EntryEnd, Summary};
 use rustix::io::Errno;
 
 use crate::folding::SameName;
@@ -12,77 +17,102 @@ use crate::sink::free_space::TooLittle;
 use crate::special::Obstacle;
 
 /// Why a file could not be read.
-pub(crate) fn at_source(error: &io::Error) -> String {
+pub(crate) fn at_source(error: &io::Error) -> EntryEnd {
     if let Some(short) = descriptors::in_words(error) {
-        return format!("cannot be opened: {short}");
+        return ended(OutOfResources, format!("cannot be opened: {short}"));
     }
-    match error.kind() {
-        ErrorKind::NotFound => "it is no longer there".into(),
-        ErrorKind::PermissionDenied => "no permission to read it".into(),
-        _ if is_link(error) => "it was replaced by a link while it was copied".into(),
-        _ => format!("cannot be read: {error}"),
-    }
+    let (code, reason) = match error.kind() {
+        ErrorKind::NotFound => (Changed, "it is no longer there"),
+        ErrorKind::PermissionDenied => (Permission, "no permission to read it"),
+        ErrorKind::OutOfMemory => {
+            return ended(OutOfResources, format!("cannot be read: {error}"));
+        }
+        _ if is_link(error) => (Changed, "it was replaced by a link while it was copied"),
+        _ => return ended(ReadError, format!("cannot be read: {error}")),
+    };
+    EntryEnd::new(code, reason)
 }
 
 /// Why a source that the user has named, whose links are followed, could not be read.
-pub(crate) fn at_root(error: &io::Error) -> String {
+pub(crate) fn at_root(error: &io::Error) -> EntryEnd {
     match error.kind() {
-        ErrorKind::NotFound => "no such file or directory".into(),
+        ErrorKind::NotFound => EntryEnd::new(NotFound, "no such file or directory"),
         // It would lead out of what is served.
-        _ if error.get_ref().is_some() => error.to_string(),
+        _ if error.get_ref().is_some() => ended(Refused, error.to_string()),
         _ if is_link(error) => {
-            "it is a link that leads back to itself, or too many in a row".into()
+            EntryEnd::new(Failed, "it is a link that leads back to itself, or too many in a row")
         }
         _ => at_source(error),
     }
 }
 
 /// Why something could not be done at the destination. `doing` is like "cannot write".
-pub(crate) fn at_destination(doing: &str, error: &io::Error) -> String {
+pub(crate) fn at_destination(doing: &str, error: &io::Error) -> EntryEnd {
     let not_set = error.get_ref().and_then(|inner| inner.downcast_ref::<NotSet>());
     let doing = not_set.map_or(doing, |not_set| not_set.doing());
+    let (code, reason) = why_not_written(error);
+    ended(code, format!("{doing}: {reason}"))
+}
+
+fn why_not_written(error: &io::Error) -> (EntryCode, Cow<'static, str>) {
     if let Some(reason) = no_room(error) {
         let detail = too_little(error).map(|detail| format!(": {detail}")).unwrap_or_default();
-        return format!(
-            "{doing}: {reason}{detail}; what is complete stays: make room and run the same command \
-             again"
+        let reason = format!(
+            "{reason}{detail}; what is complete stays: make room and run the same command again"
         );
+        return (NoSpace, reason.into());
     }
     if let Some(short) = descriptors::in_words(error) {
-        return format!("{doing}: {short}");
+        return (OutOfResources, short.into());
     }
-    if let Some(special) = obstacle(error) {
-        return format!("{doing}: {special}");
+    if let Some(code) = own_error(error) {
+        return (code, error.to_string().into());
     }
-    if let Some(same) = same_name(error) {
-        return format!("{doing}: {same}");
-    }
-    if let Some(vanished) = vanished(error) {
-        return format!("{doing}: {vanished}");
-    }
-    match error.kind() {
-        ErrorKind::FileTooLarge => format!("{doing}: {}", too_large(file_size_limit())),
+    let (code, reason) = match error.kind() {
+        ErrorKind::FileTooLarge => return (TooLarge, too_large(file_size_limit()).into()),
         ErrorKind::ReadOnlyFilesystem => {
-            format!("{doing}: the destination is on a read-only file system")
+            (Permission, "the destination is on a read-only file system")
         }
-        ErrorKind::PermissionDenied => format!("{doing}: no permission at the destination"),
-        ErrorKind::IsADirectory => format!("{doing}: a directory of that name is in the way"),
+        ErrorKind::PermissionDenied => (Permission, "no permission at the destination"),
+        ErrorKind::IsADirectory => (InTheWay, "a directory of that name is in the way"),
         ErrorKind::NotADirectory => {
-            format!("{doing}: something that is no directory is where its directory should be")
+            (InTheWay, "something that is no directory is where its directory should be")
         }
-        ErrorKind::NotFound => format!(
-            "{doing}: its directory is not at the destination: it could not be made, or somebody has \
-             removed it"
+        ErrorKind::NotFound => (
+            NotFound,
+            "its directory is not at the destination: it could not be made, or somebody has \
+             removed it",
         ),
         ErrorKind::InvalidFilename => {
-            format!("{doing}: the name is too long for the file system of the destination")
+            (Name, "the name is too long for the file system of the destination")
         }
-        _ if is_link(error) => format!(
-            "{doing}: a symbolic link is where its directory should be; links at the destination \
-             are not followed"
+        ErrorKind::OutOfMemory => return (OutOfResources, error.to_string().into()),
+        _ if is_link(error) => (
+            InTheWay,
+            "a symbolic link is where its directory should be; links at the destination are not \
+             followed",
         ),
-        _ => format!("{doing}: {error}"),
+        _ => return (WriteError, error.to_string().into()),
+    };
+    (code, reason.into())
+}
+
+/// The code of an error that this crate has found itself.
+fn own_error(error: &io::Error) -> Option<EntryCode> {
+    let inner = error.get_ref()?;
+    if inner.is::<Obstacle>() {
+        Some(InTheWay)
+    } else if inner.is::<SameName>() {
+        Some(Name)
+    } else if inner.is::<Vanished>() || inner.is::<Replaced>() {
+        Some(Changed)
+    } else {
+        inner.downcast_ref().map(|end: &EntryEnd| end.code)
     }
+}
+
+fn ended(code: EntryCode, reason: String) -> EntryEnd {
+    EntryEnd::new(code, &reason)
 }
 
 /// Beyond `limit`, where this process has one, nobody knows what the file system would have taken.
@@ -100,7 +130,7 @@ fn too_large(limit: Option<u64>) -> String {
 pub(crate) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
     match no_room(error) {
         Some(reason) => format!("{doing}: {reason}, make room there"),
-        None => at_destination(doing, error),
+        None => at_destination(doing, error).reason,
     }
 }
 
@@ -118,21 +148,6 @@ fn too_little(error: &io::Error) -> Option<&TooLittle> {
     error.get_ref()?.downcast_ref()
 }
 
-/// The device, FIFO or socket that is not replaced, if that is why.
-fn obstacle(error: &io::Error) -> Option<&Obstacle> {
-    error.get_ref()?.downcast_ref()
-}
-
-/// That the entry would get into the place of another, if that is why.
-fn same_name(error: &io::Error) -> Option<&SameName> {
-    error.get_ref()?.downcast_ref()
-}
-
-/// The unpublished file that is gone, if that is why.
-fn vanished(error: &io::Error) -> Option<&Vanished> {
-    error.get_ref()?.downcast_ref()
-}
-
 /// True if the system refused to follow a link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
@@ -142,6 +157,11 @@ pub(crate) fn is_link(error: &io::Error) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was removed from the destination before it was published")]
 pub(crate) struct Vanished(pub(crate) String);
+
+/// Another file in the place of an unpublished one.
+#[derive(Debug, thiserror::Error)]
+#[error("somebody has put another file in its place")]
+pub(crate) struct Replaced;
 
 /// An attribute could not be set.
 #[derive(Debug, thiserror::Error)]
@@ -187,7 +207,7 @@ mod tests {
         ] {
             let error = NotSet::error(what, rustix::io::Errno::IO);
             for step in ["cannot write", "cannot give it its name"] {
-                let words = at_destination(step, &error);
+                let words = at_destination(step, &error).reason;
                 assert!(
                     words.starts_with(&format!("cannot set its {doing}: Input/output")),
                     "{words}"
@@ -195,10 +215,50 @@ mod tests {
             }
         }
         // What is to be done is the same as of others.
-        let words = at_destination(
+        let EntryEnd { code, reason: words } = at_destination(
             "cannot write",
             &NotSet::error(Summary::TIMES_NOT_SET, rustix::io::Errno::NOSPC),
         );
+        assert_eq!(code, NoSpace);
         assert!(words.contains("no space left") && words.contains("make room"), "{words}");
+    }
+    #[test]
+    fn each_error_of_the_system_has_its_code() {
+        let at = |errno: Errno| at_destination("cannot write", &errno.into()).code;
+        for (errno, code) in [
+            (Errno::NOSPC, NoSpace),
+            (Errno::DQUOT, NoSpace),
+            (Errno::FBIG, TooLarge),
+            (Errno::ROFS, Permission),
+            (Errno::ACCESS, Permission),
+            (Errno::PERM, Permission),
+            (Errno::ISDIR, InTheWay),
+            (Errno::NOTDIR, InTheWay),
+            (Errno::LOOP, InTheWay),
+            (Errno::NOENT, NotFound),
+            (Errno::NAMETOOLONG, Name),
+            (Errno::MFILE, OutOfResources),
+            (Errno::NFILE, OutOfResources),
+            (Errno::NOMEM, OutOfResources),
+            (Errno::IO, WriteError),
+            (Errno::STALE, WriteError),
+        ] {
+            assert_eq!(at(errno), code, "{errno}");
+        }
+        for (errno, code) in [
+            (Errno::NOENT, Changed),
+            (Errno::LOOP, Changed),
+            (Errno::ACCESS, Permission),
+            (Errno::MFILE, OutOfResources),
+            (Errno::NOMEM, OutOfResources),
+            (Errno::IO, ReadError),
+        ] {
+            assert_eq!(at_source(&errno.into()).code, code, "{errno}");
+        }
+        assert_eq!(at_root(&Errno::NOENT.into()).code, NotFound);
+        let own = |error| at_destination("cannot write", &error).code;
+        assert_eq!(own(io::Error::other(Obstacle(crate::special::Special::Fifo))), InTheWay);
+        assert_eq!(own(io::Error::new(ErrorKind::NotFound, Vanished("x".into()))), Changed);
+        assert_eq!(own(io::Error::other(Replaced)), Changed);
     }
 }

@@ -6,7 +6,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use longhaul_units::Bytes;
-use longhaul_wire::{EntryPath, Listed, ListedKind, MAX_PATH};
+use longhaul_wire::{EntryCode, EntryEnd, EntryPath, Listed, ListedKind, MAX_PATH};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -44,8 +44,8 @@ pub enum Found {
     Unlisted {
         /// Its path below the one that was asked for.
         path: Vec<u8>,
-        /// Why, for people.
-        reason: String,
+        /// Why.
+        end: EntryEnd,
     },
 }
 
@@ -59,15 +59,15 @@ impl Listing {
         path: &[u8],
         recursive: bool,
         memory: Bytes,
-    ) -> Result<Self, String> {
-        let in_words = |error| match error {
+    ) -> Result<Self, EntryEnd> {
+        let end = |error| match error {
             ConfinedError::Escapes => explain::at_root(&source::escapes()),
             error => explain::at_root(&error.into()),
         };
-        let stat = root.path_stat(as_path(path)).map_err(in_words)?;
+        let stat = root.path_stat(as_path(path)).map_err(end)?;
         let (mut top, mut alone) = (None, None);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            top = Some(root.open_dir(as_path(path)).map_err(in_words)?.into());
+            top = Some(root.open_dir(as_path(path)).map_err(end)?.into());
         } else {
             alone = Some(Found::There(listed(EntryPath::default(), &stat, None)));
         }
@@ -126,12 +126,14 @@ impl Listing {
         }
         let Ok(entry_path) = EntryPath::new(path.clone()) else {
             let reason = format!("its path is longer than {MAX_PATH} bytes");
-            return Some(Found::Unlisted { path, reason });
+            let end = EntryEnd::new(EntryCode::Name, &reason);
+            return Some(Found::Unlisted { path, end });
         };
         if is_directory && self.recursive {
             let cost = cost(&path);
             if self.pending_cost + cost > self.pending_most {
-                return Some(Found::Unlisted { path, reason: TOO_MANY.into() });
+                let end = EntryEnd::new(EntryCode::OutOfResources, TOO_MANY);
+                return Some(Found::Unlisted { path, end });
             }
             self.pending_cost += cost;
             self.pending.push(path);
@@ -188,7 +190,7 @@ fn listed(path: EntryPath, stat: &Stat, target: Option<Vec<u8>>) -> Listed {
 }
 
 fn unlisted(path: Vec<u8>, error: &io::Error) -> Found {
-    Found::Unlisted { path, reason: explain::at_source(error) }
+    Found::Unlisted { path, end: explain::at_source(error) }
 }
 
 fn cost(path: &[u8]) -> usize {

@@ -22,7 +22,7 @@ use longhaul_objects::{
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
 use longhaul_units::RangeSet;
-use longhaul_wire::{Entry, EntryKind, Summary};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Summary};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
@@ -203,7 +203,7 @@ impl SinkTree {
     }
 
     /// Where the entry is to be, below the destination directory; empty for that itself.
-    pub(crate) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, String> {
+    pub(crate) fn place<'a>(&self, entry: &'a Entry) -> Result<Cow<'a, [u8]>, EntryEnd> {
         self.place_of(entry.path.as_bytes(), entry.kind == EntryKind::Directory)
     }
 
@@ -212,19 +212,25 @@ impl SinkTree {
         &self,
         path: &'a [u8],
         is_directory: bool,
-    ) -> Result<Cow<'a, [u8]>, String> {
+    ) -> Result<Cow<'a, [u8]>, EntryEnd> {
         let place = match &self.rename {
             None => Cow::Borrowed(path),
             Some(rename) => Cow::Owned(rename.apply(path)?),
         };
         if place.split(|byte| *byte == b'/').any(is_hidden_name) {
-            return Err("the name is that of the hidden directory of a transfer".into());
+            return Err(EntryEnd::new(
+                EntryCode::Name,
+                "the name is that of the hidden directory of a transfer",
+            ));
         }
         if place.is_empty() && !is_directory {
-            return Err("the source gives it no name".into());
+            return Err(EntryEnd::new(EntryCode::Name, "the source gives it no name"));
         }
         if self.folding.as_ref().is_some_and(|folding| lock(folding).is_refused(&place)) {
-            return Err("its directory was not made, since another has that name".into());
+            return Err(EntryEnd::new(
+                EntryCode::Name,
+                "its directory was not made, since another has that name",
+            ));
         }
         Ok(place)
     }
@@ -242,7 +248,7 @@ impl SinkTree {
         &self,
         directory: &NamedEntry,
         last: &mut Option<LastDirectory>,
-    ) -> Result<Made, String> {
+    ) -> Result<Made, EntryEnd> {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
         if place.is_empty() {
@@ -279,7 +285,7 @@ impl SinkTree {
 
     /// Sets modification time and mode. A directory that was there before keeps its mode: it has
     /// another than this or an earlier run would have made it with.
-    fn finish_directory(&self, directory: &NamedEntry) -> Result<(), String> {
+    fn finish_directory(&self, directory: &NamedEntry) -> Result<(), EntryEnd> {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
         if place.is_empty() {
@@ -396,7 +402,7 @@ impl Drop for SinkTree {
 }
 
 impl Rename {
-    fn apply(&self, path: &[u8]) -> Result<Vec<u8>, String> {
+    fn apply(&self, path: &[u8]) -> Result<Vec<u8>, EntryEnd> {
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
         let from = self.from.get_or_init(|| first.to_vec());
         let rest = if from.is_empty() {
@@ -404,7 +410,10 @@ impl Rename {
         } else if from == first {
             path.get(first.len() + 1..).unwrap_or_default()
         } else {
-            return Err("several sources need a directory as destination".into());
+            return Err(EntryEnd::new(
+                EntryCode::Name,
+                "several sources need a directory as destination",
+            ));
         };
         let slash: &[u8] = if rest.is_empty() { b"" } else { b"/" };
         Ok([&self.to, slash, rest].concat())
@@ -419,10 +428,10 @@ pub struct TreeStorage<'t> {
 }
 
 impl Storage for TreeStorage<'_> {
-    type Error = String;
+    type Error = EntryEnd;
     type Failure = StorageError;
 
-    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, String> {
+    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, EntryEnd> {
         self.tree.make_directory(directory, &mut self.last)
     }
 
@@ -431,7 +440,7 @@ impl Storage for TreeStorage<'_> {
         entry: &Entry,
         temp: TempName,
         existing: Existing,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, EntryEnd> {
         self.tree.prepare(entry, temp, existing)
     }
 
@@ -448,12 +457,12 @@ impl Storage for TreeStorage<'_> {
         self.tree.check_published(file, &mut self.last)
     }
 
-    fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), String> {
+    fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), EntryEnd> {
         let written = self.tree.write_piece(piece, data, &mut self.last);
         written.map_err(|error| explain::at_destination("cannot write", &error))
     }
 
-    fn publish(&mut self, file: &Publication) -> Result<(), String> {
+    fn publish(&mut self, file: &Publication) -> Result<(), EntryEnd> {
         self.tree.publish(file, &mut self.last)
     }
 
@@ -461,7 +470,7 @@ impl Storage for TreeStorage<'_> {
         self.tree.place_directory(directory)
     }
 
-    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), String> {
+    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), EntryEnd> {
         self.tree.finish_directory(directory)
     }
 
@@ -490,17 +499,20 @@ impl Storage for TreeStorage<'_> {
 }
 
 /// Checks that what has the name of a directory is one.
-fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), String> {
+fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), EntryEnd> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-        Ok(FileType::Directory) => Ok(()),
-        Ok(FileType::Symlink) => Err("a symbolic link of that name is in the way; links at the \
-            destination are not followed"
-            .into()),
-        Ok(FileType::RegularFile) => Err("a file of that name is in the way".into()),
-        Ok(_) => Err("something that is no directory is in the way".into()),
-        Err(error) => Err(explain::at_destination("cannot make the directory", &error.into())),
-    }
+    let reason = match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        Ok(FileType::Directory) => return Ok(()),
+        Ok(FileType::Symlink) => {
+            "a symbolic link of that name is in the way; links at the destination are not followed"
+        }
+        Ok(FileType::RegularFile) => "a file of that name is in the way",
+        Ok(_) => "something that is no directory is in the way",
+        Err(error) => {
+            return Err(explain::at_destination("cannot make the directory", &error.into()));
+        }
+    };
+    Err(EntryEnd::new(EntryCode::InTheWay, reason))
 }
 
 /// True if a file of that name has the size and the modification time of `entry`.

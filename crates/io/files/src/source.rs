@@ -1,6 +1,7 @@
 pub(crate) mod pseudo;
 pub(crate) mod scan;
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
@@ -17,7 +18,7 @@ use longhaul_sys::files::{
 };
 use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, EntryCode, EntryEnd};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 
 use crate::cache::HandleCache;
@@ -121,7 +122,7 @@ impl SourceTree {
     ///
     /// # Panics
     /// When `into` is shorter than the group.
-    pub fn read_group(&self, task: &GroupTask, into: &mut [u8]) -> Vec<(EntryId, String)> {
+    pub fn read_group(&self, task: &GroupTask, into: &mut [u8]) -> Vec<(EntryId, EntryEnd)> {
         let into = &mut into[..task.len as usize];
         let mut failed = Vec::new();
         let mut directory = None;
@@ -132,10 +133,10 @@ impl SourceTree {
             into[filled..start].fill(0);
             filled = end;
             let part = &mut into[start..end];
-            if let Err(reason) = self.read_piece(piece, part, &mut directory) {
+            if let Err(end) = self.read_piece(piece, part, &mut directory) {
                 part.fill(0);
                 self.files.remove(&piece.id);
-                failed.push((piece.id, reason));
+                failed.push((piece.id, end));
             }
         }
         into[filled..].fill(0);
@@ -159,7 +160,7 @@ impl SourceTree {
         piece: &'a ReadPiece,
         into: &mut [u8],
         directory: &mut Option<OpenDirectory<'a>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), EntryEnd> {
         #[cfg(any(test, feature = "test-faults"))]
         crate::test_faults::inject_delay(&piece.entry, "read");
         let explain = |error| explain::at_source(&error);
@@ -186,10 +187,11 @@ impl SourceTree {
         if count < into.len() {
             // As files of `/sys` do, which say that they have a page.
             let (size, end) = (piece.entry.size, piece.file_offset + count as u64);
-            return Err(format!(
+            let reason = format!(
                 "it reports {size} bytes but ends after {end} bytes, so it is not copied; \
                  longhaul pipe can send it"
-            ));
+            );
+            return Err(EntryEnd::new(EntryCode::Failed, &reason));
         }
         Ok(())
     }
@@ -343,13 +345,18 @@ pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 
-fn changed(entry: &Entry, stat: &Stat) -> String {
+fn changed(entry: &Entry, stat: &Stat) -> EntryEnd {
     let size = stat.st_size as u64;
-    if size == entry.size {
-        return "it changed while it was copied".into();
-    }
-    let how = if size < entry.size { "shrank" } else { "grew" };
-    format!("it {how} from {} to {size} bytes while it was copied", entry.size)
+    let reason = match size.cmp(&entry.size) {
+        Ordering::Equal => "it changed while it was copied".to_owned(),
+        Ordering::Less => {
+            format!("it shrank from {} to {size} bytes while it was copied", entry.size)
+        }
+        Ordering::Greater => {
+            format!("it grew from {} to {size} bytes while it was copied", entry.size)
+        }
+    };
+    EntryEnd::new(EntryCode::Changed, &reason)
 }
 
 pub(crate) fn escapes() -> io::Error {

@@ -6,7 +6,7 @@ use longhaul_objects::{
     NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName,
     WritePiece, WriteTask,
 };
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
 use crate::destination::SinkOptions;
 use crate::destination::{Destination, DestinationError};
@@ -46,7 +46,7 @@ impl Target {
     }
 
     /// Writes a group. See [`storage::write`].
-    pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, String)> {
+    pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, EntryEnd)> {
         match self {
             Self::Tree(tree) => storage::write(&mut tree.storage(), task, data),
             Self::Null => storage::write(&mut Discarded, task, data),
@@ -77,19 +77,14 @@ impl From<SinkTree> for Target {
 struct Discarded;
 
 impl Storage for Discarded {
-    type Error = &'static str;
+    type Error = EntryEnd;
     type Failure = StorageError;
 
-    fn make_directory(&mut self, _: &NamedEntry) -> Result<Made, &'static str> {
-        Err(FILE_ONLY)
+    fn make_directory(&mut self, _: &NamedEntry) -> Result<Made, EntryEnd> {
+        Err(file_only())
     }
 
-    fn prepare(
-        &mut self,
-        entry: &Entry,
-        _: TempName,
-        _: Existing,
-    ) -> Result<Prepared, &'static str> {
+    fn prepare(&mut self, entry: &Entry, _: TempName, _: Existing) -> Result<Prepared, EntryEnd> {
         check(entry).map(|()| Prepared::Ready)
     }
 
@@ -102,11 +97,11 @@ impl Storage for Discarded {
         Checked::Missing
     }
 
-    fn write(&mut self, _: &WritePiece, _: &[u8]) -> Result<(), &'static str> {
+    fn write(&mut self, _: &WritePiece, _: &[u8]) -> Result<(), EntryEnd> {
         Ok(())
     }
 
-    fn publish(&mut self, file: &Publication) -> Result<(), &'static str> {
+    fn publish(&mut self, file: &Publication) -> Result<(), EntryEnd> {
         check(&file.entry)
     }
 
@@ -114,7 +109,7 @@ impl Storage for Discarded {
         false
     }
 
-    fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), &'static str> {
+    fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), EntryEnd> {
         Ok(())
     }
 
@@ -138,10 +133,12 @@ impl Storage for Discarded {
 }
 
 /// Only the source itself can be discarded, and only a file.
-fn check(entry: &Entry) -> Result<(), &'static str> {
+fn check(entry: &Entry) -> Result<(), EntryEnd> {
     let is_single = entry.path.components().count() < 2;
     let is_file = entry.kind == EntryKind::File;
-    if is_single && is_file { Ok(()) } else { Err(FILE_ONLY) }
+    if is_single && is_file { Ok(()) } else { Err(file_only()) }
 }
 
-const FILE_ONLY: &str = "the null device takes a single file";
+fn file_only() -> EntryEnd {
+    EntryEnd::new(EntryCode::InTheWay, "the null device takes a single file")
+}

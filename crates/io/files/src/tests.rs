@@ -22,6 +22,7 @@ use longhaul_objects::storage;
 use longhaul_objects::{Fsync, Sink, SinkConfig, Source, Verdict};
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
+use longhaul_wire::{EntryCode, EntryEnd};
 
 use super::*;
 
@@ -68,7 +69,7 @@ impl Copy {
                 Scanned::Entry(entry) => drop(source.push_entry(entry).unwrap()),
                 Scanned::Failed(failure) => {
                     let id = source.push_entry(failure.stand_in.unwrap()).unwrap();
-                    source.entry_failed(id, &failure.reason);
+                    source.entry_failed(id, failure.end);
                 }
             }
         }
@@ -174,7 +175,7 @@ impl Copy {
         let data = &buffer[..task.len as usize];
         let value = group_chaining_value(data, task.group, task.only);
         let mut source = lock(&self.source);
-        failed.iter().for_each(|(id, reason)| source.entry_failed(*id, reason));
+        failed.into_iter().for_each(|(id, end)| source.entry_failed(id, end));
         source.group_hashed(task.object, task.group, value);
         drop(source);
         let verdict = lock(&self.sink).group_received(task.object, task.group, value);
@@ -189,7 +190,14 @@ impl Copy {
     fn failures(&self) -> Vec<(String, String)> {
         let source = lock(&self.source);
         let failures = source.failures().iter();
-        failures.map(|failure| (failure.path.to_string(), failure.reason.clone())).collect()
+        failures.map(|entry| (entry.path.to_string(), entry.end.reason.clone())).collect()
+    }
+
+    /// Codes of these, in the order of their paths.
+    fn codes(&self) -> Vec<EntryCode> {
+        let mut failures = lock(&self.source).failures().to_vec();
+        failures.sort_by(|one, other| one.path.as_bytes().cmp(other.path.as_bytes()));
+        failures.iter().map(|entry| entry.end.code).collect()
     }
 
     fn confirmed(&self) -> u32 {

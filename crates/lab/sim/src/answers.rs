@@ -3,7 +3,7 @@
 
 use longhaul_connection::{IncomingAnswers, OutgoingAnswers};
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{AnswerMessage, EntryPath, Listed, ListedKind};
+use longhaul_wire::{AnswerMessage, EntryCode, EntryEnd, EntryPath, Listed, ListedKind};
 
 use crate::draw::Draw;
 use crate::environment::Env;
@@ -53,7 +53,7 @@ impl ListingDriver {
             self.found += 1;
             self.unlisted += 1;
             let path = (self.found - 1).to_string().into_bytes();
-            return AnswerMessage::Unlisted { path, reason: "no permission to read it".into() };
+            return AnswerMessage::Unlisted { path, end: end(self.found - 1) };
         }
         let first = self.found;
         self.found = self.total.min(first + draw.scaled(1, 600));
@@ -97,9 +97,9 @@ impl AskingDriver {
                     env.checks
                         .require(right, || format!("other things than those from {first} on"));
                 }
-                AnswerMessage::Unlisted { path, .. } => {
+                AnswerMessage::Unlisted { path, end: why } => {
                     self.taken += 1;
-                    let right = path == first.to_string().as_bytes();
+                    let right = path == first.to_string().as_bytes() && why == end(first);
                     env.checks.require(right, || format!("another thing than {first}"));
                 }
                 AnswerMessage::End { .. } => env.checks.require(first == total, || {
@@ -113,6 +113,12 @@ impl AskingDriver {
     pub fn next_timeout(&self, answers: &IncomingAnswers) -> Option<Instant> {
         answers.idles().then_some(self.next)
     }
+}
+
+/// Why the thing of that number is not listed.
+fn end(number: u64) -> EntryEnd {
+    let code = EntryCode::ALL[(number % EntryCode::ALL.len() as u64) as usize];
+    EntryEnd::new(code.of_source(), "it cannot be looked at")
 }
 
 fn thing(number: u64) -> Listed {

@@ -405,7 +405,7 @@ impl Connection {
     ) -> Result<(), Violation> {
         env.trace.event(now, Kind::Message, [self.end as u64, 0, 0]);
         env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{received:?}")));
-        self.driver.note_received(&received);
+        self.driver.note_received(&received, env.checks);
         if let Some(wish) = self.half.handle_received(received)? {
             if scenario.granted {
                 self.begin(now, wish.part().other(), scenario, env);

@@ -8,7 +8,7 @@ use longhaul_connection::{
 };
 use longhaul_objects::{Belief, TagKey};
 use longhaul_units::{Bytes, Extent, Instant};
-use longhaul_wire::Message;
+use longhaul_wire::{Message, SinkMessage, SourceMessage};
 
 use crate::answers::{AskingDriver, ListingDriver};
 use crate::connection::LaneState;
@@ -20,6 +20,7 @@ use crate::scenario::{End, Scenario};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 use crate::staging::Staged;
+use crate::trace::Checks;
 
 /// Belief of the source about the record of an earlier run, in a run behind so many.
 fn belief(scenario: &Scenario, runs: u64) -> Belief {
@@ -98,7 +99,16 @@ impl Driver {
     }
 
     /// The other end says something.
-    pub fn note_received(&mut self, received: &Received) {
+    pub fn note_received(&mut self, received: &Received, checks: &mut Checks) {
+        match received {
+            Received::Source(SourceMessage::EntryFailed { entry, end }) => {
+                checks.check_end(Part::Source, *entry, end.code);
+            }
+            Received::Sink(SinkMessage::EntryRefused { entry, end }) => {
+                checks.check_end(Part::Sink, *entry, end.code);
+            }
+            _ => {}
+        }
         if let (Self::Sink(driver), Received::Source(message)) = (self, received) {
             driver.note_message(message);
         }
@@ -106,6 +116,15 @@ impl Driver {
 
     /// Checks that a message that this end sends is true.
     pub fn check_sent(&mut self, message: &Message, env: &mut Env<'_>) {
+        match message {
+            Message::Source(SourceMessage::EntryFailed { entry, end }) => {
+                env.checks.note_end(Part::Source, *entry, end.code);
+            }
+            Message::Sink(SinkMessage::EntryRefused { entry, end }) => {
+                env.checks.note_end(Part::Sink, *entry, end.code);
+            }
+            _ => {}
+        }
         match (self, message) {
             (Self::Sink(driver), Message::Sink(message)) => driver.check_message(message, env),
             (Self::Drain(driver), Message::Sink(message)) => driver.check_message(message, env),

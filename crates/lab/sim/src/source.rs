@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use longhaul_connection::{Order, OutgoingCopy};
-use longhaul_objects::GroupTask;
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
+use longhaul_objects::{EntryId, GroupTask};
+use longhaul_units::{Bytes, Duration, EntryCode, Extent, Instant, ObjectId};
+use longhaul_wire::EntryEnd;
 
 use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
@@ -130,9 +131,9 @@ impl SourceDriver {
         for piece in &task.pieces {
             let (item, identity) = self.pushed[piece.id.0 as usize];
             match files.get(item) {
-                None => copy.entry_failed(piece.id, "no such file or directory"),
+                None => copy.entry_failed(piece.id, end(piece.id, "no such file or directory")),
                 Some(version) if version.entry.identity != identity => {
-                    copy.entry_failed(piece.id, "changed while it was read");
+                    copy.entry_failed(piece.id, end(piece.id, "changed while it was read"));
                 }
                 Some(version) => {
                     let from = &version.data[piece.file_offset as usize..][..piece.len as usize];
@@ -208,6 +209,12 @@ impl SourceDriver {
         let reads = self.reads.front().map(|(at, _)| *at);
         reads.into_iter().chain(self.hashes.iter().map(|(at, ..)| *at)).min()
     }
+}
+
+/// The end of an entry that is not what it was: by its number with one code or another.
+fn end(entry: EntryId, reason: &str) -> EntryEnd {
+    let code = EntryCode::ALL[entry.0 as usize % EntryCode::ALL.len()];
+    EntryEnd::new(code.of_source(), reason)
 }
 
 /// Names found in one go.

@@ -1,8 +1,10 @@
 //! Events of a run, as a hash to compare two runs by and as text for people.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use longhaul_units::Instant;
+use longhaul_connection::Part;
+use longhaul_units::{EntryCode, Instant};
 
 /// Records events.
 #[derive(Debug)]
@@ -59,6 +61,8 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     broken: Option<String>,
+    /// Ends of entries that sources and sinks have sent, by the entry's number.
+    ends: [BTreeSet<(u64, u8)>; 2],
 }
 
 impl Checks {
@@ -67,6 +71,18 @@ impl Checks {
         if !holds && self.broken.is_none() {
             self.broken = Some(what().to_string());
         }
+    }
+
+    /// `part` says why it does not copy an entry.
+    pub fn note_end(&mut self, part: Part, entry: u64, code: EntryCode) {
+        self.ends[usize::from(part == Part::Sink)].insert((entry, code as u8));
+    }
+
+    /// The other end gets that.
+    pub fn check_end(&mut self, part: Part, entry: u64, code: EntryCode) {
+        let sent = &self.ends[usize::from(part == Part::Sink)];
+        let was_sent = sent.contains(&(entry, code as u8));
+        self.require(was_sent, || format!("entry {entry} ended as {code}, which nobody has sent"));
     }
 
     pub fn broken(&self) -> Option<&str> {

@@ -44,7 +44,7 @@ impl ServedListings {
         }
         let ListRequest { recursive, path } = request;
         let listing = Listing::open(&self.root, path, *recursive, asked.memory.of_names())
-            .map_err(|reason| refuse(CloseCode::REFUSED, at(path, &reason)))?;
+            .map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
         asked.grant(Answering(Mutex::new(Some(listing))));
         let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());
         asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
@@ -121,9 +121,9 @@ impl Answers {
                     self.listed += 1;
                     all.push(listed);
                 }
-                Some(Found::Unlisted { path, reason }) => {
+                Some(Found::Unlisted { path, end }) => {
                     self.unlisted += 1;
-                    self.next = Some(AnswerMessage::Unlisted { path, reason });
+                    self.next = Some(AnswerMessage::Unlisted { path, end });
                     break;
                 }
                 None if all.is_empty() => {

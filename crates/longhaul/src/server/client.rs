@@ -358,15 +358,18 @@ pub(super) fn text(error: io::Error) -> (CloseCode, String) {
 /// How a connection ended, for the log.
 fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, String)> {
     let bytes = || shared.lock().transfer().and_then(Transfer::done);
+    let all = || Served {
+        bytes: bytes().unwrap_or(0),
+        failures: shared.failures(),
+        skipped: shared.skipped(),
+    };
     match end {
-        End::Done => Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() }),
+        End::Done => Ok(all()),
         // Its RESULT is here: what it did not wait for is for people only.
-        End::Closed(closed) if sends && !closed.by_peer && bytes().is_some() => {
-            Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() })
-        }
+        End::Closed(closed) if sends && !closed.by_peer && bytes().is_some() => Ok(all()),
         // One that receives knows that it has everything, even where its RESULT was lost.
         End::Closed(closed) if !sends && closed.code == CloseCode::DONE && bytes().is_some() => {
-            Ok(Served { bytes: bytes().unwrap_or(0), failures: shared.failures() })
+            Ok(all())
         }
         End::Refused(refused) => Err((refused.code, refused.reason)),
         End::Failed(reason) => Err((CloseCode::STORAGE, reason)),

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
-use longhaul_wire::ManifestObject;
+use longhaul_wire::{EntryCode, ManifestObject};
 
 use super::*;
 use crate::incoming::{Groups, Incoming};
@@ -207,7 +207,8 @@ fn what_comes_of_a_failed_object_takes_no_memory_and_gives_its_credit_back() {
     for group in [0, 4] {
         copy.begin(&part(group), || Some(Vec::new())).unwrap();
     }
-    let failed = SourceMessage::EntryFailed { entry: 0, reason: "gone".into() };
+    let failed =
+        SourceMessage::EntryFailed { entry: 0, end: EntryEnd::new(EntryCode::Changed, "gone") };
     copy.handle_message(failed).unwrap();
     assert_eq!((copy.credit(), copy.over().objects), (4 * MIB, 1));
     assert_eq!(copy.poll_repair(), Some(Repair::Unneeded(ObjectId(0))));
@@ -243,7 +244,8 @@ fn an_object_is_over_once_only_files_that_failed_have_groups_left() {
     let mut disk = MemoryStorage::default();
     act(&mut copy, &mut disk);
     copy.begin(&part(0), || Some(Vec::new())).unwrap();
-    let failed = SourceMessage::EntryFailed { entry: 1, reason: "gone".into() };
+    let failed =
+        SourceMessage::EntryFailed { entry: 1, end: EntryEnd::new(EntryCode::Changed, "gone") };
     copy.handle_message(failed).unwrap();
     assert_eq!(copy.over().objects, 0, "the other file has bytes in the first group");
     let whole = whole(0, 1 << 20);

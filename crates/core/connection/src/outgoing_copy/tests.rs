@@ -3,6 +3,7 @@ use alloc::vec;
 use longhaul_objects::Belief;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::testing::file;
+use longhaul_wire::EntryCode;
 
 use super::*;
 use crate::gate::Outlook;
@@ -100,7 +101,7 @@ fn a_group_that_was_never_sent_gives_its_credit_back_and_a_repair_does_not() {
     copy.handle_message(SinkMessage::Repair { object: ObjectId(0), group: 0 }).unwrap();
     let (again, ()) = copy.next_group(NOW, &idle(), || Some(())).unwrap();
     assert!(again.repair && copy.deal(&again, &idle()).is_some());
-    copy.entry_failed(EntryId(0), "gone");
+    copy.entry_failed(EntryId(0), EntryEnd::new(EntryCode::Changed, "gone"));
     assert_eq!(copy.poll_withdrawn(), None, "the sink does not know");
     assert!(matches!(copy.poll_message(), Some(SourceMessage::EntryFailed { .. })));
     assert_eq!((copy.poll_withdrawn(), copy.poll_withdrawn()), (Some(ObjectId(0)), None));
@@ -125,7 +126,8 @@ fn what_is_withdrawn_makes_room_for_other_files() {
     copy.gate.handle_credit(2 * GROUP_SIZE);
     assert_eq!([next(&mut copy, &idle()), next(&mut copy, &idle())], [Some(0), Some(1)]);
     assert_eq!(next(&mut copy, &idle()), None, "no credit");
-    let refused = SinkMessage::EntryRefused { entry: 0, reason: "no space".into() };
+    let refused =
+        SinkMessage::EntryRefused { entry: 0, end: EntryEnd::new(EntryCode::NoSpace, "no space") };
     copy.handle_message(refused).unwrap();
     assert_eq!(copy.poll_withdrawn(), Some(ObjectId(0)));
     let extent = Extent { object: ObjectId(0), offset: GROUP_SIZE, len: GROUP_SIZE };

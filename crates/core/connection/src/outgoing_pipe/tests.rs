@@ -89,6 +89,8 @@ fn a_damaged_piece_goes_again_until_it_is_confirmed() {
     let summary = Summary {
         confirmed: 1,
         failed: 0,
+        skipped: 0,
+        unchanged: 0,
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
         notes: 0,

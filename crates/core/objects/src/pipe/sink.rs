@@ -222,6 +222,8 @@ impl PipeSink {
         self.summary = Some(Summary {
             confirmed: self.next.into(),
             failed: 0,
+            skipped: 0,
+            unchanged: 0,
             bytes: Bytes::new(self.bytes),
             resumed: Bytes::new(0),
             notes: 0,

@@ -116,6 +116,8 @@ fn what_does_not_fit_is_refused() {
     let summary = longhaul_wire::Summary {
         confirmed: 1,
         failed: 0,
+        skipped: 0,
+        unchanged: 0,
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
         notes: 0,

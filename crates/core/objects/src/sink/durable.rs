@@ -1,10 +1,10 @@
 //! Checkpoints, the record, names, and the end.
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_units::Instant;
+use longhaul_wire::EntryEnd;
 
 use super::checkpoints::{Begun, Covered};
 use super::entries::{Slot, State};
@@ -108,25 +108,25 @@ impl Sink {
     }
 
     /// Answers [`Action::Publish`] for one of its entries.
-    fn published(&mut self, id: EntryId, result: Result<(), String>) {
+    fn published(&mut self, id: EntryId, result: Result<(), EntryEnd>) {
         if self.entries.in_state(id, State::Publishing).is_none() {
             return;
         }
         self.publications.ended();
         match result {
             Ok(()) => self.named(id),
-            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Part),
+            Err(end) => self.fail(id, end, SourceKnows::No, Kept::Part),
         }
     }
 
     /// Answers [`Action::FinishDirectories`] for one of its entries.
-    fn directory_finished(&mut self, id: EntryId, result: Result<(), String>) {
+    fn directory_finished(&mut self, id: EntryId, result: Result<(), EntryEnd>) {
         if !self.ending.directory_finished() {
             return;
         }
         match result {
             Ok(()) => self.has_name(id),
-            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Nothing),
+            Err(end) => self.fail(id, end, SourceKnows::No, Kept::Nothing),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Groups as they arrive, are verified and are written.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
+use longhaul_wire::{EntryCode, EntryEnd};
 
 use super::entries::{Slot, State};
 use super::objects::{Arrival, Rejection, Verification};
@@ -80,10 +80,10 @@ impl Sink {
 
     /// The pieces of `task` are written (not synced), but for those of the entries that `failed`,
     /// each for its reason; its memory is free.
-    pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, String)]) {
-        for (entry, reason) in failed {
+    pub fn group_written(&mut self, task: &WriteTask, failed: &[(EntryId, EntryEnd)]) {
+        for (entry, end) in failed {
             if self.entries.in_state(*entry, State::Open).is_some() {
-                self.fail(*entry, reason, SourceKnows::No, Kept::Part);
+                self.fail(*entry, end.clone(), SourceKnows::No, Kept::Part);
             }
         }
         let (id, group) = (task.object, task.group);
@@ -166,7 +166,8 @@ impl Sink {
         for file in files {
             if self.entries.in_state(file, State::Open).is_some() {
                 let reason = "its contents did not verify, again and again";
-                self.fail(file, reason, SourceKnows::No, Kept::Nothing);
+                let end = EntryEnd::new(EntryCode::Damaged, reason);
+                self.fail(file, end, SourceKnows::No, Kept::Nothing);
             }
         }
         if !self.objects.is_abandoned(id) {

@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, EntryKind, ManifestObject};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, ManifestObject};
 
 use super::entries::{Beginning, Entries, Slot};
 use super::objects::Object;
@@ -43,7 +43,7 @@ pub(super) struct Manifest {
 enum Place {
     /// It is taken in; this directory holds it.
     In(Option<EntryId>),
-    /// It fails, for this reason.
+    /// It fails for want of memory, in these words.
     Out(&'static str),
 }
 
@@ -84,7 +84,8 @@ impl Sink {
                 Place::In(parent) => self.announce(id, Arc::new(entry), parent),
                 Place::Out(reason) => {
                     self.entries.leave_out(entry.size);
-                    self.note_failure(id, &entry, reason.into(), SourceKnows::No);
+                    let end = EntryEnd::new(EntryCode::OutOfResources, reason);
+                    self.note_ended(id, &entry, end, SourceKnows::No);
                 }
             }
         }

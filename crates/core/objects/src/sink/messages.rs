@@ -1,7 +1,7 @@
 //! Messages to the source.
 
 use longhaul_units::shown;
-use longhaul_wire::{SinkMessage, SourceMessage};
+use longhaul_wire::{EntryEnd, SinkMessage, SourceMessage};
 
 use super::entries::{Slot, State};
 use super::{Kept, NextTags, Sink, SinkError, SourceKnows};
@@ -29,7 +29,7 @@ impl Sink {
                 Ok(())
             }
             SourceMessage::Believed { object, groups } => self.handle_believed(object, &groups),
-            SourceMessage::EntryFailed { entry, reason } => {
+            SourceMessage::EntryFailed { entry, end } => {
                 if entry >= u64::from(self.entries.end()) {
                     return Err(SinkError::Failure { entry });
                 }
@@ -47,7 +47,8 @@ impl Sink {
                     }
                     Some(state) if state.is_publishing() => self.entries.waive(entry),
                     _ if self.ending.is_receiving() => {
-                        self.fail(entry, &shown(&reason), SourceKnows::Yes, Kept::Nothing);
+                        let end = EntryEnd::new(end.code, &shown(&end.reason));
+                        self.fail(entry, end, SourceKnows::Yes, Kept::Nothing);
                     }
                     _ => {}
                 }

@@ -1,13 +1,12 @@
 //! Replies to the source, and notices to the lanes before them.
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::SinkMessage;
+use longhaul_wire::{EntryCode, EntryEnd, SinkMessage};
 
 use crate::entry::EntryId;
 use crate::limits::{ANSWERS_MAX, PAIRS_MAX};
@@ -16,7 +15,7 @@ use crate::limits::{ANSWERS_MAX, PAIRS_MAX};
 #[derive(Debug)]
 pub(super) struct Answers {
     /// Many have one reason, as a full disk: it is there once.
-    refused: VecDeque<(EntryId, Arc<str>)>,
+    refused: VecDeque<(EntryId, EntryCode, Arc<str>)>,
     haves: VecDeque<SinkMessage>,
     /// Objects that the source knows to be accepted.
     accepted: u32,
@@ -52,10 +51,11 @@ impl Answers {
         self.waiting() < ANSWERS_MAX
     }
 
-    pub(super) fn refuse(&mut self, id: EntryId, reason: String) {
-        let last = self.refused.back().map(|(_, last)| last);
+    pub(super) fn refuse(&mut self, id: EntryId, end: &EntryEnd) {
+        let reason = &*end.reason;
+        let last = self.refused.back().map(|(.., last)| last);
         let shared = last.filter(|last| ***last == *reason).cloned();
-        self.refused.push_back((id, shared.unwrap_or_else(|| reason.into())));
+        self.refused.push_back((id, end.code, shared.unwrap_or_else(|| reason.into())));
     }
 
     /// These groups of the object need not be sent.
@@ -106,9 +106,9 @@ impl Answers {
         accepted: u32,
         offer: impl FnOnce() -> Option<SinkMessage>,
     ) -> Option<SinkMessage> {
-        if let Some((entry, reason)) = self.refused.pop_front() {
-            let reason = String::from(&*reason);
-            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), reason });
+        if let Some((entry, code, reason)) = self.refused.pop_front() {
+            let end = EntryEnd::new(code, &reason);
+            return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), end });
         }
         // The source takes a round trip to answer.
         if let Some(offer) = offer() {

@@ -1,19 +1,17 @@
 //! Report of the progress, for RESULT and for people.
 
-use alloc::vec::Vec;
-
-use longhaul_units::Bytes;
-use longhaul_wire::{Entry, HostAccount, SourceReport, Summary};
+use longhaul_units::{Bytes, EntryCode};
+use longhaul_wire::{Entry, EntryEnd, HostAccount, SourceReport, Summary};
 
 use super::SinkStats;
-use crate::action::Failure;
+use crate::ended::{EndedEntries, EndedEntry};
 use crate::entry::EntryId;
 
 /// Counts, and what failed.
 #[derive(Debug)]
 pub(super) struct Report {
     stats: SinkStats,
-    failures: Vec<Failure>,
+    ended: EndedEntries,
     host: HostAccount,
     notes: u64,
     /// The source's last report of its sending.
@@ -22,16 +20,20 @@ pub(super) struct Report {
 
 impl Report {
     pub(super) fn new() -> Self {
-        let stats = SinkStats::default();
-        Self { stats, failures: Vec::new(), host: HostAccount::default(), notes: 0, source: None }
+        let (stats, ended) = (SinkStats::default(), EndedEntries::default());
+        Self { stats, ended, host: HostAccount::default(), notes: 0, source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
         &self.stats
     }
 
-    pub(super) fn failures(&self) -> &[Failure] {
-        &self.failures
+    pub(super) fn failures(&self) -> &[EndedEntry] {
+        &self.ended.failed
+    }
+
+    pub(super) fn skipped(&self) -> &[EndedEntry] {
+        &self.ended.skipped
     }
 
     pub(super) fn source(&self) -> Option<&SourceReport> {
@@ -42,6 +44,8 @@ impl Report {
         Summary {
             confirmed: u64::from(self.stats.confirmed),
             failed: u64::from(self.stats.failed),
+            skipped: u64::from(self.stats.skipped),
+            unchanged: 0,
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
             notes: self.notes,
@@ -118,8 +122,11 @@ impl Report {
         self.stats.confirmed_bytes += size;
     }
 
-    pub(super) fn failed(&mut self, id: EntryId, entry: &Entry, reason: &str) {
-        crate::source::note_failure(&mut self.failures, id, entry, reason);
-        self.stats.failed += 1;
+    pub(super) fn ended(&mut self, id: EntryId, entry: &Entry, end: &EntryEnd) {
+        self.ended.note(id, &entry.path, end);
+        match end.code {
+            EntryCode::Skipped => self.stats.skipped += 1,
+            _ => self.stats.failed += 1,
+        }
     }
 }

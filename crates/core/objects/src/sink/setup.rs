@@ -1,10 +1,9 @@
 //! Preparing for what was announced.
 
 use alloc::collections::VecDeque;
-use alloc::string::String;
 use alloc::vec::Vec;
 
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, EntryEnd};
 
 use super::entries::{Entries, Slot, State, is_large};
 use super::resumed::Earlier;
@@ -167,10 +166,10 @@ impl Sink {
     }
 
     /// Answers [`Action::MakeDirectories`] for one of its entries.
-    pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, String>) {
+    pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, EntryEnd>) {
         self.note_made(id, result.as_ref().ok().copied());
         match result {
-            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Nothing),
+            Err(end) => self.fail(id, end, SourceKnows::No, Kept::Nothing),
             Ok(made) => {
                 if made == Made::InPlace && self.fsync == Fsync::End {
                     // An earlier run may have made it and ended before a sync.
@@ -183,7 +182,7 @@ impl Sink {
     }
 
     /// Answers [`Action::PrepareFile`].
-    pub(super) fn prepared(&mut self, id: EntryId, result: Result<Prepared, String>) {
+    pub(super) fn prepared(&mut self, id: EntryId, result: Result<Prepared, EntryEnd>) {
         let Some(slot) = self.entries.get(id) else {
             return;
         };
@@ -193,7 +192,7 @@ impl Sink {
             return self.entries.discard(temp);
         }
         match result {
-            Err(reason) => self.fail(id, &reason, SourceKnows::No, Kept::Part),
+            Err(end) => self.fail(id, end, SourceKnows::No, Kept::Part),
             Ok(Prepared::Ready) => {
                 self.entries.open(id);
                 self.advance();

@@ -3,9 +3,9 @@
 use core::ops::Range;
 
 use longhaul_units::{Bytes, ObjectId, shown};
-use longhaul_wire::{SinkMessage, Summary};
+use longhaul_wire::{EntryEnd, EntryPath, SinkMessage, Summary};
 
-use super::{EntryState, Source, SourceError, cut, note_failure};
+use super::{EntryState, Source, SourceError};
 use crate::entry::EntryId;
 use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
@@ -27,8 +27,8 @@ impl Source {
             SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
-            SinkMessage::EntryRefused { entry, reason } => {
-                self.handle_refused(entry, &shown(&reason))
+            SinkMessage::EntryRefused { entry, end } => {
+                self.handle_refused(entry, &EntryEnd::new(end.code, &shown(&end.reason)))
             }
             SinkMessage::Result(summary) => self.handle_result(*summary),
         }
@@ -99,7 +99,9 @@ impl Source {
         if let Some(number) = numbers().find(|number| !self.may_be_confirmed(*number)) {
             return Err(SourceError::Confirm { entry: u64::from(number) });
         }
-        numbers().for_each(|number| self.settle(EntryId(number), EntryState::Confirmed));
+        for number in numbers() {
+            self.settle(EntryId(number), EntryState::Confirmed);
+        }
         self.forget();
         Ok(())
     }
@@ -117,80 +119,86 @@ impl Source {
                         .get(slot.object)
                         .is_some_and(|object| object.is_dealt(EntryId(number)))
             }
-            EntryState::Failed => true,
-            EntryState::Confirmed | EntryState::Refused => false,
+            EntryState::Failed(_) => true,
+            EntryState::Confirmed | EntryState::Refused(_) => false,
         }
     }
 
-    fn handle_refused(&mut self, entry: u64, reason: &str) -> Result<(), SourceError> {
+    fn handle_refused(&mut self, entry: u64, end: &EntryEnd) -> Result<(), SourceError> {
         let error = SourceError::Refuse { entry };
         if entry >= u64::from(self.announced_entries) {
             return Err(error);
         }
         let id = EntryId(entry as u32);
         let slot = self.entries.get(id.0);
-        let is_failed = slot
-            .map_or(self.failed_before.contains_key(&id), |slot| slot.state == EntryState::Failed);
+        let is_failed = slot.map_or(self.failed_before.contains_key(&id), |slot| {
+            matches!(slot.state, EntryState::Failed(_))
+        });
         let entry = match self.directories.get(id) {
             Some(directory) => Some(directory.entry()),
             None => slot.and_then(|slot| slot.entry.clone()),
         };
-        match entry {
-            Some(entry) => note_failure(&mut self.failures, id, &entry, &cut(reason)),
-            None if is_failed => {}
-            None => return Err(error),
+        if entry.is_none() && !is_failed {
+            return Err(error);
         }
-        self.settle(id, EntryState::Refused);
+        let kept = self.settle(id, EntryState::Refused(end.code));
+        if let Some(path) = entry.map(|entry| entry.path.clone()).or(kept) {
+            self.ended.note(id, &path, end);
+        }
         self.forget();
         Ok(())
     }
 
     fn handle_result(&mut self, summary: Summary) -> Result<(), SourceError> {
         let stats = &self.stats;
-        let all = self.end_announced
-            && u64::from(stats.confirmed) + u64::from(stats.failed) == u64::from(stats.entries);
-        let reported = (summary.confirmed, summary.failed, summary.bytes);
-        let counted = (
-            u64::from(stats.confirmed),
-            u64::from(stats.failed),
-            Bytes::new(stats.confirmed_bytes),
-        );
-        if !all || reported != counted {
+        let all = self.end_announced && stats.settled() == stats.entries;
+        let Summary { confirmed, failed, skipped, unchanged, bytes, .. } = summary;
+        let counted = [stats.confirmed, stats.failed, stats.skipped, stats.unchanged];
+        if !all
+            || [confirmed, failed, skipped, unchanged] != counted.map(u64::from)
+            || bytes != Bytes::new(stats.confirmed_bytes)
+        {
             return Err(SourceError::Result);
         }
         self.result = Some(summary);
         Ok(())
     }
 
-    /// Moves the entry to `state`, which the caller found to be possible.
-    pub(super) fn settle(&mut self, id: EntryId, state: EntryState) {
+    /// Moves the entry to `state`, which the caller found to be possible. Returns its path, where
+    /// it was kept for the report as one that failed before.
+    pub(super) fn settle(&mut self, id: EntryId, state: EntryState) -> Option<EntryPath> {
         let is_directory = self.directories.settle(id);
         let slot = self.entries.get_mut(id.0);
         let (was, size) = match &slot {
             Some(slot) => (slot.state, slot.size),
             None if is_directory => (EntryState::Open, 0),
             None => match self.failed_before.remove(&id) {
-                Some(size) => (EntryState::Failed, size),
-                None => return,
+                Some((size, code)) => (EntryState::Failed(code), size),
+                None => return None,
             },
         };
-        self.failed.remove(&id);
-        if was == EntryState::Failed {
-            self.stats.failed -= 1;
+        let mut had_failed = self.failed.remove(&id).is_some();
+        if let EntryState::Failed(code) = was {
+            *self.stats.ended(code) -= 1;
+            had_failed = true;
         }
         match state {
             EntryState::Confirmed => {
                 self.stats.confirmed += 1;
                 self.stats.confirmed_bytes += size;
             }
-            _ => self.stats.failed += 1,
+            EntryState::Failed(code) | EntryState::Refused(code) => {
+                *self.stats.ended(code) += 1;
+            }
+            EntryState::Open => {}
         }
+        let kept = if had_failed { self.ended.forget(id) } else { None };
         let Some(slot) = slot else {
-            return;
+            return kept;
         };
         slot.state = state;
         if was != EntryState::Open {
-            return;
+            return kept;
         }
         if let Some(entry) = slot.entry.take() {
             self.unsettled -= cost(&entry);
@@ -202,6 +210,7 @@ impl Source {
                 self.withdraw(ObjectId(number));
             }
         }
+        kept
     }
 
     fn withdraw(&mut self, object: ObjectId) {
@@ -220,8 +229,8 @@ impl Source {
     pub(super) fn forget(&mut self) {
         let (announced, failed_before) = (self.announced_entries, &mut self.failed_before);
         self.entries.forget_while(|number, slot| {
-            if slot.state == EntryState::Failed {
-                failed_before.insert(EntryId(number), slot.size);
+            if let EntryState::Failed(code) = slot.state {
+                failed_before.insert(EntryId(number), (slot.size, code));
             }
             // Of a directory or of what is settled nothing is left here.
             number < announced && slot.entry.is_none()

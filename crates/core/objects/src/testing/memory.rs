@@ -1,10 +1,11 @@
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::ToString;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 use rand_core::Rng;
 
 use crate::action::{
@@ -78,6 +79,17 @@ pub enum MemoryError {
     /// Something else has the name.
     #[error("file exists")]
     Exists,
+}
+
+impl From<MemoryError> for EntryEnd {
+    fn from(error: MemoryError) -> Self {
+        let code = match error {
+            MemoryError::Full => EntryCode::NoSpace,
+            MemoryError::Missing => EntryCode::NotFound,
+            MemoryError::Exists => EntryCode::InTheWay,
+        };
+        Self::new(code, &error.to_string())
+    }
 }
 
 #[derive(Clone, Debug, Default)]

@@ -7,12 +7,13 @@ use longhaul_objects::limits::{
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
-    Action, Answer, EntryError, NamedEntry, Prepared, PushError, Sink, SinkConfig, SinkError,
-    Source, SourceError, TopNames, Verdict,
+    Action, Answer, EntryError, EntryId, NamedEntry, Prepared, PushError, Sink, SinkConfig,
+    SinkError, Source, SourceError, TopNames, Verdict,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{
-    Entry, EntryKind, ManifestObject, Offered, SinkMessage, SourceMessage, SourceReport, Summary,
+    Entry, EntryCode, EntryEnd, EntryKind, ManifestObject, Offered, SinkMessage, SourceMessage,
+    SourceReport, Summary,
 };
 use proptest::prelude::*;
 
@@ -22,6 +23,10 @@ fn sink() -> Sink {
 
 fn directory(path: &str) -> Entry {
     Entry { kind: EntryKind::Directory, ..file(path, 0) }
+}
+
+fn end(reason: &str) -> EntryEnd {
+    EntryEnd::new(EntryCode::Failed, reason)
 }
 
 fn link(path: &str) -> Entry {
@@ -242,8 +247,8 @@ fn directories_beyond_the_memory_for_names_fail_by_name_with_all_that_is_in_them
         }
         let mut refused = Vec::new();
         while let Some(message) = sink.poll_message() {
-            if let SinkMessage::EntryRefused { entry, reason } = message {
-                refused.push((entry, reason));
+            if let SinkMessage::EntryRefused { entry, end } = message {
+                refused.push((entry, end.reason));
             }
         }
         refused
@@ -302,7 +307,7 @@ fn files_whose_paths_find_no_memory_fail_by_name() {
         }
         let refused =
             core::iter::from_fn(|| sink.poll_message()).find_map(|message| match message {
-                SinkMessage::EntryRefused { reason, .. } => Some(reason),
+                SinkMessage::EntryRefused { end, .. } => Some(end.reason),
                 _ => None,
             });
         if let Some(reason) = refused {
@@ -356,8 +361,7 @@ struct Broken;
 impl Broken {
     fn refuse(&mut self, sink: &mut Sink, action: Action) {
         let Action::MakeDirectories(batch) = action else { panic!("{action:?}") };
-        let refused =
-            |directory: &NamedEntry| (directory.id, Err("no space left on device".into()));
+        let refused = |directory: &NamedEntry| (directory.id, Err(end("no space left on device")));
         sink.handle_answer(Answer::DirectoriesMade(batch.iter().map(refused).collect()));
     }
 }
@@ -383,7 +387,7 @@ fn hashes_that_are_not_possible() {
     }
     sink.handle(hashes(1, 0, 4_000)).unwrap();
     refuses(&mut sink, hashes(1, 4_000, 4_000));
-    let failed = SourceMessage::EntryFailed { entry: 2, reason: String::new() };
+    let failed = SourceMessage::EntryFailed { entry: 2, end: end("") };
     assert_eq!(refuses(&mut sink, failed), SinkError::Failure { entry: 2 });
     assert_eq!(sink.group_received(ObjectId(0), 2, [0; 32]), Verdict::Unknown);
     assert_eq!(sink.group_received(ObjectId(2), 0, [0; 32]), Verdict::Unknown);
@@ -518,11 +522,38 @@ fn a_repair_that_crosses_the_end_of_its_object_is_of_no_use() {
         source.group_hashed(ObjectId(0), group, [1; 32]);
     }
     assert!(source.next_group(u64::MAX).is_none());
-    let reason = "its contents did not verify, again and again".into();
-    source.handle(SinkMessage::EntryRefused { entry: 0, reason }).unwrap();
+    let end = end("its contents did not verify, again and again");
+    source.handle(SinkMessage::EntryRefused { entry: 0, end }).unwrap();
     source.handle(SinkMessage::Repair { object: ObjectId(0), group: 1 }).unwrap();
     assert!(source.next_group(u64::MAX).is_none());
     rejects(&mut source, SinkMessage::Repair { object: ObjectId(1), group: 0 });
+}
+
+#[test]
+fn what_the_sink_makes_of_an_entry_replaces_the_end_that_the_source_gave_it() {
+    let of = |code| EntryEnd::new(code, "");
+    let mut source = source();
+    for (entry, code) in
+        [(1, EntryCode::Skipped), (2, EntryCode::Skipped), (3, EntryCode::ReadError)]
+    {
+        source.entry_failed(EntryId(entry), of(code));
+    }
+    while source.poll_message().is_some() {}
+    let stats = *source.stats();
+    assert_eq!((stats.failed, stats.skipped, stats.unchanged), (1, 2, 0));
+    let refuse = |entry, code| SinkMessage::EntryRefused { entry, end: of(code) };
+    source.handle(refuse(2, EntryCode::NoSpace)).unwrap();
+    source.handle(refuse(3, EntryCode::Unchanged)).unwrap();
+    source.handle(refuse(0, EntryCode::Unchanged)).unwrap();
+    source.handle(SinkMessage::Confirm { entries: ranges(&[(1, 2)]) }).unwrap();
+    let stats = *source.stats();
+    assert_eq!((stats.confirmed, stats.failed, stats.skipped, stats.unchanged), (1, 1, 0, 2));
+    assert_eq!(source.failures().len(), 1);
+    assert_eq!(
+        (source.failures()[0].id, source.failures()[0].end.code),
+        (EntryId(2), EntryCode::NoSpace)
+    );
+    assert_eq!(source.skipped(), []);
 }
 
 #[test]
@@ -534,18 +565,20 @@ fn confirming_and_refusing_what_is_not() {
     }
     source.handle(confirm(&[(0, 2)])).unwrap();
     rejects(&mut source, confirm(&[(0, 1)]));
-    let refuse = |entry| SinkMessage::EntryRefused { entry, reason: "full".into() };
+    let refuse = |entry| SinkMessage::EntryRefused { entry, end: end("full") };
     for entry in [0, 1, 4, u64::MAX] {
         rejects(&mut source, refuse(entry));
     }
     source.handle(refuse(2)).unwrap();
     rejects(&mut source, refuse(2));
     rejects(&mut source, confirm(&[(2, 3)]));
-    assert_eq!(source.failures()[0].reason, "full");
+    assert_eq!(source.failures()[0].end, end("full"));
 
     let summary = Summary {
         confirmed: 3,
         failed: 1,
+        skipped: 0,
+        unchanged: 0,
         bytes: Bytes::new(GROUP_SIZE + 11),
         resumed: Bytes::ZERO,
         notes: 0,
@@ -556,6 +589,7 @@ fn confirming_and_refusing_what_is_not() {
     source.handle(confirm(&[(3, 4)])).unwrap();
     for wrong in [
         Summary { confirmed: 4, failed: 0, ..summary },
+        Summary { failed: 0, skipped: 1, ..summary },
         Summary { bytes: Bytes::new(1), ..summary },
     ] {
         rejects(&mut source, SinkMessage::Result(wrong.into()));
@@ -593,11 +627,16 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
         (object(), some()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
         (object(), small()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
         some().prop_map(|entries| SinkMessage::Confirm { entries }),
-        small().prop_map(|entry| SinkMessage::EntryRefused { entry, reason: "no".into() }),
+        (small(), any::<u8>()).prop_map(|(entry, code)| {
+            let code = EntryCode::from_code(code).of_sink();
+            SinkMessage::EntryRefused { entry, end: EntryEnd::new(code, "no") }
+        }),
         (small(), small(), small()).prop_map(|(confirmed, failed, bytes)| {
             SinkMessage::Result(Box::new(Summary {
                 confirmed,
                 failed,
+                skipped: 0,
+                unchanged: 0,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::ZERO,
                 notes: 0,
@@ -639,7 +678,10 @@ fn any_source_message() -> impl Strategy<Value = SourceMessage> {
             let groups = core::iter::once(first..first.saturating_add(1)).collect();
             SourceMessage::Believed { object, groups }
         }),
-        1 => small().prop_map(|entry| SourceMessage::EntryFailed { entry, reason: "no".into() }),
+        1 => (small(), any::<u8>()).prop_map(|(entry, code)| {
+            let code = EntryCode::from_code(code).of_source();
+            SourceMessage::EntryFailed { entry, end: EntryEnd::new(code, "no") }
+        }),
         1 => Just(SourceMessage::Report(Box::default())),
     ]
 }
@@ -801,7 +843,8 @@ fn what_does_not_verify_four_times_fails() {
     }
     assert_eq!(sent, 4 + 3);
     assert_eq!((source.stats().confirmed, source.stats().failed), (1, 1));
-    assert!(source.failures()[0].reason.contains("did not verify"));
+    assert_eq!(source.failures()[0].end.code, EntryCode::Damaged);
+    assert_eq!(source.failures()[0].end, sink.failures()[0].end);
     assert_eq!(disk.contents(b"a"), Some(&[0; 10][..]));
     assert_eq!(disk.node(b"b"), None);
     assert_eq!(disk.temp_count(), 0);

@@ -8,7 +8,7 @@ use longhaul_objects::{
     Action, EntryId, Fsync, ResumeState, Sink, SinkConfig, Source, Verdict, record,
 };
 use longhaul_units::{Duration, Instant, ObjectId};
-use longhaul_wire::{Entry, EntryKind, SinkMessage};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, SinkMessage};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -399,7 +399,7 @@ fn nobody_waits_for_groups_of_a_file_that_is_there_and_that_the_source_has_lost(
     world.source.finish_entries();
     talk(&mut world);
     for lost in [EntryId(0), EntryId(1)] {
-        world.source.entry_failed(lost, "no such file");
+        world.source.entry_failed(lost, EntryEnd::new(EntryCode::NotFound, "no such file"));
     }
     talk(&mut world);
     while let Some(task) = world.source.next_group(world.sink.credit()) {

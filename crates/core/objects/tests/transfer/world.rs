@@ -6,10 +6,13 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{
-    Action, Belief, Fsync, GroupTask, Sink, SinkConfig, Source, TagKey, Verdict, WriteTask, record,
+    Action, Belief, EndedEntry, EntryId, Fsync, GroupTask, Sink, SinkConfig, Source, TagKey,
+    Verdict, WriteTask, record,
 };
 use longhaul_units::{Duration, Instant, ObjectId};
-use longhaul_wire::{EntryKind, Message, MessageReader, SinkMessage, SourceMessage};
+use longhaul_wire::{
+    EntryCode, EntryEnd, EntryKind, Message, MessageReader, SinkMessage, SourceMessage,
+};
 use rand_core::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -316,7 +319,7 @@ impl World {
                 self.unreadable.insert(number);
             }
             if self.unreadable.contains(&number) {
-                self.source.entry_failed(piece.id, "input/output error");
+                self.source.entry_failed(piece.id, end_of(number));
                 continue;
             }
             let from = &self.items[number as usize].data[piece.file_offset as usize..];
@@ -500,7 +503,7 @@ impl World {
         let result = self.source.result().unwrap();
         assert_eq!(*result, self.sink.summary());
         assert_eq!(result.confirmed, self.confirmed.len() as u64, "seed {}", self.seed);
-        assert_eq!(result.confirmed + result.failed, self.items.len() as u64);
+        assert_eq!(result.confirmed + result.failed + result.skipped, self.items.len() as u64);
         for (number, item) in self.items.iter().enumerate() {
             let settled = self.confirmed.contains(&(number as u64));
             if settled {
@@ -510,6 +513,11 @@ impl World {
                 assert!(node.is_none() || matches!(node, Some(Node::Directory { .. })), "{node:?}");
             }
         }
+        let codes = |ended: &[EndedEntry]| -> BTreeMap<EntryId, EntryCode> {
+            ended.iter().map(|entry| (entry.id, entry.end.code)).collect()
+        };
+        assert_eq!(codes(self.source.failures()), codes(self.sink.failures()), "{}", self.seed);
+        assert_eq!(codes(self.source.skipped()), codes(self.sink.skipped()), "{}", self.seed);
         if result.failed == 0 {
             assert_eq!(self.disk.temp_count(), 0, "seed {}", self.seed);
             assert!(self.disk.read_record().is_empty());
@@ -519,6 +527,12 @@ impl World {
         }
         assert_eq!(self.sink.next_timeout(), None);
     }
+}
+
+/// The end of an entry that cannot be read.
+fn end_of(number: u32) -> EntryEnd {
+    let codes = [EntryCode::ReadError, EntryCode::Skipped, EntryCode::Changed];
+    EntryEnd::new(codes[number as usize % codes.len()], "input/output error")
 }
 
 /// The message as the other side reads it.

@@ -3,9 +3,10 @@
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
-    Bottleneck, Cipher, CloseCode, Direction, Entry, EntryKind, EntryPath, Frame, JOIN_LEN, Losses,
-    ManifestObject, Message, MessageReader, Offered, PipeRequest, PipeRole, RecordHead, Refused,
-    Request, SinkMessage, SourceMessage, SourceReport, Summary, Writer,
+    Bottleneck, Cipher, CloseCode, Direction, Entry, EntryCode, EntryEnd, EntryKind, EntryPath,
+    Frame, JOIN_LEN, Losses, ManifestObject, Message, MessageReader, Offered, PipeRequest,
+    PipeRole, RecordHead, Refused, Request, SinkMessage, SourceMessage, SourceReport, Summary,
+    Writer,
 };
 use siphasher::sip::SipHasher24;
 
@@ -63,13 +64,15 @@ fn messages(page: &mut Page) {
     show(page, "REPAIR", SinkMessage::Repair { object, group: 1 }.into());
     let entries = vec![0..2, 3..4];
     show(page, "CONFIRM", SinkMessage::Confirm { entries }.into());
-    let reason = String::from("gone");
-    show(page, "ENTRY_FAILED", SourceMessage::EntryFailed { entry: 2, reason }.into());
-    let reason = String::from("exists");
-    show(page, "ENTRY_REFUSED", SinkMessage::EntryRefused { entry: 2, reason }.into());
+    let end = EntryEnd::new(EntryCode::Changed, "gone");
+    show(page, "ENTRY_FAILED", SourceMessage::EntryFailed { entry: 2, end }.into());
+    let end = EntryEnd::new(EntryCode::InTheWay, "exists");
+    show(page, "ENTRY_REFUSED", SinkMessage::EntryRefused { entry: 2, end }.into());
     let summary = Summary {
         confirmed: 3,
         failed: 1,
+        skipped: 0,
+        unchanged: 0,
         bytes: Bytes::new(2_500_000),
         resumed: Bytes::new(1_451_424),
         notes: Summary::TIMES_NOT_SET,

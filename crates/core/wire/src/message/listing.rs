@@ -1,9 +1,8 @@
-use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::ending::EntryEnd;
 use super::entry::{EntryPath, MAX_PATH};
 use super::{LIST, LIST_END, LISTED, UNLISTED, append};
-use crate::close::{MAX_REASON, cut_reason};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -27,8 +26,8 @@ pub enum AnswerMessage {
     Unlisted {
         /// Its path as LISTED would have it; longer than an entry allows, perhaps.
         path: Vec<u8>,
-        /// Why, for people.
-        reason: String,
+        /// Why, with a code of sources.
+        end: EntryEnd,
     },
     /// LIST_END: all was answered.
     End {
@@ -106,9 +105,9 @@ impl AnswerMessage {
             Self::Listed(all) => {
                 append(out, LISTED, |w| all.iter().try_for_each(|it| it.encode(w)))
             }
-            Self::Unlisted { path, reason } => append(out, UNLISTED, |w| {
+            Self::Unlisted { path, end } => append(out, UNLISTED, |w| {
                 w.sized(path)?;
-                w.bytes(cut_reason(reason).as_bytes())
+                end.encode(w, end.code.of_source())
             }),
             Self::End { listed, unlisted } => append(out, LIST_END, |w| {
                 w.varint(*listed)?;
@@ -128,7 +127,9 @@ impl AnswerMessage {
             }
             UNLISTED => {
                 let path = r.sized(UNLISTED_PATH_MAX)?.to_vec();
-                Ok(Self::Unlisted { path, reason: r.text(MAX_REASON)?.into() })
+                let end = EntryEnd::decode(r)?;
+                let code = end.code.of_source();
+                Ok(Self::Unlisted { path, end: EntryEnd { code, ..end } })
             }
             _ => Ok(Self::End { listed: r.varint()?, unlisted: r.varint()? }),
         }
@@ -138,7 +139,7 @@ impl AnswerMessage {
     pub fn cost(&self) -> usize {
         match self {
             Self::Listed(all) => all.iter().map(Listed::encoded_len).sum(),
-            Self::Unlisted { path, reason } => path.len() + reason.len(),
+            Self::Unlisted { path, end } => path.len() + end.reason.len(),
             Self::End { .. } => 0,
         }
     }

@@ -72,8 +72,11 @@ fn literal_bytes() {
     bytes.extend([0xff; 7]);
     bytes.extend(b"\xfe\x00\x03a/b\x01c");
     check(&bytes, AnswerMessage::Listed(vec![listed, link]));
-    let unlisted = AnswerMessage::Unlisted { path: b"a//".to_vec(), reason: "no".into() };
-    check(b"\x07\x14\x03a//no", unlisted);
+    let unlisted = AnswerMessage::Unlisted {
+        path: b"a//".to_vec(),
+        end: EntryEnd::new(EntryCode::Permission, "no"),
+    };
+    check(b"\x08\x14\x03a//\x05no", unlisted);
     check(b"\x03\x15\x02\x01", AnswerMessage::End { listed: 2, unlisted: 1 });
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
@@ -97,8 +100,8 @@ fn literal_bytes() {
     check(&[&[35, 15, 2, 5][..], &[8; 16], &[9; 16]].concat(), tags);
     let believed = SourceMessage::Believed { object, groups: vec![0..3, 5..6] };
     check(&[6, 17, 2, 0, 3, 5, 1], believed);
-    let failed = SourceMessage::EntryFailed { entry: 9, reason: "gone".into() };
-    check(b"\x06\x05\x09gone", failed);
+    let end = EntryEnd::new(EntryCode::NotFound, "gone");
+    check(b"\x07\x05\x09\x04gone", SourceMessage::EntryFailed { entry: 9, end });
     let report = SourceReport {
         packets_sent: 1,
         packets_resent: 2,
@@ -129,19 +132,38 @@ fn literal_bytes() {
     }
     check(&[3, 8, 2, 9], SinkMessage::Repair { object: ObjectId(2), group: 9 });
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
-    check(b"\x06\x0a\x09full", SinkMessage::EntryRefused { entry: 9, reason: "full".into() });
+    let end = EntryEnd::new(EntryCode::NoSpace, "full");
+    check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
     let summary = Summary {
         confirmed: 1,
         failed: 2,
+        skipped: 6,
+        unchanged: 7,
         bytes: Bytes::new(3),
         resumed: Bytes::new(4),
         notes: 5,
         host: literal_host(),
     };
     check(
-        &[&[27, 11, 1, 2, 3, 4, 5][..], &LITERAL_HOST].concat(),
+        &[&[29, 11, 1, 2, 6, 7, 3, 4, 5][..], &LITERAL_HOST].concat(),
         SinkMessage::Result(summary.into()),
     );
+}
+
+#[test]
+fn a_code_that_nobody_knows_or_that_the_other_end_sends_is_a_plain_failure() {
+    let failed = |entry, end| Message::from(SourceMessage::EntryFailed { entry, end });
+    let refused = |entry, end| Message::from(SinkMessage::EntryRefused { entry, end });
+    let plain = || EntryEnd::new(EntryCode::Failed, "x");
+    for code in [15, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
+        assert_eq!(decode(&[4, 5, 9, code, b'x']), Ok(vec![failed(9, plain())]));
+    }
+    for code in [15, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
+        assert_eq!(decode(&[4, 10, 9, code, b'x']), Ok(vec![refused(9, plain())]));
+    }
+    // Nor is such a code sent.
+    let end = EntryEnd::new(EntryCode::Skipped, "x");
+    assert_eq!(encode(&refused(9, end)), [4, 10, 9, 0, b'x']);
 }
 
 const LITERAL_HOST: [u8; 21] =
@@ -195,7 +217,8 @@ fn forbidden_values() {
         &[11, 9, 1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1],
         &[8, 2, 0, 0, 1, 1, 0, 0, 1], // object without entries
         &[8, 2, 0, 0, 1, 1, 0, 1, 0], // object without bytes
-        &[3, 5, 0, 0xff],             // reason is not UTF-8
+        &[2, 5, 0],                   // no code
+        &[4, 5, 0, 0, 0xff],          // reason is not UTF-8
         &[13, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1], // report without its last field
         &[0x80, 0x10, 0, 1],          // longer than 1 MiB: no need to wait for it
     ] {
@@ -342,6 +365,11 @@ fn host() -> impl Strategy<Value = HostAccount> {
 
 fn message() -> impl Strategy<Value = Message> {
     let reason = || ".{0,60}";
+    let end = |sent: fn(EntryCode) -> EntryCode| {
+        (any::<u8>(), reason()).prop_map(move |(code, reason)| {
+            EntryEnd::new(sent(EntryCode::from_code(code)), &reason)
+        })
+    };
     let id = || any::<u32>().prop_map(ObjectId);
     let path = prop::collection::vec(1u8.., 0..60);
     let object = (id(), number(), 1u64..1 << 60, 1u64..1 << 60).prop_map(
@@ -374,15 +402,18 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (id(), some_ranges())
             .prop_map(|(object, groups)| SourceMessage::Believed { object, groups }),
-        (number(), reason())
-            .prop_map(|(entry, reason)| SourceMessage::EntryFailed { entry, reason }),
+        (number(), end(EntryCode::of_source))
+            .prop_map(|(entry, end)| SourceMessage::EntryFailed { entry, end }),
         report().prop_map(|report| SourceMessage::Report(report.into())),
     ];
-    let result = (number(), number(), number(), number(), number(), host()).prop_map(
-        |(confirmed, failed, bytes, resumed, notes, host)| {
+    let counts = (number(), number(), number(), number());
+    let result = (counts, number(), number(), number(), host()).prop_map(
+        |((confirmed, failed, skipped, unchanged), bytes, resumed, notes, host)| {
             SinkMessage::Result(Box::new(Summary {
                 confirmed,
                 failed,
+                skipped,
+                unchanged,
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::new(resumed),
                 notes,
@@ -401,8 +432,8 @@ fn message() -> impl Strategy<Value = Message> {
         (id(), some_ranges()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
         (id(), number()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
         some_ranges().prop_map(|entries| SinkMessage::Confirm { entries }),
-        (number(), reason())
-            .prop_map(|(entry, reason)| SinkMessage::EntryRefused { entry, reason }),
+        (number(), end(EntryCode::of_sink))
+            .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         result,
     ];
     let request = (any::<[bool; 5]>(), prop::collection::vec(path, 0..4)).prop_map(
@@ -427,8 +458,8 @@ fn message() -> impl Strategy<Value = Message> {
     let answer = prop_oneof![
         prop::collection::vec(entry(), 0..6)
             .prop_map(|all| { AnswerMessage::Listed(all.into_iter().map(listed).collect()) }),
-        (prop::collection::vec(any::<u8>(), 0..60), reason())
-            .prop_map(|(path, reason)| AnswerMessage::Unlisted { path, reason }),
+        (prop::collection::vec(any::<u8>(), 0..60), end(EntryCode::of_source))
+            .prop_map(|(path, end)| AnswerMessage::Unlisted { path, end }),
         (number(), number()).prop_map(|(listed, unlisted)| AnswerMessage::End { listed, unlisted }),
     ];
     prop_oneof![

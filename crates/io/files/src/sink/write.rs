@@ -1,6 +1,6 @@
 //! Unpublished files: made, written, and given their names.
 
-use crate::explain::Vanished;
+use crate::explain::{Replaced, Vanished};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
 use longhaul_sys::files::PositionedFile;
 use longhaul_sys::sync::lock;
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryEnd, EntryKind};
 use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
@@ -93,7 +93,7 @@ impl SinkTree {
         entry: &Entry,
         temp: TempName,
         existing: Existing,
-    ) -> Result<Prepared, String> {
+    ) -> Result<Prepared, EntryEnd> {
         let place = self.place(entry)?;
         if existing == Existing::Nothing {
             let explain = |error| explain::at_destination("cannot make room for it", &error);
@@ -161,7 +161,7 @@ impl SinkTree {
         &self,
         file: &Publication,
         last: &mut Option<LastDirectory>,
-    ) -> Result<(), String> {
+    ) -> Result<(), EntryEnd> {
         let Publication { entry, temp, .. } = file;
         let place = self.place(entry)?;
         let explain = |error| explain::at_destination("cannot give it its name", &error);
@@ -218,7 +218,7 @@ impl SinkTree {
         let is_own = is_own || self.folding.is_some();
         match is_own && stat.st_size as u64 == entry.size {
             true => Ok(()),
-            false => Err(io::Error::other("somebody has put another file in its place")),
+            false => Err(io::Error::other(Replaced)),
         }
     }
 

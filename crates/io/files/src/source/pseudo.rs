@@ -3,7 +3,7 @@
 
 use std::os::fd::AsFd;
 
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 use rustix::fs::{Stat, fstatfs, major};
 
 use crate::explain;
@@ -19,20 +19,20 @@ pub(crate) fn true_sizes(directory: impl AsFd, stat: &Stat) -> Option<DeviceId> 
     (major(stat.st_dev) != NO_DEVICE || has_blocks()).then_some(stat.st_dev)
 }
 
-/// Reason why a file that reports size 0 is not copied as empty: a byte of it can be read, or
+/// Why a file that reports size 0 is not copied as empty: a byte of it can be read, or
 /// nothing can be known of it, since it cannot be opened or read.
 pub(crate) fn hidden_contents(
     tree: &SourceTree,
     entry: &Entry,
     stat: &Stat,
     true_sizes: Option<DeviceId>,
-) -> Option<String> {
+) -> Option<EntryEnd> {
     if entry.kind != EntryKind::File || entry.size > 0 || true_sizes == Some(stat.st_dev) {
         return None;
     }
     match tree.read_first_byte(entry.path.as_bytes(), stat) {
         Ok(0) => None,
-        Ok(_) => Some(NOT_EMPTY.into()),
+        Ok(_) => Some(EntryEnd::new(EntryCode::Failed, NOT_EMPTY)),
         Err(error) => Some(explain::at_source(&error)),
     }
 }

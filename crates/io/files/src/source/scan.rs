@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longhaul_objects::identity;
 use longhaul_sys::random;
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, EntryPath};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
@@ -39,17 +39,17 @@ pub struct Scan<'a> {
 pub enum Scanned {
     /// To be copied: for [`longhaul_objects::Source::push_entry`].
     Entry(Entry),
-    /// Cannot be copied.
+    /// Is not copied.
     Failed(ScanFailure),
 }
 
-/// Why something found by a [`Scan`] cannot be copied.
+/// Something found by a [`Scan`] that is not copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanFailure {
     /// Its path as an entry would have it; longer than an entry allows, perhaps.
     pub path: Vec<u8>,
-    /// Why, for people.
-    pub reason: String,
+    /// Why.
+    pub end: EntryEnd,
     /// An entry to push and to fail at once with [`longhaul_objects::Source::entry_failed`], so
     /// that the sink, its report and its exit status know of it. It is a file of one byte, since
     /// only entries with contents are sure not to be published before the failure is known.
@@ -105,7 +105,7 @@ impl<'a> Scan<'a> {
     fn start_root(&mut self, root: usize) -> Option<Scanned> {
         let name = self.tree.roots[root].name.clone().unwrap_or_default();
         if !name.is_empty() && !self.tree.claim_top(&name, root) {
-            return Some(failed(&name, "another source has the same name".into(), None));
+            return Some(failed(&name, name_taken("another source has the same name"), None));
         }
         let stat = match self.tree.root_stat(root) {
             Ok(stat) => stat,
@@ -116,17 +116,18 @@ impl<'a> Scan<'a> {
             return None;
         }
         if name.is_empty() {
-            return Some(self.root_failed(root, "it is not a directory".into()));
+            let end = EntryEnd::new(EntryCode::Failed, "it is not a directory");
+            return Some(self.root_failed(root, end));
         }
         Some(leaf(self.tree, name, &stat, None, None))
     }
 
-    fn root_failed(&self, root: usize, reason: String) -> Scanned {
+    fn root_failed(&self, root: usize, end: EntryEnd) -> Scanned {
         let label = self.tree.label(root);
         if self.tree.claim_top(label, root) {
-            unreadable(label.to_vec(), reason)
+            unreadable(label.to_vec(), end)
         } else {
-            failed(label, reason, None)
+            failed(label, end, None)
         }
     }
 
@@ -183,8 +184,8 @@ impl<'a> Scan<'a> {
         }
         let path = join(&listing.path, name.to_bytes());
         if listing.shares_top && !self.tree.claim_top(name.to_bytes(), listing.root) {
-            let reason = "another source holds the same name".into();
-            return Some(failed(&path, reason, None));
+            let end = name_taken("another source holds the same name");
+            return Some(failed(&path, end, None));
         }
         let directory = match listing.dir.fd() {
             Ok(directory) => directory,
@@ -210,7 +211,7 @@ impl<'a> Scan<'a> {
                 let (root, above) = (listing.root, Some(listing.path.clone()));
                 let found = Pending { root, above, name: name.to_bytes().into() };
                 if self.pending_cost + found.cost() > self.tree.names_most {
-                    return Some(unreadable(path, TOO_MANY.into()));
+                    return Some(unreadable(path, too_many()));
                 }
                 self.pend(found);
                 None
@@ -228,7 +229,7 @@ impl<'a> Scan<'a> {
         self.listing = None;
         let bytes = path.as_bytes().to_vec();
         let stand_in = (!path.is_empty()).then(|| stand_in_at(path));
-        ScanFailure { path: bytes, reason: TOO_MANY.into(), stand_in }
+        ScanFailure { path: bytes, end: too_many(), stand_in }
     }
 }
 
@@ -287,7 +288,8 @@ fn leaf(
                 FileType::CharacterDevice | FileType::BlockDevice => "a device",
                 _ => "no file, directory or link",
             };
-            return unreadable(path, format!("it is {what}, which is not copied"));
+            let reason = format!("it is {what}, which is not copied");
+            return unreadable(path, EntryEnd::new(EntryCode::Skipped, &reason));
         }
     };
     let Ok(path) = EntryPath::new(path.clone()) else {
@@ -298,7 +300,7 @@ fn leaf(
     let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
     let entry = entry(kind, stat, size, identity, path);
     match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
-        Some(reason) => unreadable(entry.path.as_bytes().to_vec(), reason),
+        Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
         None => Scanned::Entry(entry),
     }
 }
@@ -310,22 +312,30 @@ fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: Entr
 }
 
 /// A failure that can be reported to the sink.
-fn unreadable(path: Vec<u8>, reason: String) -> Scanned {
+fn unreadable(path: Vec<u8>, end: EntryEnd) -> Scanned {
     let stand_in = EntryPath::new(path.clone()).ok().filter(|path| !path.is_empty());
-    failed(&path, reason, stand_in.map(stand_in_at))
+    failed(&path, end, stand_in.map(stand_in_at))
 }
 
 fn stand_in_at(path: EntryPath) -> Entry {
     Entry { kind: EntryKind::File, mode: 0, modified: 0, size: 1, identity: [0; 16], path }
 }
 
-fn failed(path: &[u8], reason: String, stand_in: Option<Entry>) -> Scanned {
-    Scanned::Failed(ScanFailure { path: path.to_vec(), reason, stand_in })
+fn failed(path: &[u8], end: EntryEnd, stand_in: Option<Entry>) -> Scanned {
+    Scanned::Failed(ScanFailure { path: path.to_vec(), end, stand_in })
 }
 
 fn too_long(path: Vec<u8>) -> Scanned {
     let reason = format!("its path is longer than {} bytes", longhaul_wire::MAX_PATH);
-    Scanned::Failed(ScanFailure { path, reason, stand_in: None })
+    failed(&path, EntryEnd::new(EntryCode::Name, &reason), None)
+}
+
+fn name_taken(reason: &str) -> EntryEnd {
+    EntryEnd::new(EntryCode::Name, reason)
+}
+
+fn too_many() -> EntryEnd {
+    EntryEnd::new(EntryCode::OutOfResources, TOO_MANY)
 }
 
 /// Bytes that the allocations of a directory that is to be read take beside its name.

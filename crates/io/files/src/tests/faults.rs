@@ -3,9 +3,8 @@
 use std::fs::Permissions;
 use std::process::Command;
 
-use longhaul_objects::EntryId;
-
 use longhaul_needs::needs;
+use longhaul_objects::EntryId;
 
 use super::*;
 
@@ -33,12 +32,17 @@ fn unreadable_files_are_reported_and_the_rest_is_copied() {
         failures.sort();
         let expected = [
             ("from/closed", "no permission to read it"),
-            ("from/fifo", "it is a FIFO, which is not copied"),
             ("from/secret", "no permission to read it"),
         ];
         let expected = expected.map(|(path, reason)| (path.to_string(), reason.to_string()));
         assert_eq!(failures, expected);
+        assert_eq!(copy.codes(), [EntryCode::Permission; 2]);
         assert_eq!(copy.confirmed(), 2);
+        let source = lock(&copy.source);
+        let [skipped] = source.skipped() else { panic!("{:?}", source.skipped()) };
+        assert_eq!(skipped.path.as_bytes(), b"from/fifo");
+        let reason = "it is a FIFO, which is not copied";
+        assert_eq!(skipped.end, EntryEnd::new(EntryCode::Skipped, reason));
     });
     assert_eq!(scratch.names("to"), ["good"]);
     std::fs::set_permissions(scratch.at("from/closed"), Permissions::from_mode(0o700)).unwrap();
@@ -131,6 +135,7 @@ fn files_that_change_after_the_scan_are_not_published() {
         ("from/shrunk", "it shrank from 5000 to 4000 bytes while it was copied"),
     ];
     assert_eq!(failures, expected.map(|(path, reason)| (path.into(), reason.into())));
+    assert_eq!(copy.codes(), [EntryCode::Changed; 6]);
     assert_eq!(scratch.names("to"), ["kept"]);
 }
 

@@ -24,7 +24,8 @@ fn list_within(
     memory: Bytes,
 ) -> Result<Vec<String>, String> {
     let root = ConfinedDir::open_root(scratch.at("served")).unwrap().without(is_hidden_name);
-    let listing = Listing::open(&root, path.as_bytes(), recursive, memory)?;
+    let listing =
+        Listing::open(&root, path.as_bytes(), recursive, memory).map_err(|end| end.reason)?;
     let mut found: Vec<String> = listing
         .map(|found| match found {
             Found::There(listed) => match listed.kind {
@@ -35,7 +36,7 @@ fn list_within(
                 }
                 ListedKind::Other => format!("{}?", listed.path),
             },
-            Found::Unlisted { path, reason } => format!("{}: {reason}", path.escape_ascii()),
+            Found::Unlisted { path, end } => format!("{}: {end}", path.escape_ascii()),
         })
         .collect();
     found.sort();

@@ -59,7 +59,7 @@ impl World {
                 }
                 if done_well {
                     // Nobody waits for a group of a file that failed while the disk was writing it.
-                    let has_failed = copy.stats().failed > 0;
+                    let has_failed = copy.stats().failed + copy.stats().skipped > 0;
                     let [writing, new] = if has_failed { sink.writing() } else { [0; 2] };
                     self.checks.require(sink.staged_bytes() == writing, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())

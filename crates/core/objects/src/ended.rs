@@ -1,0 +1,49 @@
+//! Entries that were not copied, for the report: the first of each kind.
+
+use alloc::vec::Vec;
+
+use longhaul_units::EntryCode;
+use longhaul_wire::{EntryEnd, EntryPath};
+
+use crate::entry::EntryId;
+use crate::limits::FAILURES_MAX;
+
+/// An entry that was not copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedEntry {
+    /// Number of the entry.
+    pub id: EntryId,
+    /// Its path.
+    pub path: EntryPath,
+    /// Why.
+    pub end: EntryEnd,
+}
+
+/// The first that failed, and the first that were skipped.
+#[derive(Debug, Default)]
+pub(crate) struct EndedEntries {
+    pub(crate) failed: Vec<EndedEntry>,
+    pub(crate) skipped: Vec<EndedEntry>,
+}
+
+impl EndedEntries {
+    /// Keeps one, if there is room.
+    pub(crate) fn note(&mut self, id: EntryId, path: &EntryPath, end: &EntryEnd) {
+        let entries = match end.code {
+            EntryCode::Unchanged => return,
+            EntryCode::Skipped => &mut self.skipped,
+            _ => &mut self.failed,
+        };
+        if entries.len() < FAILURES_MAX {
+            entries.push(EndedEntry { id, path: path.clone(), end: end.clone() });
+        }
+    }
+
+    /// Something else became of it. Returns its path, where it was kept.
+    pub(crate) fn forget(&mut self, id: EntryId) -> Option<EntryPath> {
+        [&mut self.failed, &mut self.skipped].into_iter().find_map(|entries| {
+            let place = entries.iter().position(|entry| entry.id == id)?;
+            Some(entries.remove(place).path)
+        })
+    }
+}
