@@ -6,6 +6,7 @@ mod moves;
 mod peer;
 mod receive;
 mod refused;
+mod settle;
 mod state_schedule;
 mod streams;
 mod transmit;

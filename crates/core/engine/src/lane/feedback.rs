@@ -1,21 +1,20 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
-use longhaul_rate_control::{DeliveryMeter, DeliveryReport, Feedback as Sample};
-use longhaul_units::{Cause, Duration, Instant, Losses, PacketNumber, StreamId};
+use longhaul_rate_control::{Delivery, DeliveryMeter, DeliveryReport, Feedback as Sample};
+use longhaul_units::{Duration, Instant, PacketNumber, StreamId};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
 use super::moves::{Asks, on_ask};
-use super::peer::Peer;
 use super::receive::Fault;
+use super::settle::{Elsewhere, OfBase, Settled, Settling};
 use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
 use crate::control::SentFrame;
 use crate::event::Event;
 use crate::lane_paths::Arrived;
-use crate::ledger::{Content, Entry, Outcome, Report, Verdict, Why};
+use crate::ledger::{Content, Report, Verdict};
 use crate::stats::LaneStats;
 use alloc::collections::BTreeMap;
-use alloc::vec::Vec;
 
 impl Lane {
     pub(super) fn on_feedback(
@@ -25,14 +24,8 @@ impl Lane {
         path: &mut Path,
         feedback: &Feedback<'_>,
     ) -> Result<(), Fault> {
+        self.check_report(feedback)?;
         let largest = feedback.largest.get();
-        let end = feedback.forgotten.map_or(0, PacketNumber::get).max(feedback.ranges.to());
-        if largest >= self.next_number || end > self.next_number {
-            return Err(Fault::UnsentReported);
-        }
-        if self.is_beyond_sent(feedback) {
-            return Err(Fault::UnsentCounted);
-        }
         self.stats.feedback_received += 1;
         self.peer.on_feedback(now, feedback);
         self.stats.bytes_delivered = self.stats.bytes_delivered.max(feedback.bytes.get());
@@ -65,17 +58,7 @@ impl Lane {
         if mixed {
             self.meter = DeliveryMeter::default();
         }
-        let report = DeliveryReport {
-            bytes: feedback.bytes.get(),
-            received: feedback.largest_received,
-            sent: feedback.largest_sent,
-            application_limited: self.app_limited.limits(largest) || path.is_sender_bound(),
-            late,
-        };
-        let delivery = (news && !mixed)
-            .then(|| self.meter.on_feedback(report))
-            .flatten()
-            .map(|delivery| path.joined(now, self.config.lane, delivery));
+        let delivery = if news && !mixed { self.delivery(now, path, feedback, late) } else { None };
         let time = (now, path.rtt().smoothed());
         let marks =
             self.paths.on_counted(time, &feedback.ecn, Arrived { packets: arrived, ect, mixed });
@@ -103,6 +86,37 @@ impl Lane {
         path.set_packet(self.config.lane, self.full_wire());
         path.on_feedback(now, &sample, &self.peer.receiver());
         Ok(())
+    }
+
+    /// Refuses a report of what was never sent.
+    fn check_report(&self, feedback: &Feedback<'_>) -> Result<(), Fault> {
+        let end = feedback.forgotten.map_or(0, PacketNumber::get).max(feedback.ranges.to());
+        if feedback.largest.get() >= self.next_number || end > self.next_number {
+            return Err(Fault::UnsentReported);
+        }
+        match self.is_beyond_sent(feedback) {
+            true => Err(Fault::UnsentCounted),
+            false => Ok(()),
+        }
+    }
+
+    /// Rate of delivery that the report shows.
+    fn delivery(
+        &mut self,
+        now: Instant,
+        path: &mut Path,
+        feedback: &Feedback<'_>,
+        late: bool,
+    ) -> Option<Delivery> {
+        let limited = self.app_limited.limits(feedback.largest.get()) || path.is_sender_bound();
+        let delivery = self.meter.on_feedback(DeliveryReport {
+            bytes: feedback.bytes.get(),
+            received: feedback.largest_received,
+            sent: feedback.largest_sent,
+            application_limited: limited,
+            late,
+        })?;
+        Some(path.joined(now, self.config.lane, delivery))
     }
 
     /// True if it counts more than can have arrived. A translator may make IPv4 into IPv6, whose header is
@@ -151,19 +165,29 @@ impl Lane {
         let largest = feedback.largest.get();
         let smoothed = path.rtt().smoothed();
         let lost_below = self.repair.lost_below(largest);
-        let (mut sample, mut ect, mut late, mut earlier) =
-            (Sample::default(), 0, false, Vec::new());
-        let mut base = OfBase::default();
-        let least = BASE_DATAGRAM as u64 + self.ip_overhead();
-        let long = u64::from(crate::mtu::LEAST) + 1 + self.ip_overhead();
-        let tells = self.config.tells_losses;
-        let Self { ledger, outbox, repair, streams, asks, mtu, events, paths, peer, stats, .. } =
-            self;
-        paths.on_arrived(ledger, largest, ranges.iter());
-        let since = paths.since();
+        let overhead = self.ip_overhead();
+        self.paths.on_arrived(&self.ledger, largest, ranges.iter());
         // Where it begins with what the receiver remembers, all before that is missing.
         let forgotten = feedback.forgotten.is_some_and(|below| ranges.from() <= below.get());
         let from = if forgotten { 0 } else { ranges.from() };
+        let Self { ledger, outbox, repair, streams, asks, mtu, events, paths, peer, stats, .. } =
+            self;
+        let mut settling = Settling {
+            path,
+            outbox,
+            repair,
+            streams,
+            asks,
+            mtu,
+            events,
+            peer,
+            stats,
+            since: paths.since(),
+            base: BASE_DATAGRAM as u64 + overhead,
+            long: u64::from(crate::mtu::LEAST) + 1 + overhead,
+            reports_losses: self.config.tells_losses,
+            settled: Settled::default(),
+        };
         ledger.apply(
             Report { covered: from..ranges.to(), received: ranges.iter() },
             |entry| {
@@ -178,85 +202,15 @@ impl Lane {
                     _ => Verdict::Open,
                 }
             },
-            |outcome| {
-                let settled = outcome.entry.bytes_of(outcome.acked);
-                let lost = outcome.entry.bytes_of(outcome.lost);
-                if matches!(outcome.entry.content, Content::Probe(_)) {
-                    if outcome.entry.first >= since {
-                        on_probe(mtu, &outcome);
-                    }
-                    return;
-                }
-                if outcome.missing != 0 && outcome.entry.first >= since {
-                    // While its neighbours are remembered.
-                    let causes = judge(path, peer, outcome.entry, outcome.missing);
-                    outcome.entry.why = Some(Why::new(&causes));
-                }
-                if outcome.entry.first >= since {
-                    path.on_settled(settled + lost);
-                    base.arrived |= outcome.entry.has_of(outcome.acked | outcome.spurious, least);
-                    base.lost |= outcome.entry.has_of(outcome.lost | outcome.missing, long);
-                    if outcome.lost != 0 && u64::from(outcome.entry.wire_bytes) < least {
-                        mtu.on_smaller_lost();
-                    }
-                    if outcome.entry.ect {
-                        ect += u64::from((outcome.acked | outcome.spurious).count_ones());
-                    }
-                    late |= outcome.entry.late && outcome.acked & 1 != 0;
-                    sample.acked_bytes += settled;
-                    sample.acked_packets += u64::from(outcome.acked.count_ones());
-                    sample.lost_bytes += lost;
-                    if outcome.lost != 0 {
-                        let causes = match outcome.entry.why {
-                            Some(why) => why.of(outcome.lost.count_ones().into()),
-                            None => judge(path, peer, outcome.entry, outcome.lost),
-                        };
-                        sample.lost = sample.lost.plus(&causes);
-                        stats.lost += causes.total();
-                        if tells {
-                            events.extend(loss_events(&outcome, causes));
-                        }
-                    }
-                    sample.spurious_packets += u64::from(outcome.spurious.count_ones());
-                } else {
-                    // Nothing estimates a path that was left.
-                    let causes = attribute(peer, outcome.entry, outcome.lost);
-                    stats.lost += causes.total();
-                    path.book(&causes);
-                    earlier.push(Elsewhere {
-                        number: outcome.entry.first,
-                        arrived: (outcome.acked | outcome.spurious).count_ones().into(),
-                        lost: outcome.lost.count_ones().into(),
-                    });
-                }
-                match &outcome.entry.content {
-                    Content::Object { .. } => {
-                        let arrived = outcome.acked | outcome.spurious;
-                        for extent in outcome.entry.extents_of(arrived) {
-                            if let Some(whole) = outbox.on_acked(extent) {
-                                repair.on_done(whole);
-                                events.push_back(Event::Delivered(whole));
-                            }
-                        }
-                        for extent in outcome.entry.extents_of(outcome.lost) {
-                            outbox.on_lost(extent);
-                        }
-                    }
-                    Content::Control(frames) => {
-                        let arrived = outcome.acked | outcome.spurious != 0;
-                        for frame in frames {
-                            on_control(streams, asks, events, frame, arrived);
-                        }
-                    }
-                    Content::Probe(_) => {}
-                }
-            },
+            |outcome| settling.on_outcome(outcome),
         );
-        self.stats.spurious += sample.spurious_packets;
-        if sample.spurious_packets > 0 {
-            paths.on_spurious(smoothed);
+        let settled = settling.settled;
+        let spurious = settled.sample.spurious_packets;
+        self.stats.spurious += spurious;
+        if spurious > 0 {
+            self.paths.on_spurious(smoothed);
         }
-        Settled { sample, ect, late, earlier, base }
+        settled
     }
 
     /// Large packets that vanish while reports come: is it their size?
@@ -273,70 +227,6 @@ impl Lane {
         } else if sample.lost_bytes > sample.lost.total() * base {
             self.mtu.on_large_lost(now, interval);
         }
-    }
-}
-
-/// Outcome of a report for packets.
-struct Settled {
-    /// Of those of the present path.
-    sample: Sample,
-    /// Those of them that arrived and had been sent with ECT(0).
-    ect: u64,
-    /// One that arrived had left late.
-    late: bool,
-    earlier: Vec<Elsewhere>,
-    base: OfBase,
-}
-
-/// Fate of packets of the present path, probes left out.
-#[derive(Clone, Copy, Default)]
-struct OfBase {
-    /// One of the base size, or above, arrived.
-    arrived: bool,
-    /// One was lost that is longer than what passes nearly everywhere.
-    lost: bool,
-}
-
-/// Fate of packets that had gone over another path, `number` among them.
-struct Elsewhere {
-    number: u64,
-    arrived: u64,
-    lost: u64,
-}
-
-/// The receiver's own causes for the packets of `entry` that were `lost`.
-fn attribute(peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
-    peer.attribute(&(entry.first..entry.end()), u64::from(lost.count_ones()))
-}
-
-/// Their causes of loss: the receiver reports them, or the path shows them.
-fn judge(path: &mut Path, peer: &mut Peer, entry: &Entry, lost: u64) -> Losses {
-    let mut causes = attribute(peer, entry, lost);
-    let open = core::mem::take(&mut causes.unknown);
-    if open > 0 {
-        *causes.count_mut(path.cause(entry.sent_at, open)) += open;
-    }
-    causes
-}
-
-/// One event for each packet that was lost by `outcome`.
-fn loss_events(outcome: &Outcome<'_>, mut causes: Losses) -> impl Iterator<Item = Event> {
-    let (first, mut bits) = (outcome.entry.first, outcome.lost);
-    core::iter::from_fn(move || {
-        let cause = Cause::ALL.into_iter().find(|cause| *causes.count_mut(*cause) > 0)?;
-        *causes.count_mut(cause) -= 1;
-        let number = first + u64::from(bits.trailing_zeros());
-        bits &= bits - 1;
-        Some(Event::Lost { number: PacketNumber::new(number), cause })
-    })
-}
-
-fn on_probe(mtu: &mut crate::mtu::MtuSearch, outcome: &Outcome<'_>) {
-    let Content::Probe(size) = outcome.entry.content else { return };
-    if outcome.acked | outcome.spurious != 0 {
-        mtu.on_confirmed(size);
-    } else if outcome.lost != 0 {
-        mtu.on_probe_lost(size, outcome.entry.first);
     }
 }
 

@@ -5,8 +5,8 @@ use longhaul_units::{Bottleneck, Duration, Ecn, Instant, Rate};
 use crate::controller::{
     Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start,
 };
-use crate::estimates::Completed;
 use crate::estimates::Estimates;
+use crate::estimates::{Completed, Round, Slice};
 use crate::feedback::Feedback;
 use crate::parameters::{Parameter, Unit};
 use crate::path_memory::PathMemory;
@@ -125,6 +125,117 @@ impl CompetitorHistory {
     }
 }
 
+/// What a report leads to in each state: the next state, if it is another.
+impl Auto {
+    fn on_startup(
+        &mut self,
+        cx: &mut Context<'_>,
+        feedback: &Feedback,
+        slice: Option<Slice>,
+    ) -> Option<State> {
+        let State::Startup(startup) = &mut self.state else { return None };
+        let (now, model) = (cx.now, &mut *cx.estimates);
+        let over = startup.on_feedback(now, cx.rtt, model, feedback, slice);
+        self.memory_use = startup.memory_use();
+        if !over {
+            return None;
+        }
+        model.lengthen_slices();
+        if !startup.met_others(model) || self.dedicated {
+            return Some(State::Cruise(Cruise::new(now)));
+        }
+        let flight = model.recent().bytes_in(cx.rtt.smoothed());
+        let compete = self.competitors.meet(now, model.packet(), flight, Verdict::Overflow);
+        Some(State::Compete(compete))
+    }
+
+    fn on_cruise(
+        &mut self,
+        cx: &mut Context<'_>,
+        feedback: &Feedback,
+        round: Option<&Round>,
+        fallen: bool,
+    ) -> Option<State> {
+        let State::Cruise(cruise) = &mut self.state else { return None };
+        let (now, model, random) = (cx.now, &mut *cx.estimates, cx.rng.next_u32());
+        // Early marks are no full queue; the scalable response has them.
+        let marked_packets = if self.scalable.is_some() { 0 } else { feedback.marked_packets };
+        let unmarked = Feedback { marked_packets, ..*feedback };
+        if marked_packets < feedback.marked_packets {
+            // The queue to aim at is one that is not marked.
+            model.set_queue_full(now, model.queue);
+        }
+        if fallen {
+            cruise.unsettle();
+        }
+        let verdict = cruise.on_feedback(now, cx.rtt, model, &unmarked, round, random);
+        if self.dedicated {
+            // Somebody is there all the same, and does not make room either.
+            let starved = verdict == Verdict::Crowded && Self::is_starved(model, DEDICATED_SHARE);
+            return starved.then(|| State::HoldShare(HoldShare::new(now, model)));
+        }
+        if verdict == Verdict::Fine {
+            return None;
+        }
+        let round_trip = cx.rtt.smoothed();
+        let flight = model.recent().bytes_in(round_trip);
+        let mut compete = self.competitors.meet(now, model.packet(), flight, verdict);
+        if verdict == Verdict::Overflow {
+            let marked = feedback.lost.network() == 0;
+            compete.on_congestion(now, model, marked);
+            self.competitors.on_cut(now, round_trip, marked);
+        }
+        Some(State::Compete(compete))
+    }
+
+    fn on_compete(
+        &mut self,
+        cx: &mut Context<'_>,
+        feedback: &Feedback,
+        round: Option<&Round>,
+    ) -> Option<State> {
+        let State::Compete(compete) = &mut self.state else { return None };
+        let (now, model, round_trip) = (cx.now, &mut *cx.estimates, cx.rtt.smoothed());
+        compete.on_feedback(now, round_trip, feedback.acked_bytes, model);
+        let high = model.queue_peak() * 13 / 16;
+        let full = model.queue >= high.max(model.queue_target(model.recent()));
+        let recovering = compete.in_recovery(now, round_trip) || compete.is_pulsing();
+        if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
+            model.set_queue_full(now, model.queue_peak());
+            let marked = feedback.lost.network() == 0;
+            compete.on_congestion(now, model, marked);
+            self.competitors.on_cut(now, round_trip, marked);
+        }
+        let alone = round.is_some_and(|round| compete.on_round(now, model, round, round_trip));
+        if alone {
+            self.competitors.leave(now, compete.window());
+            return Some(State::Cruise(Cruise::new(now)));
+        }
+        let packets = compete.window() / model.packet();
+        let losses_ignored = Self::is_starved(model, STARVED_BELOW)
+            && self.competitors.ignore_losses(now, round_trip, packets, model.recent_loss_ppm());
+        losses_ignored.then(|| {
+            self.competitors.on_losses_ignored(now);
+            State::HoldShare(HoldShare::new(now, model))
+        })
+    }
+
+    fn on_hold_share(&mut self, cx: &mut Context<'_>, round: Option<&Round>) -> Option<State> {
+        let State::HoldShare(hold) = &mut self.state else { return None };
+        let (now, model) = (cx.now, &mut *cx.estimates);
+        hold.on_feedback(now, model.round_time(cx.rtt));
+        match hold.on_round(now, model, round?) {
+            Outcome::Alone => Some(State::Cruise(Cruise::new(now))),
+            Outcome::TryAgain if self.dedicated => Some(State::Cruise(Cruise::new(now))),
+            Outcome::TryAgain => {
+                let window = model.recent().bytes_in(cx.rtt.smoothed());
+                Some(State::Compete(Compete::new(now, model.packet(), window, true)))
+            }
+            _ => None,
+        }
+    }
+}
+
 impl Controller for Auto {
     fn name(&self) -> &'static str {
         "auto"
@@ -189,101 +300,15 @@ impl Controller for Auto {
         if let (Some(scalable), Some(round)) = (&mut self.scalable, &round) {
             scalable.on_round(round);
         }
-        match &mut self.state {
-            State::Startup(startup) => {
-                let over = startup.on_feedback(cx.now, cx.rtt, model, feedback, slice);
-                self.memory_use = startup.memory_use();
-                if over {
-                    model.lengthen_slices();
-                    self.state = if startup.met_others(model) && !self.dedicated {
-                        let flight = model.recent().bytes_in(round_trip);
-                        State::Compete(self.competitors.meet(
-                            cx.now,
-                            model.packet(),
-                            flight,
-                            Verdict::Overflow,
-                        ))
-                    } else {
-                        State::Cruise(Cruise::new(cx.now))
-                    };
-                }
-            }
-            State::Cruise(cruise) => {
-                let (round, random) = (round.as_ref(), cx.rng.next_u32());
-                // Early marks are no full queue; the scalable response has them.
-                let marked_packets =
-                    if self.scalable.is_some() { 0 } else { feedback.marked_packets };
-                let unmarked = Feedback { marked_packets, ..*feedback };
-                if marked_packets < feedback.marked_packets {
-                    // The queue to aim at is one that is not marked.
-                    model.set_queue_full(cx.now, model.queue);
-                }
-                if fallen {
-                    cruise.unsettle();
-                }
-                let verdict = cruise.on_feedback(cx.now, cx.rtt, model, &unmarked, round, random);
-                if self.dedicated {
-                    // Somebody is there all the same, and does not make room either.
-                    if verdict == Verdict::Crowded && Self::is_starved(model, DEDICATED_SHARE) {
-                        self.state = State::HoldShare(HoldShare::new(cx.now, model));
-                    }
-                } else if verdict != Verdict::Fine {
-                    let flight = model.recent().bytes_in(round_trip);
-                    let mut compete =
-                        self.competitors.meet(cx.now, model.packet(), flight, verdict);
-                    if verdict == Verdict::Overflow {
-                        let marked = feedback.lost.network() == 0;
-                        compete.on_congestion(cx.now, model, marked);
-                        self.competitors.on_cut(cx.now, round_trip, marked);
-                    }
-                    self.state = State::Compete(compete);
-                }
-            }
-            State::Compete(_) if fallen => self.state = State::Cruise(Cruise::new(cx.now)),
-            State::Compete(compete) => {
-                compete.on_feedback(cx.now, round_trip, feedback.acked_bytes, model);
-                let high = model.queue_peak() * 13 / 16;
-                let full = model.queue >= high.max(model.queue_target(model.recent()));
-                let recovering = compete.in_recovery(cx.now, round_trip) || compete.is_pulsing();
-                if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
-                    model.set_queue_full(cx.now, model.queue_peak());
-                    let marked = feedback.lost.network() == 0;
-                    compete.on_congestion(cx.now, model, marked);
-                    self.competitors.on_cut(cx.now, round_trip, marked);
-                }
-                let alone =
-                    round.is_some_and(|round| compete.on_round(cx.now, model, &round, round_trip));
-                if alone {
-                    self.competitors.leave(cx.now, compete.window());
-                    self.state = State::Cruise(Cruise::new(cx.now));
-                } else if Self::is_starved(model, STARVED_BELOW)
-                    && self.competitors.ignore_losses(
-                        cx.now,
-                        round_trip,
-                        compete.window() / model.packet(),
-                        model.recent_loss_ppm(),
-                    )
-                {
-                    self.competitors.on_losses_ignored(cx.now);
-                    self.state = State::HoldShare(HoldShare::new(cx.now, model));
-                }
-            }
-            State::HoldShare(hold) => {
-                hold.on_feedback(cx.now, model.round_time(cx.rtt));
-                let outcome = round.map(|round| hold.on_round(cx.now, model, &round));
-                match outcome {
-                    Some(Outcome::Alone) => self.state = State::Cruise(Cruise::new(cx.now)),
-                    Some(Outcome::TryAgain) if self.dedicated => {
-                        self.state = State::Cruise(Cruise::new(cx.now));
-                    }
-                    Some(Outcome::TryAgain) => {
-                        let window = model.recent().bytes_in(round_trip);
-                        let compete = Compete::new(cx.now, model.packet(), window, true);
-                        self.state = State::Compete(compete);
-                    }
-                    _ => {}
-                }
-            }
+        let next = match self.state {
+            State::Startup(_) => self.on_startup(cx, feedback, slice),
+            State::Cruise(_) => self.on_cruise(cx, feedback, round.as_ref(), fallen),
+            State::Compete(_) if fallen => Some(State::Cruise(Cruise::new(cx.now))),
+            State::Compete(_) => self.on_compete(cx, feedback, round.as_ref()),
+            State::HoldShare(_) => self.on_hold_share(cx, round.as_ref()),
+        };
+        if let Some(next) = next {
+            self.state = next;
         }
         if feedback.acked_packets > 0 && round.is_some() {
             self.silence /= 2;
