@@ -9,6 +9,7 @@ mod fingerprint;
 mod folders;
 mod following;
 mod sampler;
+mod single;
 mod watch;
 
 use std::collections::{BTreeMap, HashMap};
@@ -16,17 +17,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use longhaul_lab::{Direction, Testbed, TestbedError, TestbedOptions};
+use longhaul_lab::{Testbed, TestbedError};
 use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, Passage, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
-use self::cross::Crossing;
-use self::disk::Disk;
 pub(crate) use self::fingerprint::fingerprint;
 use self::folders::Folders;
-use self::sampler::Sampler;
-use self::watch::Watching;
 use crate::experiment::{Beside, Experiment, Memory, Plan, Run, Setup};
 use crate::record::{Companion, Record, Verdict};
 use crate::results::{Results, ResultsError};
@@ -131,7 +128,7 @@ pub fn run(
         let total = plan.runs.len();
         seen(Progress::Begins { run, contender, number: *number, total, left });
         let start = clock::now();
-        let (mut record, trace) = one(experiment, options, run, setup, &folders)?;
+        let (mut record, trace) = single::one(experiment, options, run, setup, &folders)?;
         // A run that ended because all is to end says nothing.
         if options.stop.load(Ordering::Relaxed) {
             return Err(RunError::Stopped);
@@ -154,145 +151,6 @@ fn setup(experiment: &Experiment, quick: bool, run: &Run) -> Result<Setup, RunEr
         let values = values.map(|(parameter, value)| format!("{}={value}", parameter.name()));
         RunError::Cell { cell: values.collect::<Vec<_>>().join(" "), error }
     })
-}
-
-/// One run, from a fresh testbed to its record; with raw signals where a reader is watched.
-fn one(
-    experiment: &Experiment,
-    options: &Options<'_>,
-    run: &Run,
-    setup: &Setup,
-    folders: &Folders,
-) -> Result<(Record, Option<String>), RunError> {
-    let competitor = &experiment.contenders[run.contender];
-    let machine = Machine::describe();
-    let mut record = Record {
-        experiment: experiment.name.clone(),
-        quick: options.quick,
-        cell: run.cell.iter().cloned().collect(),
-        contender: competitor.label().to_owned(),
-        repeat: run.repeat,
-        seed: run.seed,
-        started: jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-        machine: machine.to_string(),
-        load_average: load_average(),
-        buffers: buffers(setup, &machine),
-        ..Record::default()
-    };
-    let contender = match find(competitor.name.get_ref()) {
-        Ok(contender) => contender,
-        Err(error) => return Ok((ended(record, Verdict::Absent, error.to_string()), None)),
-    };
-    if let Err(absent) = contender.presence() {
-        return Ok((ended(record, Verdict::Absent, absent.to_string()), None));
-    }
-    if let Err(why) = suits(contender.as_ref(), setup) {
-        return Ok((ended(record, Verdict::Unsuitable, why), None));
-    }
-    let system = |step| move |error| RunError::System { step, error };
-    let history = match setup.memory {
-        Memory::Off => None,
-        _ => Some(tempfile::tempdir().map_err(system("make a folder for the history"))?),
-    };
-    let mut job = job(setup, folders);
-    job.history = history.as_ref().map(|folder| folder.path().to_owned());
-    if setup.memory == Memory::Warm {
-        let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
-        if let Err(failure) = attended(contender.as_ref(), &testbed, &job, options.stop) {
-            let why = format!("the run before it: {failure}");
-            return Ok((ended(record, Verdict::Failed, why), None));
-        }
-        testbed.close().map_err(system("carry packets to the end"))?;
-    }
-    // Hosts have mounts of their own from their making on, and keep the disk until they end.
-    let disk = setup.disk.as_ref().map(Disk::mount);
-    let disk = disk.transpose().map_err(system("put a slow disk in its folder"))?;
-    let log = if setup.losses { LOG } else { 0 };
-    let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log })?;
-    let crossing = setup.cross.as_ref().map(|cross| Crossing::start(cross, &testbed));
-    let crossing = crossing.transpose().map_err(system("start the crossing connections"))?;
-    let load = setup.load.as_ref().map(longhaul_lab::load::Load::start);
-    let load = load.transpose().map_err(system("start the load"))?;
-    if let Some((load, running)) = setup.load.as_ref().zip(load.as_ref()) {
-        job.spells = load.spells(running.began(), running.began() + setup.patience);
-    }
-    if let Some(disk) = &disk {
-        job.medium = Medium::Files {
-            folder: folders.of(setup.medium).unwrap_or(folders.in_memory()).to_owned(),
-            count: 1,
-            target: Some(disk.folder().to_owned()),
-        };
-    }
-    let receiver = testbed.host(&setup.to);
-    let watching = experiment.watch.zip(receiver).map(|(watch, to)| Watching::start(watch, to));
-    let watching = watching.transpose().map_err(system("watch the receiver"))?;
-
-    let done = AtomicBool::new(false);
-    let flags = (&done, options.stop);
-    let sampler = Sampler::new(&testbed, setup, crossing.as_ref(), experiment.watch, flags);
-    let sampler = sampler.map_err(system("open the counters of the receiver"))?;
-    let outcome = std::thread::scope(|scope| {
-        let sampling = scope.spawn(move || sampler.run());
-        let start = clock::now();
-        let beside = setup.beside.iter().map(|beside| {
-            let (testbed, job) = (&testbed, &job);
-            scope.spawn(move || companion(beside, testbed, job, start))
-        });
-        let beside: Vec<_> = beside.collect();
-        clock::sleep_until(start + setup.after);
-        let slow_from = disk.as_ref().map(|disk| disk.begin().since(testbed.began()).as_secs_f64());
-        let outcome = contender.run(&testbed, &job);
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Companion>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        record.beside = beside.into_iter().map(join).collect();
-        done.store(true, Ordering::Relaxed);
-        let sampled = sampling.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sampled.map(|sampled| (outcome, sampled, slow_from))
-    });
-    let (outcome, sampled, slow_from) =
-        outcome.map_err(system("read the counters of the links"))?;
-    if let Some(watching) = watching {
-        let (scheduling, host_lost) = watching.stop();
-        record.scheduling = Some(scheduling);
-        record.host_lost = host_lost;
-    }
-    if let Some(load) = load {
-        let report = load.stop().map_err(system("keep up the load"))?;
-        record.details["load_cpu_seconds"] = report.cpu.as_secs_f64().into();
-    }
-    if setup.losses
-        && let Ok(outcome) = &outcome
-    {
-        let links = 0..setup.topology.links.len();
-        let logs: Vec<_> =
-            links.map(|link| testbed.take_losses(link, Direction::Forward)).collect();
-        let left_out: u64 = logs.iter().map(|(_, left_out)| *left_out).sum();
-        let taken = logs.into_iter().flat_map(|(losses, _)| losses);
-        let taken = taken.filter_map(|loss| causes::on_path(&loss));
-        let refused = testbed.host(&setup.from).map_or(Ok(0), longhaul_lab::Host::refused);
-        let sender = refused.map_err(system("read the counters of a device"))? > 0;
-        let receiver = sampled.host_lost() + record.host_lost > 0;
-        let hosts = causes::Hosts { receiver, sender };
-        // Of those that the log had no room for nobody knows the cause.
-        match left_out {
-            0 => record.loss_causes = Some(causes::joined(taken, &outcome.reported_losses, hosts)),
-            _ => record.details["losses_left_out"] = left_out.into(),
-        }
-    }
-    let arrived = sampled.arrived();
-    sampled.write(&mut record, setup);
-    if let (Some(disk), Some(from)) = (&setup.disk, slow_from) {
-        record.recovery.extend(following::of_disk(&record.series, from, disk, setup));
-    }
-    let trace = conclude(&mut record, outcome, arrived, setup);
-    drop(crossing);
-    testbed.close().map_err(system("carry packets to the end"))?;
-    if let Some(disk) = disk {
-        let passed = disk.end().map_err(system("take a slow disk away"))?;
-        record.details["disk_passed_bytes"] = passed.get().into();
-    }
-    Ok((record, trace))
 }
 
 /// Runs a contender whose run is not recorded; it ends early when all is to end.

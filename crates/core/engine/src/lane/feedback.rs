@@ -1,20 +1,15 @@
 //! FEEDBACK from the peer: what arrived, what is lost, how fast the path is.
 
 use longhaul_rate_control::{Delivery, DeliveryMeter, DeliveryReport, Feedback as Sample};
-use longhaul_units::{Duration, Instant, PacketNumber, StreamId};
+use longhaul_units::{Duration, Instant, PacketNumber};
 use longhaul_wire::{BASE_DATAGRAM, Feedback};
 
-use super::moves::{Asks, on_ask};
 use super::receive::Fault;
 use super::settle::{Elsewhere, OfBase, Settled, Settling};
-use super::streams::Stream;
 use super::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Lane, Path};
-use crate::control::SentFrame;
-use crate::event::Event;
 use crate::lane_paths::Arrived;
 use crate::ledger::{Content, Report, Verdict};
 use crate::stats::LaneStats;
-use alloc::collections::BTreeMap;
 
 impl Lane {
     pub(super) fn on_feedback(
@@ -227,42 +222,6 @@ impl Lane {
         } else if sample.lost_bytes > sample.lost.total() * base {
             self.mtu.on_large_lost(now, interval);
         }
-    }
-}
-
-pub(super) fn on_control(
-    streams: &mut BTreeMap<StreamId, Stream>,
-    asks: &mut Asks,
-    events: &mut alloc::collections::VecDeque<Event>,
-    frame: &SentFrame,
-    arrived: bool,
-) {
-    let id = match frame {
-        SentFrame::Stream { stream, .. }
-        | SentFrame::StreamLimit { stream }
-        | SentFrame::StreamReset { stream } => *stream,
-        SentFrame::Move { order, lane } => return on_ask(asks, *order, *lane, arrived),
-        SentFrame::Ping | SentFrame::Challenge | SentFrame::Repair => return,
-    };
-    let Some(stream) = streams.get_mut(&id) else { return };
-    match frame {
-        SentFrame::Stream { piece, .. } if stream.reset.is_none() => {
-            if arrived {
-                stream.send.on_acked(piece);
-                if core::mem::take(&mut stream.writer_waits) {
-                    events.push_back(Event::StreamWritable(id));
-                }
-            } else {
-                stream.send.on_lost(piece);
-            }
-        }
-        SentFrame::StreamLimit { .. } if !arrived => stream.limit_due = true,
-        SentFrame::StreamReset { .. } if !arrived => {
-            if let Some(reset) = &mut stream.reset {
-                reset.due = true;
-            }
-        }
-        _ => {}
     }
 }
 

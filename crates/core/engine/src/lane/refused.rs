@@ -3,7 +3,7 @@
 use longhaul_units::Instant;
 use longhaul_wire::BASE_DATAGRAM;
 
-use super::feedback::on_control;
+use super::settle::on_control;
 use super::{Lane, Transmit, What};
 use crate::ledger::Content;
 use crate::path::Path;

@@ -7,10 +7,10 @@ use alloc::vec::Vec;
 use longhaul_rate_control::Feedback as Sample;
 use longhaul_units::{Cause, Losses, PacketNumber, StreamId};
 
-use super::feedback::on_control;
-use super::moves::Asks;
+use super::moves::{Asks, on_ask};
 use super::peer::Peer;
 use super::streams::Stream;
+use crate::control::SentFrame;
 use crate::event::Event;
 use crate::ledger::{Content, Entry, Outcome, Why};
 use crate::mtu::MtuSearch;
@@ -187,5 +187,41 @@ fn on_probe(mtu: &mut MtuSearch, outcome: &Outcome<'_>) {
         mtu.on_confirmed(size);
     } else if outcome.lost != 0 {
         mtu.on_probe_lost(size, outcome.entry.first);
+    }
+}
+
+pub(super) fn on_control(
+    streams: &mut BTreeMap<StreamId, Stream>,
+    asks: &mut Asks,
+    events: &mut VecDeque<Event>,
+    frame: &SentFrame,
+    arrived: bool,
+) {
+    let id = match frame {
+        SentFrame::Stream { stream, .. }
+        | SentFrame::StreamLimit { stream }
+        | SentFrame::StreamReset { stream } => *stream,
+        SentFrame::Move { order, lane } => return on_ask(asks, *order, *lane, arrived),
+        SentFrame::Ping | SentFrame::Challenge | SentFrame::Repair => return,
+    };
+    let Some(stream) = streams.get_mut(&id) else { return };
+    match frame {
+        SentFrame::Stream { piece, .. } if stream.reset.is_none() => {
+            if arrived {
+                stream.send.on_acked(piece);
+                if core::mem::take(&mut stream.writer_waits) {
+                    events.push_back(Event::StreamWritable(id));
+                }
+            } else {
+                stream.send.on_lost(piece);
+            }
+        }
+        SentFrame::StreamLimit { .. } if !arrived => stream.limit_due = true,
+        SentFrame::StreamReset { .. } if !arrived => {
+            if let Some(reset) = &mut stream.reset {
+                reset.due = true;
+            }
+        }
+        _ => {}
     }
 }

@@ -1,5 +1,7 @@
 use longhaul_needs::needs;
 
+use longhaul_lab::TestbedOptions;
+
 use super::*;
 use crate::experiment::Parameter;
 use crate::report::Part;
