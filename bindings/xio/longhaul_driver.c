@@ -8,6 +8,7 @@
  * The gateways are those of LONGHAUL_VIA. The driver option `via` names others, joined by `+`, as in
  * `tcp,longhaul:via=near+far`: only those that are words of LONGHAUL_XIO_ALLOW, since a server
  * takes options from its users. LONGHAUL_VIA_TOKEN_FILE names the file with the token. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,6 +28,11 @@ typedef struct {
 	longhaul_relay_dial *dial;
 	const longhaul_relay_route *route;
 	char target[300];
+	/* The gateway's address, in words and for the kernel. */
+	char gateway[80];
+	struct sockaddr_storage peer;
+	socklen_t peer_len;
+	globus_bool_t is_second;
 	globus_xio_iovec_t iovec;
 	char answer[ANSWER_MAX];
 	globus_xio_operation_t op;
@@ -155,9 +161,12 @@ static void over(void *arg)
 	if (opening->late) {
 		/* Whatever came last: the socket was shut down. */
 		globus_object_free(opening->error);
-		longhaul_relay_dial_receive(opening->dial, opening->answer, 0);
-		result = failed(longhaul_relay_dial_errno(opening->dial),
-				longhaul_relay_dial_message(opening->dial));
+		if (opening->dial && longhaul_relay_dial_receive(opening->dial, opening->answer, 0) ==
+					     LONGHAUL_RELAY_FAILED)
+			result = failed(longhaul_relay_dial_errno(opening->dial),
+					longhaul_relay_dial_message(opening->dial));
+		else
+			result = failed(ETIMEDOUT, "the gateway gave no answer in time");
 	} else if (opening->error) {
 		result = globus_error_put(opening->error);
 	}
@@ -198,6 +207,27 @@ static void read_on(globus_xio_operation_t op, opening_t *opening)
 		settle(opening, result);
 }
 
+static globus_result_t send_header(opening_t *opening);
+
+/* Connects the same socket once more, which so keeps its options. What is passed on next waits until it
+ * is connected. */
+static globus_result_t dial_again(opening_t *opening)
+{
+	struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	char error[512];
+
+	if (connect(opening->socket, &nobody, sizeof nobody) ||
+	    (connect(opening->socket, (struct sockaddr *)&opening->peer, opening->peer_len) &&
+	     errno != EINPROGRESS))
+		return failed(errno, "the gateway cannot be connected to once more");
+	if (opening->late)
+		return failed(ETIMEDOUT, "the gateway gave no answer in time");
+	longhaul_relay_dial_free(opening->dial);
+	opening->dial = longhaul_relay_dial_new(opening->route, opening->target, opening->gateway, error,
+						sizeof error);
+	return opening->dial ? send_header(opening) : failed(EINVAL, error);
+}
+
 static void answered(globus_xio_operation_t op, globus_result_t result, globus_size_t len, void *arg)
 {
 	opening_t *opening = arg;
@@ -214,8 +244,13 @@ static void answered(globus_xio_operation_t op, globus_result_t result, globus_s
 		read_on(op, opening);
 		return;
 	case LONGHAUL_RELAY_AGAIN:
-		settle(opening, failed(ECONNABORTED, "the gateway's clock differs by more than a "
-				       "minute; it is known now: connect again"));
+		if (opening->is_second)
+			result = failed(ECONNABORTED, "the gateway says another time than a moment ago");
+		else
+			result = dial_again(opening);
+		opening->is_second = GLOBUS_TRUE;
+		if (result != GLOBUS_SUCCESS)
+			settle(opening, result);
 		return;
 	default:
 		settle(opening, failed(longhaul_relay_dial_errno(opening->dial),
@@ -230,6 +265,15 @@ static void sent(globus_xio_operation_t op, globus_result_t result, globus_size_
 		settle(arg, result);
 	else
 		read_on(op, arg);
+}
+
+static globus_result_t send_header(opening_t *opening)
+{
+	size_t len;
+
+	opening->iovec.iov_base = (void *)longhaul_relay_dial_header(opening->dial, &len);
+	opening->iovec.iov_len = len;
+	return globus_xio_driver_pass_write(opening->op, &opening->iovec, 1, len, sent, opening);
 }
 
 /* Splits "HOST:PORT" in place; brackets of IPv6 go. */
@@ -250,7 +294,6 @@ static void connected(globus_xio_operation_t op, globus_result_t result, void *a
 	globus_xio_driver_handle_t handle;
 	char *gateway = NULL, error[512];
 	globus_reltime_t left;
-	size_t len;
 
 	if (result != GLOBUS_SUCCESS) {
 		opening_free(opening);
@@ -267,9 +310,12 @@ static void connected(globus_xio_operation_t op, globus_result_t result, void *a
 		give_up(op, opening, result);
 		return;
 	}
-	opening->dial = longhaul_relay_dial_new(opening->route, opening->target, gateway, error,
-						sizeof error);
+	opening->peer_len = sizeof opening->peer;
+	getpeername(opening->socket, (struct sockaddr *)&opening->peer, &opening->peer_len);
+	snprintf(opening->gateway, sizeof opening->gateway, "%s", gateway);
 	free(gateway);
+	opening->dial = longhaul_relay_dial_new(opening->route, opening->target, opening->gateway, error,
+						sizeof error);
 	if (!opening->dial) {
 		give_up(op, opening, failed(EINVAL, error));
 		return;
@@ -281,9 +327,7 @@ static void connected(globus_xio_operation_t op, globus_result_t result, void *a
 		give_up(op, opening, result);
 		return;
 	}
-	opening->iovec.iov_base = (void *)longhaul_relay_dial_header(opening->dial, &len);
-	opening->iovec.iov_len = len;
-	result = globus_xio_driver_pass_write(op, &opening->iovec, 1, len, sent, opening);
+	result = send_header(opening);
 	if (result != GLOBUS_SUCCESS)
 		settle(opening, result);
 }

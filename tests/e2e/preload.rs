@@ -277,6 +277,17 @@ fn a_program_without_a_gateway_connects_directly_only_where_that_is_allowed() {
 /// A gateway whose clock is an hour ahead, and which is the target itself: it echoes. Before it refuses
 /// a clock, so much payload has come.
 fn gateway_of_later(early: usize) -> SocketAddr {
+    gateway_of_later_to(early, |mut stream, _, came| {
+        stream.write_all(came).unwrap();
+        back(&mut stream);
+    })
+}
+
+/// The same, which leads its sessions, of which so much has come, to their targets by `lead`.
+pub fn gateway_of_later_to(
+    early: usize,
+    lead: impl Fn(TcpStream, Option<SocketAddr>, &[u8]) + Send + Clone + 'static,
+) -> SocketAddr {
     let keys = [&crate::test::token(1)].into_iter().collect();
     let keeper = Arc::new(Mutex::new(Gatekeeper::new(keys, None, Clock::from_micros(0))));
     let refused = Arc::new(AtomicBool::new(false));
@@ -308,8 +319,8 @@ fn gateway_of_later(early: usize) -> SocketAddr {
                     let peer = Some(stream.local_addr().unwrap());
                     let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "later") };
                     stream.write_all(&request.sign(&answer)).unwrap();
-                    stream.write_all(&came[request.length..]).unwrap();
-                    return back(&mut stream);
+                    let target = request.header.target.place.address();
+                    return lead(stream, target, &came[request.length..]);
                 }
             }
         }

@@ -2,7 +2,7 @@
 //! named when they were started.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use std::thread;
 
 use longhaul_needs::needs;
 
-use crate::preload::{Route, gridftp_server, libraries, nobody, sources};
+use crate::preload::{Route, gateway_of_later_to, gridftp_server, libraries, nobody, sources};
 use crate::program::Program;
 use crate::test::{Test, limited};
 
@@ -100,6 +100,27 @@ fn a_gateway_that_accepts_and_never_answers_is_given_up_with_the_words_of_all_cl
         assert!(came.is_empty());
         // The driver has closed the connection.
         assert!(silent.accept().unwrap().0.read_to_end(&mut Vec::new()).is_ok());
+    });
+}
+
+#[needs(gridftp, globus_xio)]
+#[test]
+fn the_first_connection_of_a_process_stands_where_the_clock_of_its_gateway_differs() {
+    limited(|test| {
+        let contents: Vec<u8> = (0..3_000_000u32).map(|i| (i % 239) as u8).collect();
+        fs::write(test.here("file"), &contents).unwrap();
+        let via = gateway_of_later_to(0, |mut near, target, came| {
+            let mut far = TcpStream::connect(target.unwrap()).unwrap();
+            far.write_all(came).unwrap();
+            io::copy(&mut near, &mut far).unwrap();
+        });
+        let (_server, at) = server(test, "tcp,longhaul", &via.to_string(), "");
+        for _ in 0..2 {
+            let file = test.here("file").display().to_string();
+            let (reply, came) = fetch(at, "tcp,longhaul", &file);
+            assert!(reply.starts_with("226"), "{reply}");
+            assert!(came == contents);
+        }
     });
 }
 

@@ -32,7 +32,7 @@ enum {
 	LONGHAUL_RELAY_WANT_READ = 1,  /* go on once the socket can be read from */
 	LONGHAUL_RELAY_WANT_WRITE = 2, /* go on once it can be written to */
 	/* The gateway has proven that its clock differs, and the route remembers that: connect to it
-	 * once more, with a new dial. Happens once for a route. */
+	 * once more, with a new dial; where that says so too, give up. */
 	LONGHAUL_RELAY_AGAIN = 3
 };
 

@@ -20,6 +20,7 @@ pub(crate) fn connect(
     let target = target.map_err(|words| failure(libc::EINVAL, words))?;
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let until = limit.map(|limit| Instant::now() + limit);
+    let mut is_second = false;
     loop {
         let (stream, gateway) = reach(gateways, until)?;
         let dial = Dial::new(gateways.clone(), target, gateway);
@@ -41,7 +42,14 @@ pub(crate) fn connect(
                     stream.set_nonblocking(false).map_err(|error| of(&error))?;
                     return Ok(stream.into_raw_fd());
                 }
-                AGAIN => break,
+                AGAIN if is_second => {
+                    let words = "the gateway says another time than a moment ago";
+                    return Err(failure(libc::ECONNABORTED, words));
+                }
+                AGAIN => {
+                    is_second = true;
+                    break;
+                }
                 FAILED => {
                     let unknown = || failure(libc::EIO, "no reason");
                     return Err(dial.failure().unwrap_or_else(unknown));

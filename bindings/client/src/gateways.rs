@@ -1,10 +1,12 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-use longhaul_relay::{Clock, Dialler, Hop, ParseViaError, Place, RouteError, parse_via};
+use longhaul_relay::{
+    Clock, ClockOffset, Dialler, Hop, ParseViaError, Place, RouteError, parse_via,
+};
 use longhaul_session::{TokenFileError, TokenKey, parse_token_file};
 use rustix::rand::{GetRandomFlags, getrandom};
 
@@ -16,8 +18,8 @@ pub struct Gateways {
     first: Hop,
     rest: Vec<Hop>,
     key: TokenKey,
-    /// The first one's clock minus ours, in microseconds, once it has proven it; else zero.
-    offset: AtomicI64,
+    /// The first one's clock, as it has proven it.
+    clock: Mutex<ClockOffset>,
 }
 
 /// There is no token.
@@ -65,7 +67,7 @@ impl Gateways {
     /// See [`parse_via`].
     pub fn new(via: &str, key: TokenKey) -> Result<Self, ParseViaError> {
         let (first, rest) = parse_via(via.split(','))?;
-        Ok(Self { first, rest, key, offset: AtomicI64::new(0) })
+        Ok(Self { first, rest, key, clock: Mutex::default() })
     }
 
     /// Where the first one listens: that is where the caller connects.
@@ -83,20 +85,22 @@ impl Gateways {
         while drawn < random.len() {
             drawn += getrandom(&mut random[drawn..], GetRandomFlags::empty())?;
         }
-        let clock = now().moved_by(self.offset.load(Ordering::Relaxed));
+        let clock = self.clock().at(now());
         let (first, rest) = (&self.first, &self.rest[..]);
         let (dialler, header) =
             Dialler::client(first, rest, target.clone(), gateway, &self.key, clock, random)?;
         Ok(Attempt::new(dialler, header, target, first.place.clone()))
     }
 
-    /// Takes over the clock of the first gateway, which it has proven to be its own. It is believed
-    /// once; `false` afterwards.
+    /// Takes over the clock of the first gateway, which it has proven to be its own; `false` where it is
+    /// not believed ([`ClockOffset::believe`]). Each session may ask once.
     pub fn believe(&self, clock: Clock) -> bool {
-        let offset = clock.ahead_of(now());
-        // Zero means that nothing is known.
-        let offset = if offset == 0 { 1 } else { offset };
-        self.offset.compare_exchange(0, offset, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        self.clock().believe(clock, now())
+    }
+
+    fn clock(&self) -> MutexGuard<'_, ClockOffset> {
+        // Nothing panics while it holds the lock.
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,10 +153,12 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_believed_once() {
+    fn a_clock_that_drifts_is_believed_again_and_another_one_is_not() {
         let gateways = Gateways::new("gw", key()).unwrap();
         assert!(gateways.believe(Clock::from_micros(1_000_000)));
-        assert!(!gateways.believe(Clock::from_micros(2_000_000)));
+        assert!(gateways.believe(Clock::from_micros(3_000_000)));
+        assert!(!gateways.believe(Clock::from_micros(900_000_000)));
+        assert!(gateways.believe(now()), "ours was set right");
     }
 
     #[test]

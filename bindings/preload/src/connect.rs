@@ -142,7 +142,7 @@ pub(crate) fn again(
 ) -> Result<Attempt, Option<Failure>> {
     let loaded = loaded().ok_or(None)?;
     let gateways = loaded.gateways().ok_or(None)?;
-    // Another session may have been first: its clock is used then, never a second one.
+    // One that is not believed is not used: the gateway refuses what is known then, too.
     gateways.believe(clock);
     sys::disconnect(fd);
     let gateway = reach(fd, loaded, gateways).map_err(|_| None)?;

@@ -74,7 +74,7 @@ fn routes(args: &LinkArgs, token: &Token) -> Result<Vec<Route>, Failure> {
             let colon = if matches!(error, ParseViaError::Gateway { .. }) { "" } else { ":" };
             Failure::usage(format!("{source}{colon} {error}"))
         })?;
-        Ok(Route::Gateways(Via { first, rest, key: key.clone() }))
+        Ok(Route::Gateways(Via::new(first, rest, key.clone())))
     };
     texts.iter().map(route).collect()
 }

@@ -52,6 +52,7 @@ mod ends;
 pub mod frame;
 mod gatekeeper;
 mod header;
+mod offset;
 mod options;
 mod place;
 pub mod proxy;
@@ -67,6 +68,7 @@ pub use header::{
     Addressed, Clock, GATEWAY_PORT, Header, Hop, MAX_HOPS, ParseHopError, ParseViaError, Route,
     RouteError, SessionId, Target, parse_via,
 };
+pub use offset::ClockOffset;
 pub use options::MAX_MESSAGE;
 pub use place::{Host, ParsePlaceError, Place};
 pub use rule::{ParseRuleError, Prefix, Rule};

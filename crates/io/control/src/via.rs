@@ -3,15 +3,18 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_relay::{
-    ANSWER_TIMEOUT_SECS, Answer, Clock, Dialled, Dialler, Hop, Host, MAX_MESSAGE, Place, Status,
+    ANSWER_TIMEOUT_SECS, Answer, Clock, ClockOffset, Dialled, Dialler, Hop, Host, MAX_MESSAGE,
+    Place, Status,
 };
 use longhaul_session::TokenKey;
 use longhaul_sys::clock::{self, WallTime};
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
 use longhaul_sys::wait::Interest;
 
 use super::dial::ConnectError;
@@ -27,6 +30,8 @@ pub struct Via {
     pub rest: Vec<Hop>,
     /// Proves this host to the first.
     pub key: TokenKey,
+    /// The first one's clock, as it has proven it to any connection.
+    clock: Arc<Mutex<ClockOffset>>,
 }
 
 impl fmt::Display for Via {
@@ -38,6 +43,11 @@ impl fmt::Display for Via {
 }
 
 impl Via {
+    /// Through `first` and then `rest`, by the token of `key`.
+    pub fn new(first: Hop, rest: Vec<Hop>, key: TokenKey) -> Self {
+        Self { first, rest, key, clock: Arc::default() }
+    }
+
     /// The gateways, in order.
     pub fn hops(&self) -> impl Iterator<Item = &Hop> {
         std::iter::once(&self.first).chain(&self.rest)
@@ -74,15 +84,17 @@ impl Via {
         times: [Duration; 2],
         stop: &Stop,
     ) -> Result<Connected, ConnectError> {
-        let mut offset = 0;
+        let mut is_second = false;
         loop {
-            let believed = offset != 0;
-            match self.attempt(target, offset, times, stop)? {
+            match self.attempt(target, times, stop)? {
                 Ok(connected) => return Ok(connected),
-                // The gateway has proven that it holds the token: its clock is believed once.
                 Err(answer) => match answer.time {
-                    Some(time) if answer.status == Status::WRONG_CLOCK && !believed => {
-                        offset = time.ahead_of(now());
+                    Some(time)
+                        if answer.status == Status::WRONG_CLOCK
+                            && !is_second
+                            && lock(&self.clock).believe(time, now()) =>
+                    {
+                        is_second = true;
                     }
                     _ => return Err(ConnectError::Gateway { words: answer.to_string() }),
                 },
@@ -90,11 +102,10 @@ impl Via {
         }
     }
 
-    /// One try, with this host's clock moved by `offset` microseconds.
+    /// One try.
     fn attempt(
         &self,
         target: &Place,
-        offset: i64,
         [timeout, answer]: [Duration; 2],
         stop: &Stop,
     ) -> Result<Result<Connected, Box<Answer>>, ConnectError> {
@@ -110,7 +121,7 @@ impl Via {
             error => error,
         });
         let Connected { stream, server: gateway, .. } = connected?;
-        let clock = now().moved_by(offset);
+        let clock = lock(&self.clock).at(now());
         let (dialler, header) = self.header(target, gateway, clock)?;
         // The gateways dial onward meanwhile, and say what they could not reach.
         let sent = clock::now();
@@ -230,32 +241,77 @@ mod tests {
 
     use super::*;
 
+    /// Answers the next client by this clock, and says whether it lets it in, when it has waited.
+    fn answer(
+        listener: &TcpListener,
+        keeper: &mut Gatekeeper,
+        clock: Clock,
+        wait: impl Fn(),
+    ) -> bool {
+        let (mut stream, _) = listener.accept().unwrap();
+        let place = Place::from(listener.local_addr().unwrap());
+        let mut header = Vec::new();
+        loop {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            header.push(byte[0]);
+            match keeper.receive(&header, &place, clock) {
+                Received::Incomplete => {}
+                Received::Header(request) => {
+                    wait();
+                    let peer = Some("192.0.2.80:80".parse().unwrap());
+                    let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "gw") };
+                    stream.write_all(&request.sign(&answer)).unwrap();
+                    return true;
+                }
+                Received::Refused(refusal) => {
+                    stream.write_all(&refusal.bytes).unwrap();
+                    return false;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_differs_costs_one_attempt_in_all_and_one_more_when_it_drifts() {
+        let token = Token::from_random([7; 16]);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let place = Place::from(listener.local_addr().unwrap());
+        let via = Via::new(place.into(), vec![], token.key());
+        // Its clock is an hour behind, then half a minute less.
+        let gateway = thread::spawn(move || {
+            let keys = [&token].into_iter().collect();
+            let mut keeper = Gatekeeper::new(keys, None, Clock::from_micros(0));
+            let behind = [3_600, 3_600, 3_600, 3_630, 3_630, 60_000, 60_000];
+            behind.map(|seconds| {
+                answer(&listener, &mut keeper, now().moved_by(-seconds * 1_000_000), || {})
+            })
+        });
+        let target = "server:80".parse().unwrap();
+        let connect = || via.clone().connect(&target, Duration::from_secs(20), &Stop::default());
+        // By copies of it, as each data connection has one.
+        for _ in 0..3 {
+            connect().unwrap();
+        }
+        for _ in 0..2 {
+            let error = connect().unwrap_err().to_string();
+            assert!(error.contains("clock"), "{error}");
+        }
+        let expected = [false, true, true, false, true, false, false];
+        assert_eq!(gateway.join().unwrap(), expected);
+    }
+
     #[test]
     fn the_round_trip_is_that_of_the_session_and_not_of_its_first_segment() {
         const BEYOND: Duration = Duration::from_millis(300);
         let token = Token::from_random([7; 16]);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let place = Place::from(listener.local_addr().unwrap());
-        let via = Via { first: place.clone().into(), rest: vec![], key: token.key() };
+        let via = Via::new(place.clone().into(), vec![], token.key());
         let gateway = thread::spawn(move || {
-            let (mut stream, _) = listener.accept().unwrap();
             let keys = [&token].into_iter().collect();
             let mut keeper = Gatekeeper::new(keys, None, Clock::from_micros(0));
-            let mut header = Vec::new();
-            let request = loop {
-                let mut byte = [0];
-                stream.read_exact(&mut byte).unwrap();
-                header.push(byte[0]);
-                match keeper.receive(&header, &place, now()) {
-                    Received::Incomplete => {}
-                    Received::Header(request) => break request,
-                    Received::Refused(refusal) => panic!("{refusal:?}"),
-                }
-            };
-            thread::sleep(BEYOND);
-            let peer = Some("192.0.2.80:80".parse().unwrap());
-            let answer = Answer { peer, ..Answer::new(Status::CONNECTED, "gw") };
-            stream.write_all(&request.sign(&answer)).unwrap();
+            assert!(answer(&listener, &mut keeper, now(), || thread::sleep(BEYOND)));
         });
         let target = "server:80".parse().unwrap();
         let connected = via.connect(&target, Duration::from_secs(20), &Stop::default()).unwrap();
