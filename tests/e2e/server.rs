@@ -58,7 +58,8 @@ impl Server {
     /// Waits until a transfer has ended; tells how.
     pub fn outcome(&self) -> Result<u64, String> {
         let outcome = |event: &ServeEvent| match event {
-            ServeEvent::Ended { outcome, .. } => Some(outcome.clone().map(|served| served.bytes)),
+            ServeEvent::Ended { outcome: Ok(served), .. } => Some(Ok(served.bytes)),
+            ServeEvent::Ended { outcome: Err(failure), .. } => Some(Err(failure.to_string())),
             _ => None,
         };
         until("a transfer has ended", || self.events.lock().unwrap().iter().find_map(outcome))

@@ -204,36 +204,17 @@ mod tests {
     use longhaul_units::Duration;
 
     use super::*;
-    use longhaul::LinkReport;
-    use longhaul_units::MemoryUse;
-    use longhaul_wire::{Bottleneck, Losses, Protect};
+    use longhaul_wire::{Bottleneck, Losses};
 
     #[test]
     fn waiting_for_the_other_end_is_no_part_of_the_rate() {
-        let report = PipeReport {
-            bytes: 1_000_000_000,
-            elapsed: Duration::from_secs(70),
-            setup: Duration::from_secs(60),
-            link: LinkReport {
-                carrier: "udp",
-                profile: "auto".into(),
-                protect: Protect::Aead,
-                rtt: Duration::from_millis(100),
-                packets_sent: 703_000,
-                packets_resent: 712,
-                lost: Losses { random: 712, ..Losses::default() },
-                bottleneck: Bottleneck::Input,
-                cpu_local: Duration::from_secs(1),
-                cpu_remote: None,
-                hosts: longhaul::Hosts::default(),
-                circuit: None,
-                memory: (MemoryUse::None, Rate::ZERO),
-                links: Vec::new(),
-                history: None,
-                via: Vec::new(),
-                notices: Vec::new(),
-            },
-        };
+        let mut report = PipeReport::default();
+        report.bytes = 1_000_000_000;
+        (report.elapsed, report.setup) = (Duration::from_secs(70), Duration::from_secs(60));
+        let link = &mut report.link;
+        (link.rtt, link.bottleneck) = (Duration::from_millis(100), Bottleneck::Input);
+        (link.packets_sent, link.packets_resent) = (703_000, 712);
+        link.lost = Losses { random: 712, ..Losses::default() };
         assert_eq!(
             sentence(&report, PipeRole::Send),
             "1.00 GB sent, received and verified in 70.00 s: 800 Mb/s (UDP, auto, aead, RTT 100 ms); \

@@ -127,11 +127,11 @@ impl Account {
                     }
                 }
             }
-            ServeEvent::Ended { client, outcome: Err(reason) } => {
+            ServeEvent::Ended { client, outcome: Err(failure) } => {
                 self.transfers += 1;
                 self.failed += 1;
-                self.last_failure = Some(reason.clone());
-                complain(format!("{client}: failed: {reason}"));
+                self.last_failure = Some(failure.to_string());
+                complain(format!("{client}: failed: {failure}"));
             }
             ServeEvent::Refused { client, reason } => {
                 self.refused += 1;

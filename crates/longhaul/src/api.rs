@@ -7,7 +7,7 @@ use std::time::Duration;
 use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_units::{EntryCode, MemoryUse, Rate};
-use longhaul_wire::{Bottleneck, EntryEnd, HostAccount, Losses, Protect};
+use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
 use crate::circuit::CircuitReport;
 use crate::links::LinkUse;
@@ -15,6 +15,7 @@ use crate::recollection::HistoryReport;
 
 /// Where a copy is, for a progress display. Rates are over the last second or so.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Snapshot {
     /// Bytes of files that are under their names at the destination.
     pub bytes_named: u64,
@@ -44,7 +45,8 @@ pub struct Snapshot {
 }
 
 /// How a copy went.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct CopyReport {
     /// Bytes of files now at the destination.
     pub bytes: u64,
@@ -72,6 +74,7 @@ pub struct CopyReport {
 
 /// How data travelled between this host and a server.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct LinkReport {
     /// "udp" or "tcp".
     pub carrier: &'static str,
@@ -110,6 +113,31 @@ pub struct LinkReport {
     pub notices: Vec<String>,
 }
 
+/// Of UDP under `auto`, encrypted, before anything has moved.
+impl Default for LinkReport {
+    fn default() -> Self {
+        Self {
+            carrier: "udp",
+            profile: "auto".into(),
+            protect: Protect::Aead,
+            rtt: Duration::ZERO,
+            packets_sent: 0,
+            packets_resent: 0,
+            lost: Losses::default(),
+            bottleneck: Bottleneck::Unknown,
+            cpu_local: Duration::ZERO,
+            cpu_remote: None,
+            hosts: Hosts::default(),
+            circuit: None,
+            memory: (MemoryUse::None, Rate::ZERO),
+            links: Vec::new(),
+            history: None,
+            via: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+}
+
 /// How both hosts of a transfer fared, as far as they say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hosts {
@@ -121,6 +149,7 @@ pub struct Hosts {
 
 /// A transfer that came to its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Served {
     /// Bytes moved.
     pub bytes: u64,
@@ -128,6 +157,17 @@ pub struct Served {
     pub failures: EndedEntries,
     /// Entries that are not to be copied.
     pub skipped: EndedEntries,
+}
+
+/// Why a transfer at a server did not come to its end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+#[non_exhaustive]
+pub struct ServeFailure {
+    /// Why, for programs, as the client gets it too.
+    pub code: CloseCode,
+    /// Why, for people.
+    pub reason: String,
 }
 
 /// An entry that was not copied.
@@ -216,8 +256,8 @@ pub enum ServeEvent {
     Ended {
         /// Its address.
         client: SocketAddr,
-        /// What was done, or what went wrong, for people.
-        outcome: Result<Served, String>,
+        /// What was done, or what went wrong.
+        outcome: Result<Served, ServeFailure>,
     },
     /// A client was turned away: wrong token, garbage, not permitted.
     Refused {

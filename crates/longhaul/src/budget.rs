@@ -5,6 +5,7 @@
 //! What follows is for contents of files, but for [`Budget::of_names`]. The rest, some 30 MiB, is the
 //! program itself and its sockets' and ciphers' buffers.
 
+use longhaul_connection::HostFailure;
 use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
 use longhaul_rate_control::{MemoryBudget, Repair};
 use longhaul_sys::host::{memory_limit, share_one_heap, unmapped};
@@ -76,16 +77,16 @@ pub(crate) fn memory_for_contents(cap: Option<Bytes>) -> Bytes {
 
 /// Makes do with the addresses that this process may map, or says why it cannot: who finds none left in mid-copy
 /// ends without a word.
-pub(crate) fn check_addresses() -> Result<(), String> {
+pub(crate) fn check_addresses() -> Result<(), HostFailure> {
     let Some(unmapped) = unmapped() else { return Ok(()) };
     share_one_heap();
     let least = PROGRAM + MEMORY_LEAST + MEMORY_LEAST;
     if unmapped >= least {
         return Ok(());
     }
-    Err(format!(
+    Err(HostFailure::System(format!(
         "the limit on virtual memory (ulimit -v) leaves this process {unmapped}, and it needs {least}: raise that limit first"
-    ))
+    )))
 }
 
 /// Less than this cannot be asked for: the parts of a transfer would wait for each other all the time.

@@ -139,7 +139,8 @@ pub struct CircuitOptions {
 }
 
 /// What became of a circuit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CircuitReport {
     /// Number of the booking at the service.
     pub booking: u64,
@@ -186,8 +187,6 @@ pub(crate) struct Shared {
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
     pub followed: Option<Followed>,
-    /// Why there is none, where the user wants nothing else.
-    pub lacking: Option<String>,
     pub notices: Vec<String>,
 }
 
@@ -221,10 +220,6 @@ impl Shared {
 
     pub fn note(&self, notice: String) {
         lock(&self.outcome).notices.push(notice);
-    }
-
-    pub fn lack(&self, why: String) {
-        lock(&self.outcome).lacking = Some(why);
     }
 
     pub fn report(&self, followed: Followed) {

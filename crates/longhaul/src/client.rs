@@ -9,7 +9,7 @@ mod running;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_connection::{Part, Wish};
+use longhaul_connection::{HostFailure, Part, Wish};
 use longhaul_history::{History, unix_time};
 use longhaul_rate_control::ChosenProfile;
 use longhaul_session::ClientConfig;
@@ -108,9 +108,7 @@ pub(crate) enum Failure {
         by_peer: bool,
         reason: String,
     },
-    Local(String),
-    /// The user wants a circuit, and there is none.
-    NoCircuit(String),
+    Local(HostFailure),
     Stopped,
 }
 
@@ -146,10 +144,10 @@ impl From<LinkError> for Failure {
 
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
-        Self::Local(format!(
+        Self::Local(HostFailure::System(format!(
             "cannot set up the connection at this host: {}",
             longhaul_sys::descriptors::explained(&error)
-        ))
+        )))
     }
 }
 

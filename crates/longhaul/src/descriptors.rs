@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use longhaul_connection::HostFailure;
 use longhaul_sys::descriptors::kept_most;
 use longhaul_sys::process::descriptor_limit;
 
@@ -10,12 +11,12 @@ use longhaul_sys::process::descriptor_limit;
 ///
 /// # Errors
 /// They are too few: the reason says so, and how to get more.
-pub(crate) fn check() -> Result<(), String> {
+pub(crate) fn check() -> Result<(), HostFailure> {
     match descriptor_limit() {
-        limit @ ..LEAST => Err(format!(
+        limit @ ..LEAST => Err(HostFailure::System(format!(
             "this process may have only {limit} descriptors, and needs {LEAST} at least: raise the limit \
              (ulimit -n; LimitNOFILE= in a systemd unit)"
-        )),
+        ))),
         _ => Ok(()),
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 
 use longhaul_carriers::tcp::JoinError;
+use longhaul_connection::HostFailure;
 use longhaul_control::ConnectError;
 use longhaul_files::DestinationError;
 use longhaul_wire::{CloseCode, PipeRole};
@@ -195,11 +196,11 @@ impl Error {
             Failure::NoUdp(reason) => {
                 Self::here(reason).hint("--carrier tcp does without it").keeping(kept)
             }
-            Failure::Local(reason) => Self::here(reason).keeping(kept),
-            Failure::NoCircuit(reason) => {
-                let error = Self::here(format!("no circuit: {reason}"));
+            Failure::Local(failure @ HostFailure::NoCircuit(_)) => {
+                let error = Self::here(failure.to_string());
                 error.hint("--circuit-or-ip copies over IP where there is none").keeping(kept)
             }
+            Failure::Local(failure) => Self::here(failure.to_string()).keeping(kept),
             Failure::Stopped => Self::stopped().keeping(kept),
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::ended((ErrorKind::Lost, between), server, &reason, kept)
@@ -329,7 +330,7 @@ mod tests {
                  written, run the same command again to go on",
             ),
             (
-                Failure::NoCircuit("the service books nothing".into()),
+                Failure::Local(HostFailure::NoCircuit("the service books nothing".into())),
                 Some(Kept::Nothing),
                 ErrorKind::Failed,
                 Side::Here,
@@ -338,7 +339,7 @@ mod tests {
                  none; no contents of files were written",
             ),
             (
-                Failure::Local("no space left".into()),
+                Failure::Local(HostFailure::Storage("no space left".into())),
                 Some(Kept::Received(7)),
                 ErrorKind::Failed,
                 Side::Here,

@@ -37,7 +37,8 @@ mod source;
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 
 pub use api::{
-    CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, Served, Snapshot,
+    CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, ServeFailure, Served,
+    Snapshot,
 };
 pub use budget::MEMORY_LEAST;
 pub use circuit::{
@@ -54,7 +55,7 @@ pub use longhaul_history::History;
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
-pub use longhaul_wire::{Listed, ListedKind, PipeRole, Protect};
+pub use longhaul_wire::{CloseCode, Listed, ListedKind, PipeRole, Protect};
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
     ServeOptions,

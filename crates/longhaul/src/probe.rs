@@ -29,6 +29,7 @@ use crate::options::{ConnectOptions, Endpoint};
 
 /// What was found.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct ProbeReport {
     /// Who answered, with the TCP port.
     pub server: SocketAddr,

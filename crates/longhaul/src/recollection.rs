@@ -13,7 +13,8 @@ use longhaul_units::{MemoryUse, Rate};
 use longhaul_wire::SourceReport;
 
 /// What became of the memory of a path, at the side that sends.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct HistoryReport {
     /// What was known of the path.
     pub known: Option<PathMemory>,

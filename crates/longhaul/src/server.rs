@@ -21,7 +21,7 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
 use rustix::io::Errno;
 
-use crate::api::ServeEvent;
+use crate::api::{ServeEvent, ServeFailure};
 use crate::attend::INTERVAL;
 use crate::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
 use crate::descriptors::Descriptors;
@@ -310,10 +310,12 @@ impl Server<'_> {
                         return (self.events)(ServeEvent::Notice(notice));
                     }
                     // It may come back, with the other carrier.
-                    Err(NotServed { code: CloseCode::PATH_MTU, reason, .. }) => {
-                        (false, Err(reason))
+                    Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
+                        (false, Err(ServeFailure { code, reason }))
                     }
-                    Err(NotServed { begun, reason, .. }) => (begun, Err(reason)),
+                    Err(NotServed { code, begun, reason }) => {
+                        (begun, Err(ServeFailure { code, reason }))
+                    }
                 };
                 (self.events)(ServeEvent::Ended { client: from, outcome });
                 if self.options.once && begun {

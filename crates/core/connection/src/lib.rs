@@ -103,6 +103,6 @@ pub use shared_half::SharedHalf;
 pub use shared_path::SharedPath;
 pub use silence::Silence;
 pub use thread_time::Spent;
-pub use transfer::{End, Transfer, Violation, Work};
+pub use transfer::{End, HostFailure, Transfer, Violation, Work};
 pub use watch::{CarrierSeen, Watch};
-pub use watchdog::{Counts, Watchdog};
+pub use watchdog::{Counts, Stalled, Watchdog};

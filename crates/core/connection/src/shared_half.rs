@@ -1,7 +1,5 @@
 //! The half of a connection that all its threads share.
 
-use alloc::string::{String, ToString};
-
 use longhaul_engine::Closed;
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, CloseCode, Message, Refused, SourceReport};
@@ -17,7 +15,7 @@ use crate::incoming_pipe::IncomingPipe;
 use crate::outgoing_answers::OutgoingAnswers;
 use crate::outgoing_copy::OutgoingCopy;
 use crate::outgoing_pipe::OutgoingPipe;
-use crate::transfer::{End, Transfer, Violation, Work};
+use crate::transfer::{End, HostFailure, Transfer, Violation, Work};
 use crate::watch::{CarrierSeen, Watch};
 
 /// State that all threads of a connection share: the messages of stream 0, the transfer, and its
@@ -47,7 +45,7 @@ pub struct SharedHalf<O, I> {
     validated: Option<Instant>,
     refused: Option<Refused>,
     closed: Option<Closed>,
-    failed: Option<String>,
+    failed: Option<HostFailure>,
 }
 
 impl<O: Clone, I> SharedHalf<O, I> {
@@ -381,8 +379,8 @@ impl<O: Clone, I> SharedHalf<O, I> {
     }
 
     /// This host cannot go on. The first reason holds.
-    pub fn fail(&mut self, reason: String) {
-        self.failed.get_or_insert(reason);
+    pub fn fail(&mut self, failure: HostFailure) {
+        self.failed.get_or_insert(failure);
     }
 
     /// Why this end may close, if it may. A client closes first, once all is done or it was refused; a
@@ -402,14 +400,14 @@ impl<O: Clone, I> SharedHalf<O, I> {
         {
             return Some(End::Refused(refused.clone()));
         }
-        if let Some(reason) = &self.failed {
-            return Some(End::Failed(reason.clone()));
+        if let Some(failure) = &self.failed {
+            return Some(End::Failed(failure.clone()));
         }
         if let Some(closed) = &self.closed {
             return Some(End::Closed(closed.clone()));
         }
         let (_, watch) = self.at_work.as_ref()?;
-        watch.stalled().map(|reason| End::Stalled(reason.to_string()))
+        watch.stalled().cloned().map(End::Stalled)
     }
 }
 

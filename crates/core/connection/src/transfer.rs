@@ -22,7 +22,7 @@ use crate::outgoing_copy::OutgoingCopy;
 use crate::outgoing_pipe::OutgoingPipe;
 use crate::thread_time::Spent;
 use crate::watch::{CarrierSeen, Watch};
-use crate::watchdog::Counts;
+use crate::watchdog::{Counts, Stalled};
 
 /// A transfer at one of its ends. Groups to be sent are in buffers of type `O`, received ones in
 /// buffers of type `I`.
@@ -405,10 +405,28 @@ pub enum End {
     Done,
     /// The server did not grant the request.
     Refused(longhaul_wire::Refused),
-    /// This host cannot go on, for that reason.
-    Failed(String),
+    /// This host cannot go on.
+    Failed(HostFailure),
     /// A lane or the control connection closed.
     Closed(longhaul_engine::Closed),
     /// It stood still for too long.
-    Stalled(String),
+    Stalled(Stalled),
+}
+
+/// Part of this host that cannot go on, and why, for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostFailure {
+    /// The destination of a copy as a whole: disk full, moved, ...
+    #[error("{0}")]
+    Storage(String),
+    /// What a pipe takes in, or gives out.
+    #[error("{0}")]
+    Pipe(String),
+    /// There is no circuit, and the user wants nothing else.
+    #[error("no circuit: {0}")]
+    NoCircuit(String),
+    /// The system refuses threads, sockets, descriptors or memory.
+    #[error("{0}")]
+    System(String),
 }

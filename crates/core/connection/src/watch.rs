@@ -1,15 +1,13 @@
 //! Looking at a transfer now and then: the memory that it may take, what holds it up, and whether it
 //! goes on at all.
 
-use alloc::string::String;
-
 use longhaul_rate_control::MemoryBudget;
 use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Bottleneck, ReceiverBounds, SourceReport};
 
 use crate::diagnosis::{Diagnosis, ReceivingSide, SendingSide, Stages, Times};
 use crate::thread_time::Spent;
-use crate::watchdog::{Counts, Watchdog, lasts_at_receiver, lasts_at_sender};
+use crate::watchdog::{Counts, Stalled, Watchdog, lasts_at_receiver, lasts_at_sender};
 
 /// Counts of a carrier by some time, since its start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,8 +42,8 @@ pub struct Watch {
     sending: Diagnosis,
     receiving: Option<ReceivingSide>,
     watchdog: Watchdog,
-    /// In words, once the transfer has stood still for too long.
-    stalled: Option<String>,
+    /// Once the transfer has stood still for too long.
+    stalled: Option<Stalled>,
 }
 
 impl Watch {
@@ -150,8 +148,8 @@ impl Watch {
     }
 
     /// Why the transfer is to be ended, if it has stood still for too long.
-    pub fn stalled(&self) -> Option<&str> {
-        self.stalled.as_deref()
+    pub fn stalled(&self) -> Option<&Stalled> {
+        self.stalled.as_ref()
     }
 
     /// Time in which nothing has moved, whatever is waited for.

@@ -7,8 +7,8 @@
 //! what it knows of its own programs and bookings; of its own disk it believes what
 //! gets done.
 
-use alloc::format;
 use alloc::string::String;
+use core::fmt;
 
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::Bottleneck;
@@ -29,6 +29,41 @@ pub struct Counts {
     /// Groups that were asked for again, checkpoints, and groups of an earlier run that were compared:
     /// all are bounded by what else grows, or by what was left.
     pub other: u64,
+}
+
+/// A transfer in which nothing has moved for too long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stalled {
+    /// Time in which nothing moved.
+    pub lasted: Duration,
+    /// What held it up last.
+    pub bound: Bottleneck,
+    /// How far it was.
+    pub counts: Counts,
+    /// What the carrier knows of it, for people.
+    pub advice: Option<String>,
+}
+
+impl fmt::Display for Stalled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lasted, bound, counts, advice } = self;
+        write!(f, "nothing has moved for {} s: ", lasted.as_secs())?;
+        match bound {
+            Bottleneck::SenderDisk | Bottleneck::ReceiverDisk => write!(
+                f,
+                "the {bound} got nothing done; a longer --stall-timeout gives it more time"
+            )?,
+            _ => write!(f, "neither end says what it waits for; held up last by: {bound}")?,
+        }
+        let Counts { carried, moved, entries, settled, .. } = counts;
+        f.write_str(" (")?;
+        if *entries > 0 {
+            write!(f, "{settled} of {entries} announced entries are settled, ")?;
+        }
+        write!(f, "{moved} bytes of contents were taken up and {carried} crossed the network)")?;
+        advice.as_ref().map_or(Ok(()), |advice| write!(f, "; {advice}"))
+    }
 }
 
 /// Ends a transfer whose [`Counts`] made no progress for its patience, unless it waits for something
@@ -58,15 +93,15 @@ impl Watchdog {
         self.still
     }
 
-    /// Looks at the counts at `now`; `waits` if the transfer waits for something that may last. Returns the
-    /// reason in words once it has stood still for too long.
+    /// Looks at the counts at `now`; `waits` if the transfer waits for something that may last. Returns
+    /// how it was once it has stood still for too long.
     pub fn look(
         &mut self,
         now: Instant,
         counts: Counts,
         waits: bool,
         bound: Bottleneck,
-    ) -> Option<String> {
+    ) -> Option<Stalled> {
         let moved = counts != self.counts;
         self.counts = counts;
         if waits || moved || self.silence.is_none() {
@@ -80,22 +115,7 @@ impl Watchdog {
         if self.patience.is_zero() || lasted < self.patience {
             return None;
         }
-        let why = match bound {
-            Bottleneck::SenderDisk | Bottleneck::ReceiverDisk => {
-                format!("the {bound} got nothing done; a longer --stall-timeout gives it more time")
-            }
-            _ => format!("neither end says what it waits for; held up last by: {bound}"),
-        };
-        let Counts { carried, moved, entries, settled, .. } = counts;
-        let entries = match entries {
-            0 => String::new(),
-            _ => format!("{settled} of {entries} announced entries are settled, "),
-        };
-        Some(format!(
-            "nothing has moved for {} s: {why} ({entries}{moved} bytes of contents were taken up \
-             and {carried} crossed the network)",
-            lasted.as_secs()
-        ))
+        Some(Stalled { lasted, bound, counts, advice: None })
     }
 }
 
@@ -114,6 +134,8 @@ pub fn lasts_at_receiver(storage: Bottleneck) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::ToString;
+
     use super::*;
 
     /// Looks every 100 ms, from `from` to `to` in seconds; when it ended the copy.
@@ -186,16 +208,18 @@ mod tests {
         let counts = Counts { carried: 9, moved: 7, entries: 5, settled: 3, other: 0 };
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         assert_eq!(watchdog.look(at(0), counts, false, Bottleneck::Network), None);
-        let reason = watchdog.look(at(100), counts, false, Bottleneck::Network).unwrap();
+        let reason =
+            watchdog.look(at(100), counts, false, Bottleneck::Network).unwrap().to_string();
         for known in ["3 of 5 announced entries", "7 bytes of contents", "9 crossed", "by: network"]
         {
             assert!(reason.contains(known), "{reason}");
         }
-        let reason = watchdog.look(at(200), counts, false, Bottleneck::ReceiverDisk).unwrap();
+        let reason =
+            watchdog.look(at(200), counts, false, Bottleneck::ReceiverDisk).unwrap().to_string();
         assert!(reason.contains("the receiver disk got nothing done"), "{reason}");
         let pipe = Counts { entries: 0, ..counts };
         watchdog.look(at(300), pipe, false, Bottleneck::Network);
-        let reason = watchdog.look(at(400), pipe, false, Bottleneck::Network).unwrap();
+        let reason = watchdog.look(at(400), pipe, false, Bottleneck::Network).unwrap().to_string();
         assert!(!reason.contains("entries"), "{reason}");
     }
 

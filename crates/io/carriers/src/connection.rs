@@ -93,11 +93,15 @@ pub trait Carrier {
     /// is so.
     fn explain(&self, end: End, role: Role) -> End {
         let Some(refusal) = self.refusal() else { return end };
-        let add = |reason: String| format!("{reason}; {}", refusal.with_advice(role));
+        let advice = refusal.with_advice(role);
         match end {
-            End::Stalled(reason) => End::Stalled(add(reason)),
+            End::Stalled(mut stalled) => {
+                stalled.advice = Some(advice);
+                End::Stalled(stalled)
+            }
             End::Closed(closed) if closed.code == CloseCode::TIMEOUT => {
-                End::Closed(Closed { reason: add(closed.reason), ..closed })
+                let reason = format!("{}; {advice}", closed.reason);
+                End::Closed(Closed { reason, ..closed })
             }
             end => end,
         }

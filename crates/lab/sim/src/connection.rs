@@ -441,8 +441,8 @@ impl Connection {
         self.look(now, env);
         let mut progress = self.driver.pump(times, &mut self.half, &mut self.lanes, env);
         progress |= self.pass_repairs() | self.pass_withdrawn(times[1]);
-        if let Some(Ending::Failed(reason)) = self.half.end() {
-            self.close(now, CloseCode::STORAGE, &reason, false);
+        if let Some(Ending::Failed(failure)) = self.half.end() {
+            self.close(now, CloseCode::STORAGE, &failure.to_string(), false);
             return progress;
         }
         let standing = self.half.standing();

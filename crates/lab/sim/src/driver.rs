@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, IncomingAnswers, IncomingPipe, OutgoingAnswers, OutgoingCopy, OutgoingPipe,
-    Part, Received, Repair, SharedHalf, Transfer, Unplaceable, buffers,
+    Begun, GroupPart, HostFailure, IncomingAnswers, IncomingPipe, OutgoingAnswers, OutgoingCopy,
+    OutgoingPipe, Part, Received, Repair, SharedHalf, Transfer, Unplaceable, buffers,
 };
 use longhaul_objects::{Belief, TagKey};
 use longhaul_units::{Bytes, Extent, Instant};
@@ -168,7 +168,7 @@ impl Driver {
             }
             _ => (false, None),
         };
-        failed.into_iter().for_each(|reason| half.fail(reason));
+        failed.into_iter().for_each(|reason| half.fail(HostFailure::Storage(reason)));
         progress
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_carriers::protection::object_tag_len;
 use longhaul_carriers::udp::lane::LaneSocket;
 use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, FIRST};
-use longhaul_connection::{Outlook, SILENCE, Wanted};
+use longhaul_connection::{HostFailure, Outlook, SILENCE, Wanted};
 use longhaul_engine::Path;
 use longhaul_rate_control::{Profile, Trc, Vector};
 use longhaul_session::Session;
@@ -110,8 +110,7 @@ impl Follower {
                 self.errand.set_outlook(Outlook::Open);
             }
             Err(why) => {
-                self.shared.lack(why.to_string());
-                self.connection.fail(format!("no circuit: {why}"));
+                self.connection.fail(HostFailure::NoCircuit(why.to_string()));
             }
         }
     }
@@ -224,14 +223,14 @@ impl Follower {
         let circuit = self.lines.add(self.path(opened, vector.clone()), ends);
         if let Err(error) = self.lines.carry_over(circuit) {
             self.release(booking);
-            return self.connection.fail(error.to_string());
+            return self.connection.fail(HostFailure::System(error.to_string()));
         }
         self.errand.set_outlook(Outlook::Open);
         let left = self.watch(circuit, booking, &mut vector, renewed);
         let end = clock::now();
         // The way back is as it was, whether or not anything is heard there now.
         if let Err(error) = self.lines.carry_over(FIRST) {
-            self.connection.fail(error.to_string());
+            self.connection.fail(HostFailure::System(error.to_string()));
         }
         if matches!(left, Left::Dead) {
             self.shared.note(format!(
@@ -287,7 +286,7 @@ impl Follower {
         let waiting = self.lines.add(self.path(clock::now(), Vector::default()), self.ip);
         if let Err(error) = self.lines.carry_over(waiting) {
             self.release(booking);
-            self.connection.fail(error.to_string());
+            self.connection.fail(HostFailure::System(error.to_string()));
             return false;
         }
         self.errand.set_outlook(Outlook::Awaited);

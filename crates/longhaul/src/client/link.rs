@@ -11,6 +11,7 @@ use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
+use longhaul_connection::HostFailure;
 use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
@@ -83,7 +84,9 @@ impl Link<'_> {
         let upper: Arc<dyn UpperLayer> = shared.clone();
         let lanes =
             TcpLanes::start(joined.map_err(Failure::Join)?, &tcp, &upper, mailboxes.to_vec());
-        let refused = |error| Failure::Local(format!("cannot use a TCP connection: {error}"));
+        let refused = |error| {
+            Failure::Local(HostFailure::System(format!("cannot use a TCP connection: {error}")))
+        };
         Ok(Box::new(lanes.map_err(refused)?))
     }
 

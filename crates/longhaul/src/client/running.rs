@@ -232,7 +232,9 @@ impl<'c, T: Task> Running<'c, T> {
         let (code, reason) = match &end {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
-            Err(Failure::Local(reason)) => (CloseCode::STORAGE, self.task.told_to_peer(reason)),
+            Err(Failure::Local(failure)) => {
+                (CloseCode::STORAGE, self.task.told_to_peer(&failure.to_string()))
+            }
             // It does not come back.
             Err(Failure::TooNarrow(narrow)) if narrow.by_tcp && narrow.moved => {
                 (CloseCode::TIMEOUT, narrow.reason.clone())
@@ -250,10 +252,6 @@ impl<'c, T: Task> Running<'c, T> {
         progress.set(self.snapshot());
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
-        let end = match (end, circuit.lacking) {
-            (Err(Failure::Local(_)), Some(why)) => Err(Failure::NoCircuit(why)),
-            (end, _) => end,
-        };
         let history = self.recollection.take().map(|recollection| {
             let (report, notices) = recollection.end(self.profile, &self.lanes.totals());
             notices.iter().for_each(|notice| progress.tell(notice));
@@ -351,10 +349,13 @@ fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
         End::Refused(refused) => {
             Failure::Refused { server, code: refused.code, reason: shown(&refused.reason) }
         }
-        End::Failed(reason) => Failure::Local(reason),
-        End::Stalled(reason) => {
-            Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason }
-        }
+        End::Failed(failure) => Failure::Local(failure),
+        End::Stalled(stalled) => Failure::Closed {
+            server,
+            code: CloseCode::TIMEOUT,
+            by_peer: false,
+            reason: stalled.to_string(),
+        },
         End::Closed(Closed { code, reason, by_peer }) => {
             let reason = if reason.is_empty() { code.to_string() } else { reason };
             Failure::Closed { server, code, by_peer, reason }

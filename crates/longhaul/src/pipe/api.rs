@@ -35,7 +35,8 @@ impl PipeOptions {
 }
 
 /// How a pipe went, as this end saw it.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct PipeReport {
     /// Bytes that went through it.
     pub bytes: u64,

@@ -263,10 +263,11 @@ impl Server<'_> {
                 {
                     request.conclude(shared);
                 }
-                if let End::Stalled(reason) = &end {
+                if let End::Stalled(stalled) = &end {
                     // The client is told before a disk that hangs lets its threads go.
-                    lanes.close(CloseCode::TIMEOUT, reason);
-                    control.close(CloseCode::TIMEOUT, reason);
+                    let reason = stalled.to_string();
+                    lanes.close(CloseCode::TIMEOUT, &reason);
+                    control.close(CloseCode::TIMEOUT, &reason);
                 }
                 break served(shared, end, granted.sends());
             }
@@ -372,8 +373,8 @@ fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, 
             Ok(all())
         }
         End::Refused(refused) => Err((refused.code, refused.reason)),
-        End::Failed(reason) => Err((CloseCode::STORAGE, reason)),
-        End::Stalled(reason) => Err((CloseCode::TIMEOUT, reason)),
+        End::Failed(failure) => Err((CloseCode::STORAGE, failure.to_string())),
+        End::Stalled(stalled) => Err((CloseCode::TIMEOUT, stalled.to_string())),
         End::Closed(closed) if closed.code == CloseCode::DONE => {
             Err((closed.code, "the client closed the connection before all was done".into()))
         }

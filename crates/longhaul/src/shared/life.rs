@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use longhaul_carriers::carrier::join_all;
-use longhaul_connection::PipeFull;
+use longhaul_connection::{HostFailure, PipeFull};
 use longhaul_control::ControlEnd;
 use longhaul_engine::Closed;
 use longhaul_files::StorageError;
@@ -39,6 +39,16 @@ pub enum ThreadError {
     Storage(#[from] StorageError),
 }
 
+impl From<ThreadError> for HostFailure {
+    fn from(error: ThreadError) -> Self {
+        let reason = error.to_string();
+        match error {
+            ThreadError::Storage(_) => Self::Storage(reason),
+            _ => Self::Pipe(reason),
+        }
+    }
+}
+
 impl Shared {
     /// Runs `work` on a thread of the transfer. If it cannot go on, this host cannot.
     ///
@@ -53,7 +63,7 @@ impl Shared {
         let thread = threads::spawn(name, move || {
             let _joined = shared.crew.join();
             if let Err(error) = work(&shared) {
-                shared.fail(error.to_string());
+                shared.fail(error.into());
             }
         })?;
         lock(&self.threads).push(thread);
@@ -61,8 +71,8 @@ impl Shared {
     }
 
     /// This host cannot go on.
-    pub fn fail(&self, reason: String) {
-        self.change(|half| half.fail(reason));
+    pub fn fail(&self, failure: HostFailure) {
+        self.change(|half| half.fail(failure));
     }
 
     /// The control connection ended: so does the transfer.

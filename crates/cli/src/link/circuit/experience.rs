@@ -107,18 +107,14 @@ mod tests {
 
     #[test]
     fn what_a_late_sender_missed_counts_and_what_a_slow_source_did_not_have_does_not() {
-        let circuit = |sent_bytes| CircuitReport {
-            booking: 1,
-            booked_bytes: 1_200_000,
-            allowed_bytes: 1_000_000,
-            sent_bytes,
-            packets_sent: 1_000,
-            packets_lost: 100,
-            ip_bytes: 0,
-            opened: Duration::from_secs(1),
-            left: Duration::from_secs(2),
-            released: None,
-            planned: Duration::from_secs(2),
+        let circuit = |sent_bytes| {
+            let mut circuit = CircuitReport::default();
+            (circuit.booked_bytes, circuit.allowed_bytes) = (1_200_000, 1_000_000);
+            circuit.sent_bytes = sent_bytes;
+            (circuit.packets_sent, circuit.packets_lost) = (1_000, 100);
+            (circuit.opened, circuit.left) = (Duration::from_secs(1), Duration::from_secs(2));
+            circuit.planned = circuit.left;
+            circuit
         };
         let wasted =
             |sent, bytes_wait| Experience::of(&circuit(sent), bytes_wait).unwrap().wasted_ppm;
