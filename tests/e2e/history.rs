@@ -71,7 +71,8 @@ fn a_copy_starts_with_what_the_one_before_has_learnt() {
         // The server keeps what a pull learns, and sends it to the next one.
         let from = format!("lh://127.0.0.1:{}/one", at.port());
         let pull = || {
-            let words = ["--rate", "100Mbps", "--carrier", "udp", &from, "here/back"];
+            let words =
+                ["--rate", "100Mbps", "--carrier", "udp", "--ignore-times", &from, "here/back"];
             let pulled = Program::cp(test, &words).end();
             pulled.assert_succeeded();
             assert_eq!(pulled.json()["history"], Value::Null);
@@ -118,7 +119,8 @@ fn clients_of_one_address_learn_apart_by_their_tokens() {
         let pull = |number: u8| {
             fs::write(test.path("one"), token(number).to_string()).unwrap();
             let words = ["cp", "--json", "--token-file", "one", "--rate", "100Mbps"];
-            let words = [&words[..], &["--carrier", "udp", &from, "here/back"]].concat();
+            let last = ["--carrier", "udp", "--ignore-times", &from, "here/back"];
+            let words = [&words[..], &last].concat();
             let pulled = Program::start(test, &words).end();
             pulled.assert_succeeded();
             pulled.json()["memory"]["used"].clone()

@@ -45,6 +45,7 @@ mod test;
 mod threads;
 #[path = "../common/trees.rs"]
 mod trees;
+mod unchanged;
 mod unpublished;
 mod vanishing;
 mod xio;

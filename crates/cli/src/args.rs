@@ -111,6 +111,9 @@ pub struct CpArgs {
     /// The server chooses every name in it and may replace what is there.
     #[arg(long)]
     pub merge: bool,
+    /// Send also what is there with its size and modification time
+    #[arg(short = 'I', long)]
+    pub ignore_times: bool,
     /// Do not hash the data at both ends
     ///
     /// Takes less processor time, and finds only what is corrupted on the network. Not with --protect clear.

@@ -149,6 +149,7 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     options.copy_contents = contents;
     options.merge = args.merge;
     options.verify = !args.no_verify;
+    options.ignore_times = args.ignore_times;
     options.sync = args.fsync;
     options.direct = args.direct;
     options.secret = pushed.then(|| secret::open(output)).flatten();

@@ -30,6 +30,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "failures": ended(&report.failures),
         "skipped": report.skipped.count,
         "skips": ended(&report.skipped),
+        "unchanged": { "files": report.unchanged.0, "bytes": report.unchanged.1 },
     }));
     fields.append(&mut of_link(&report.link));
     if let Some(Value::Array(notices)) = fields.get_mut("notices") {
@@ -152,6 +153,9 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     );
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
+    }
+    if report.unchanged.0 > 0 {
+        text += &format!("; {} unchanged, not read", entries(report.unchanged.0));
     }
     if !report.skipped.is_empty() {
         text += &format!("; {} skipped", entries(report.skipped.count));
@@ -301,7 +305,8 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [],
-            "skipped": 0, "skips": [], "notices": [], "memory": null,
+            "skipped": 0, "skips": [], "unchanged": { "files": 0, "bytes": 0 },
+            "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
         });
         assert_eq!(json, expected);

@@ -68,6 +68,9 @@ pub struct CopyReport {
     pub failures: EndedEntries,
     /// Entries that are not to be copied: FIFOs, sockets and devices.
     pub skipped: EndedEntries,
+    /// Files that were at the destination already, with their size and modification time, and their bytes:
+    /// neither read nor sent.
+    pub unchanged: (u64, u64),
     /// How the data travelled.
     pub link: LinkReport,
 }

@@ -118,6 +118,7 @@ fn request(options: &CopyOptions) -> Request {
         sync_at_end: options.sync,
         copy_contents,
         unhashed: !options.verify,
+        keeps_unchanged: !options.ignore_times,
         label,
         paths,
     }
@@ -232,7 +233,10 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let config = sink_config(fsync, transfer, budget, Some(names));
+    let config = SinkConfig {
+        keeps_unchanged: !options.ignore_times,
+        ..sink_config(fsync, transfer, budget, Some(names))
+    };
     receive(shared, config, resume, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
 }
@@ -281,12 +285,13 @@ impl Task for Part {
             Some(Transfer::OutgoingCopy(copy)) => {
                 let stats = copy.stats();
                 let given = stats.sent_bytes - stats.withdrawn_bytes;
-                let sent = given.saturating_sub(backlog) + stats.resumed_bytes;
+                let there = stats.resumed_bytes + stats.unchanged_bytes;
+                let sent = given.saturating_sub(backlog) + there;
                 Snapshot {
                     bytes_named: stats.confirmed_bytes,
                     bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
                     bytes_total: stats.complete.then_some(stats.bytes),
-                    files_done: stats.confirmed.into(),
+                    files_done: (stats.confirmed + stats.unchanged).into(),
                     files_total: stats.complete.then_some(stats.entries.into()),
                     resumed_bytes: stats.resumed_bytes,
                     ..Snapshot::default()
@@ -296,9 +301,9 @@ impl Task for Part {
                 let stats = copy.stats();
                 Snapshot {
                     bytes_named: stats.confirmed_bytes,
-                    bytes_done: stats.received_bytes + stats.resumed_bytes,
+                    bytes_done: stats.received_bytes + stats.resumed_bytes + stats.unchanged_bytes,
                     bytes_total: stats.complete.then_some(stats.bytes),
-                    files_done: stats.confirmed.into(),
+                    files_done: (stats.confirmed + stats.unchanged).into(),
                     files_total: stats.complete.then_some(stats.entries.into()),
                     resumed_bytes: stats.resumed_bytes,
                     ..Snapshot::default()
@@ -324,6 +329,15 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         }
         _ => (0, 0, 0, 0),
     };
+    let unchanged = match task.shared.lock().transfer() {
+        Some(Transfer::OutgoingCopy(copy)) => {
+            (copy.stats().unchanged.into(), copy.stats().unchanged_bytes)
+        }
+        Some(Transfer::IncomingCopy(copy)) => {
+            (copy.stats().unchanged.into(), copy.stats().unchanged_bytes)
+        }
+        _ => (0, 0),
+    };
     let mut failures = task.shared.failures();
     for name in unannounced {
         let reason = "the server says nothing of it, not even that it failed";
@@ -340,6 +354,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         remarks: remarks::of(notes),
         failures,
         skipped: task.shared.skipped(),
+        unchanged,
         link,
     }
 }
@@ -364,6 +379,7 @@ fn sink_config(
         // A client's record is its own.
         asks: names.is_none(),
         names: names.unwrap_or_default(),
+        keeps_unchanged: false,
     }
 }
 

@@ -180,6 +180,8 @@ pub struct CopyOptions {
     /// Contents of a server's directory go into a directory here that holds something already too. The
     /// server chooses every name in it then, and may replace what is there.
     pub merge: bool,
+    /// Files are sent though the destination has them, with their size and modification time.
+    pub ignore_times: bool,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,
@@ -201,6 +203,7 @@ impl CopyOptions {
             destination_is_directory: false,
             copy_contents: false,
             merge: false,
+            ignore_times: false,
             verify: true,
             sync: true,
             direct: false,

@@ -8,7 +8,7 @@ pub(crate) fn of(notes: u64) -> Vec<String> {
     meant.map(|(_, remark)| (*remark).to_owned()).collect()
 }
 
-const REMARKS: [(u64, &str); 5] = [
+const REMARKS: [(u64, &str); 6] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
@@ -32,6 +32,10 @@ const REMARKS: [(u64, &str); 5] = [
         Summary::SYNC_NOT_CHECKED,
         "the destination's system lets no file, directory or file system be synced by itself: all of its \
          disks were synced, which tells no errors",
+    ),
+    (
+        Summary::NOT_COMPARED,
+        "the server does not let anyone see what it has: all was sent, also what is there unchanged",
     ),
 ];
 

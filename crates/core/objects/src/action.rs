@@ -44,6 +44,9 @@ pub enum Action {
     /// that name where it has its stamp in a directory that an earlier run left staged. Answered by
     /// [`Answer::Checked`].
     CheckPublished(Vec<RecordedFile>),
+    /// Say of each whether it is under its name with its size and modification time, the latter as fine as
+    /// the file system keeps it; then give it its mode. Answered by [`Answer::Compared`].
+    CompareExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answered by
     /// [`Answer::Published`].
@@ -89,7 +92,10 @@ impl Action {
     pub fn is_in_order(&self) -> bool {
         matches!(
             self,
-            Self::MakeDirectories(_) | Self::PrepareFile { .. } | Self::CheckPublished(_)
+            Self::MakeDirectories(_)
+                | Self::PrepareFile { .. }
+                | Self::CheckPublished(_)
+                | Self::CompareExisting(_)
         )
     }
 }
@@ -110,6 +116,8 @@ pub enum Answer {
         /// Those that are not what was recorded, or cannot be read.
         wrong: Vec<u32>,
     },
+    /// True of each that is there already.
+    Compared(Vec<(EntryId, bool)>),
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not.
@@ -133,7 +141,10 @@ pub enum Answer {
 impl Answer {
     /// True if it is that of an action that is done in order ([`Action::is_in_order`]).
     pub fn is_in_order(&self) -> bool {
-        matches!(self, Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_))
+        matches!(
+            self,
+            Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_) | Self::Compared(_)
+        )
     }
 }
 

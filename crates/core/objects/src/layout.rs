@@ -31,6 +31,17 @@ impl Layout {
         self.size += size;
     }
 
+    /// Leaves out the files of which `stays` is false; those behind them move up.
+    pub(crate) fn retain(&mut self, stays: impl Fn(EntryId) -> bool) {
+        let (files, end) = (core::mem::take(&mut self.files), core::mem::take(&mut self.size));
+        for (index, (entry, start)) in files.iter().enumerate() {
+            let next = files.get(index + 1).map_or(end, |next| next.1);
+            if stays(*entry) {
+                self.push(*entry, next - start);
+            }
+        }
+    }
+
     pub(crate) fn size(&self) -> u64 {
         self.size
     }
@@ -94,6 +105,19 @@ impl Layout {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn files_move_up_where_others_are_left_out() {
+        let mut layout = Layout::new();
+        (0..5).for_each(|entry| layout.push(EntryId(entry), u64::from(entry) + 1));
+        layout.retain(|entry| entry.0 % 2 == 1);
+        assert_eq!((layout.size(), layout.groups()), (2 + 4, 1));
+        assert_eq!(layout.files().collect::<Vec<_>>(), [EntryId(1), EntryId(3)]);
+        let parts: Vec<_> = layout.parts(0).map(|part| (part.group_offset, part.len)).collect();
+        assert_eq!(parts, [(0, 2), (2, 4)]);
+        layout.retain(|_| false);
+        assert_eq!((layout.size(), layout.groups(), layout.parts(0).count()), (0, 0, 0));
+    }
 
     proptest! {
         #[test]

@@ -20,7 +20,7 @@ mod staged_directories;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use longhaul_units::ObjectId;
+use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryEnd, EntryKind, HostAccount, SourceReport, Summary};
 
 use self::checkpoints::Checkpoints;
@@ -91,6 +91,9 @@ pub struct Sink {
     answers: Answers,
     report: Report,
     ending: Ending,
+    keeps_unchanged: bool,
+    /// Entries that are unchanged, in objects that are not offered.
+    unchanged: RangeSet,
 }
 
 /// Settings of a sink.
@@ -110,6 +113,8 @@ pub struct SinkConfig {
     /// The source is asked what it believes of the record of an earlier run: others may have written
     /// that. Who copies to himself believes his own.
     pub asks: bool,
+    /// A file that is there with its size and modification time stays as it is, and is not sent.
+    pub keeps_unchanged: bool,
 }
 
 /// Tags of groups whose hashes come next.
@@ -129,6 +134,7 @@ impl Default for SinkConfig {
             nonce: [0; 16],
             names: TopNames::Any,
             asks: true,
+            keeps_unchanged: false,
         }
     }
 }
@@ -156,6 +162,10 @@ pub struct SinkStats {
     pub failed: u32,
     /// Entries that the source has skipped.
     pub skipped: u32,
+    /// Entries that were there already, unchanged.
+    pub unchanged: u32,
+    /// Their bytes.
+    pub unchanged_bytes: u64,
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -249,7 +259,7 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, names, asks } = config;
+        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps_unchanged } = config;
         Self {
             fsync,
             manifest: Manifest::new(names),
@@ -267,6 +277,8 @@ impl Sink {
             answers: Answers::new(),
             report: Report::new(),
             ending: Ending::new(),
+            keeps_unchanged,
+            unchanged: RangeSet::new(),
         }
     }
 
@@ -457,4 +469,6 @@ enum SourceKnows {
 enum Kept {
     Nothing,
     Part,
+    /// Nothing was done for it.
+    Untouched,
 }

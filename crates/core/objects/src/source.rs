@@ -52,6 +52,8 @@ pub struct Source {
     /// Memory of files and links announced and not settled, and of entries not announced.
     unsettled: u64,
     unannounced: u64,
+    /// Entries that the sink has unchanged, in objects that it has neither offered nor accepted.
+    unchanged: RangeSet,
     /// Objects below may be sent.
     accepted: u32,
     /// The object that the next first-sent group belongs to.
@@ -149,6 +151,8 @@ pub struct SourceStats {
     pub skipped: u32,
     /// Entries that the sink had before.
     pub unchanged: u32,
+    /// Their bytes.
+    pub unchanged_bytes: u64,
 }
 
 impl SourceStats {
@@ -307,6 +311,7 @@ impl Source {
             end_announced: false,
             unsettled: 0,
             unannounced: 0,
+            unchanged: RangeSet::new(),
             accepted: 0,
             dealing: 0,
             belief,
@@ -431,7 +436,8 @@ impl Source {
     /// and the sink has reported of every object what it has.
     pub fn wanted(&self) -> Option<u64> {
         let known = self.stats.complete && self.accepted == self.stats.objects;
-        let settled = self.stats.sent_bytes + self.stats.resumed_bytes;
+        let stats = &self.stats;
+        let settled = stats.sent_bytes + stats.resumed_bytes + stats.unchanged_bytes;
         known.then(|| self.stats.bytes.saturating_sub(settled))
     }
 

@@ -42,6 +42,9 @@ pub trait Storage {
     /// See [`Action::CheckPublished`].
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
 
+    /// See [`Action::CompareExisting`].
+    fn is_unchanged(&mut self, entry: &Entry) -> bool;
+
     /// Writes a part of an unpublished file; see [`WritePiece`].
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), Self::Error>;
 
@@ -89,6 +92,9 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
         }
         Action::CheckPublished(batch) => {
             Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
+        }
+        Action::CompareExisting(batch) => {
+            Answer::Compared(each(batch, |file| (file.id, storage.is_unchanged(&file.entry))))
         }
         Action::Publish(batch) => {
             Answer::Published(each(batch, |file| (file.id, ended(storage.publish(file)))))

@@ -65,6 +65,8 @@ pub struct Request {
     pub copy_contents: bool,
     /// Contents are not hashed at either end: what is corrupted outside of the network is not found.
     pub unhashed: bool,
+    /// A file that the sink has with its size and modification time stays as it is.
+    pub keeps_unchanged: bool,
     /// Label of the sources: the same when the same copy is made again, so that the
     /// sink finds what it has of it.
     pub label: [u8; 16],
@@ -270,6 +272,8 @@ impl Summary {
     pub const LEFT_ALONE: u64 = 8;
     /// All disks of the sink's host were synced, since nothing else may be, and that tells no errors.
     pub const SYNC_NOT_CHECKED: u64 = 16;
+    /// The sink was to leave alone what it has already, and may not show what that is: all was sent.
+    pub const NOT_COMPARED: u64 = 32;
 }
 
 impl Message {
@@ -392,6 +396,7 @@ impl Request {
                 (self.sync_at_end, SYNC_AT_END),
                 (self.copy_contents, COPY_CONTENTS),
                 (self.unhashed, UNHASHED),
+                (self.keeps_unchanged, KEEPS_UNCHANGED),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -407,7 +412,7 @@ impl Request {
             _ => return Err(r.invalid()),
         };
         let flags = r.varint()?;
-        if flags & !(DESTINATION_IS_DIRECTORY | SYNC_AT_END | COPY_CONTENTS | UNHASHED) != 0 {
+        if flags & !FLAGS != 0 {
             return Err(r.invalid());
         }
         let label = r.array()?;
@@ -425,6 +430,7 @@ impl Request {
             sync_at_end: flags & SYNC_AT_END != 0,
             copy_contents: flags & COPY_CONTENTS != 0,
             unhashed: flags & UNHASHED != 0,
+            keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
             label,
             paths,
         })
@@ -750,6 +756,8 @@ const DESTINATION_IS_DIRECTORY: u64 = 1;
 const SYNC_AT_END: u64 = 2;
 const COPY_CONTENTS: u64 = 4;
 const UNHASHED: u64 = 8;
+const KEEPS_UNCHANGED: u64 = 16;
+const FLAGS: u64 = 31;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;

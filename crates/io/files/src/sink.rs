@@ -23,7 +23,7 @@ use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Summary};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, statat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::cache::HandleCache;
@@ -34,7 +34,7 @@ use crate::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
 use crate::identify::{as_path, hex, is_hidden_name, is_staged_name};
 use crate::moved_destination::DestinationPath;
 use crate::parents::Parents;
-use crate::place::{beneath, split};
+use crate::place::{beneath, open_at, split};
 use crate::record::Record;
 use crate::sink::free_space::SpaceBudget;
 use crate::sink::staged_directories::StagedDirectories;
@@ -324,6 +324,27 @@ impl SinkTree {
         is_whole
     }
 
+    /// True if the file has its name, size and time; then it gets its mode.
+    fn is_unchanged(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
+        let Ok(place) = self.place(entry) else { return false };
+        let (parent, name) = split(&place);
+        let Ok(parent) = self.parent(parent, last) else { return false };
+        let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let is_there = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+            && stat.st_size as u64 == entry.size
+            && may_have_time(&stat, entry);
+        if is_there && stat.st_mode & 0o777 != self.mode(entry) {
+            let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
+            // What the file system does not let be set was not set before either.
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
+        }
+        if let Some(folding) = self.folding.as_ref().filter(|_| is_there) {
+            lock(folding).note(parent, name);
+        }
+        is_there
+    }
+
     fn check_published(&self, file: &RecordedFile, last: &mut Option<LastDirectory>) -> Checked {
         match self.is_published(&file.entry, last) {
             true => Checked::There,
@@ -453,6 +474,10 @@ impl Storage for TreeStorage<'_> {
         self.tree.recheck(entry, temp, groups)
     }
 
+    fn is_unchanged(&mut self, entry: &Entry) -> bool {
+        self.tree.is_unchanged(entry, &mut self.last)
+    }
+
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
         self.tree.check_published(file, &mut self.last)
     }
@@ -528,6 +553,16 @@ pub(crate) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool
 pub(crate) fn has_time(stat: &Stat, entry: &Entry) -> bool {
     nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
 }
+
+/// The same, where the file system may keep times less finely.
+fn may_have_time(stat: &Stat, entry: &Entry) -> bool {
+    let there = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
+    let kept = GRAINS.into_iter().find(|grain| there.rem_euclid(*grain) == 0).unwrap_or(1);
+    entry.modified.div_euclid(kept) == there.div_euclid(kept)
+}
+
+/// Grains of modification times, in nanoseconds: FAT, ext3, NFS and CIFS, NTFS.
+const GRAINS: [i64; 5] = [2_000_000_000, 1_000_000_000, 1_000_000, 1_000, 100];
 
 /// The directory that was needed last: neighbours need it again.
 #[derive(Debug)]

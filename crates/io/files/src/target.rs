@@ -93,6 +93,10 @@ impl Storage for Discarded {
         Vec::new()
     }
 
+    fn is_unchanged(&mut self, _: &Entry) -> bool {
+        false
+    }
+
     fn check_published(&mut self, _: &RecordedFile) -> Checked {
         Checked::Missing
     }

@@ -777,6 +777,7 @@ fn wish(scenario: &Scenario) -> Wish {
         sync_at_end: scenario.fsync,
         copy_contents: false,
         unhashed: false,
+        keeps_unchanged: scenario.keeps_unchanged,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
     })

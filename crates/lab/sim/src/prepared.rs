@@ -1,8 +1,11 @@
-//! Somebody else who pushes under the same identities, with other contents, and leaves.
+//! Earlier copies: of somebody else, who pushes under the same identities, with other contents, and leaves;
+//! and whole ones of the same tree.
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
-use longhaul_objects::{Belief, Fsync, Sink, SinkConfig, Source, TagKey, Verdict, record};
+use longhaul_objects::{
+    Belief, Fsync, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
+};
 use longhaul_units::{Duration, Instant};
 
 use crate::draw::Draw;
@@ -74,6 +77,51 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
             let Ok(answer) = storage::perform(&mut disk.storage, action);
             sink.handle_answer(answer);
         }
+    }
+}
+
+/// A whole copy of the tree, of which some files are changed since.
+pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Disk) {
+    disk.runs += 1;
+    let config = SinkConfig { transfer: [98; 16], nonce: [98; 16], ..SinkConfig::default() };
+    let mut sink = Sink::new(config, ResumeState::default());
+    let mut source = Source::new(Belief::Nothing);
+    let items: Vec<_> = (0..files.len()).filter_map(|number| files.get(number)).collect();
+    for version in &items {
+        source.push_entry(version.entry.clone()).expect("scenarios have possible entries");
+    }
+    source.finish_entries();
+    let mut now = Instant::ZERO;
+    while !source.is_done() {
+        now += Duration::from_millis(500);
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).expect("the source keeps to the protocol");
+        }
+        while let Some(action) = sink.poll_action(now) {
+            let Ok(answer) = storage::perform(&mut disk.storage, action);
+            sink.handle_answer(answer);
+        }
+        while let Some(message) = sink.poll_message() {
+            source.handle(message).expect("the sink keeps to the protocol");
+        }
+        while let Some(task) = source.next_group(sink.credit()) {
+            let mut data = vec![0; task.len as usize];
+            for piece in &task.pieces {
+                let from = &items[piece.id.0 as usize].data[piece.file_offset as usize..];
+                let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
+                to.copy_from_slice(&from[..piece.len as usize]);
+            }
+            let value = group_chaining_value(&data, task.group, task.only);
+            source.group_hashed(task.object, task.group, value);
+            if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+                sink.group_written(&write, &storage::write(&mut disk.storage, &write, &data));
+            }
+        }
+    }
+    let draw = &mut Draw::new(scenario.seed, STREAM);
+    for _ in 0..draw.scaled(1, 1 + scenario.entries / 2) {
+        let choice = draw.word();
+        files.change(choice, draw);
     }
 }
 

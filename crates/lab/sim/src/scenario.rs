@@ -36,6 +36,10 @@ pub struct Scenario {
     pub pipe: bool,
     /// True if it is a listing, of a server that has [`Scenario::bytes`] of names.
     pub listing: bool,
+    /// True if the sink leaves alone what it has with its size and modification time.
+    pub keeps_unchanged: bool,
+    /// True if an earlier copy of the tree is there; some files were changed since.
+    pub copied_before: bool,
     /// Its carrier.
     pub carrier: Choice,
     /// Opening of TCP connections beside lanes that do not answer.
@@ -196,6 +200,8 @@ impl Scenario {
             push: true,
             pipe: false,
             listing: false,
+            keeps_unchanged: false,
+            copied_before: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),
             lanes: 1,

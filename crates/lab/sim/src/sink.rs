@@ -9,7 +9,7 @@ use longhaul_connection::{
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
-use longhaul_objects::{Action, Answer, Fsync, SinkConfig, Verdict, WriteTask, record};
+use longhaul_objects::{Action, Answer, Fsync, SinkConfig, TopNames, Verdict, WriteTask, record};
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
@@ -70,7 +70,9 @@ impl SinkDriver {
         // A client believes its own record.
         let asks = scenario.push;
         let transfer = TRANSFER;
-        let config = SinkConfig { capacity, fsync, transfer, nonce, asks, ..SinkConfig::default() };
+        let keeps_unchanged = scenario.keeps_unchanged;
+        let names = TopNames::Any;
+        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps_unchanged };
         let copy = IncomingCopy::new(config, resume);
         let driver = Self {
             fsync,

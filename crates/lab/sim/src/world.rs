@@ -176,6 +176,9 @@ impl World {
             prepared::prepare(&scenario, &files, &mut disk);
             files.has_foreign = true;
         }
+        if scenario.copied_before {
+            prepared::copy_before(&scenario, &mut files, &mut disk);
+        }
         let mut faults = scenario.faults.clone();
         faults.sort_by_key(|fault| core::cmp::Reverse(fault.at));
         Self {

@@ -7,12 +7,12 @@ use longhaul_connection::Wish;
 use longhaul_files::{
     Destination, DestinationError, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id,
 };
-use longhaul_objects::Belief;
+use longhaul_objects::{Belief, SinkConfig};
 use longhaul_sys::descriptors;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
-use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request};
+use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request, Summary};
 
 use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
 use crate::error::Error;
@@ -102,7 +102,15 @@ impl ServedCopies {
         let destination = Destination::Below { root: &self.root, path };
         let (tree, resume) = SinkTree::open(destination, &options)
             .map_err(|error| refuse(code(&error), error.to_string()))?;
-        let config = sink_config(fsync, transfer, asked.memory, None);
+        // Who may not read is not to learn what is here.
+        let keeps = request.keeps_unchanged && self.read;
+        if request.keeps_unchanged && !keeps {
+            asked.shared.note(Summary::NOT_COMPARED);
+        }
+        let config = SinkConfig {
+            keeps_unchanged: keeps,
+            ..sink_config(fsync, transfer, asked.memory, None)
+        };
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         receive(asked.shared, config, resume, asked.memory, self.patience);
         Ok(())

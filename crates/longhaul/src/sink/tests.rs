@@ -33,6 +33,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         sync_at_end: true,
         copy_contents: false,
         unhashed: false,
+        keeps_unchanged: false,
         label: [0; 16],
         paths: vec![b"a".to_vec()],
     });

@@ -13,6 +13,7 @@ fn request(direction: Direction) -> Request {
         sync_at_end: true,
         copy_contents: false,
         unhashed: false,
+        keeps_unchanged: false,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
     }

@@ -22,6 +22,7 @@ fn wish(direction: Direction) -> Wish {
         sync_at_end: true,
         copy_contents: false,
         unhashed: false,
+        keeps_unchanged: false,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
     })

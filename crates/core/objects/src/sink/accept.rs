@@ -18,6 +18,7 @@ impl Sink {
     pub(super) fn advance(&mut self) {
         self.publications.add(self.entries.pass_prepared());
         while let Some(object) = self.objects.offer_next(self.entries.ready()) {
+            self.objects.leave_out(object, &mut self.unchanged);
             let recorded = self.recorded_groups(object);
             self.offers.begin(object, recorded);
         }

@@ -281,6 +281,17 @@ impl Entries {
         }
     }
 
+    /// A file with contents that was open, and is small, has to wait. Returns whether it is such.
+    pub(super) fn wait_again(&mut self, id: EntryId) -> bool {
+        let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.size > 0);
+        let Some(slot) = slot.filter(|slot| !is_large(slot.size)) else {
+            return false;
+        };
+        slot.state = State::Waiting;
+        slot.aside = false;
+        true
+    }
+
     /// The file is under its name already.
     pub(super) fn found(&mut self, id: EntryId) {
         if let Some(slot) = self.in_state_mut(id, State::Waiting) {
@@ -483,7 +494,12 @@ impl Entries {
         self.held -= cost(&entry);
         self.unnamed -= 1;
         self.unfinished -= u32::from(matches!(was, State::Waiting | State::Open));
-        let discarded = (kept == Kept::Nothing || !slot.is_large()).then_some(slot.temp);
+        let discards = match kept {
+            Kept::Nothing => true,
+            Kept::Part => !slot.is_large(),
+            Kept::Untouched => false,
+        };
+        let discarded = discards.then_some(slot.temp);
         self.discarded.extend(discarded);
         Some(Failed { entry, object, aside, discarded })
     }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, ManifestObject};
 
-use super::entries::{Beginning, Entries, Slot};
+use super::entries::{Beginning, Entries, Slot, State, is_large};
 use super::objects::Object;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
@@ -104,9 +104,21 @@ impl Sink {
     }
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
-        let (temp, state) = self.setup.begin(id, &entry, &mut self.earlier);
+        let compared = self.keeps_unchanged && self.may_be_there(&entry, directory);
+        let (temp, state) = self.setup.begin(id, &entry, compared, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
+    }
+
+    /// True if the file may have its name already: not in a directory that is staged. Small files of one
+    /// that is to be made are compared once it is known that it was there.
+    fn may_be_there(&self, entry: &Entry, directory: Option<EntryId>) -> bool {
+        let is_there = |id| {
+            let is_made = self.entries.in_state(id, State::Waiting).is_none();
+            is_made && !self.staged.is_staged(id)
+        };
+        let is_made = || directory.is_none_or(is_there);
+        entry.kind == EntryKind::File && entry.size > 0 && (is_large(entry.size) || is_made())
     }
 
     fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {

@@ -179,6 +179,18 @@ impl Objects {
         Some(ObjectId(self.offered - 1))
     }
 
+    /// Leaves these entries out of an object that is prepared: nothing of them is sent.
+    pub(super) fn leave_out(&mut self, id: ObjectId, unchanged: &mut RangeSet) {
+        let Some(object) = self.window.get_mut(id.0) else { return };
+        let mut files = object.layout.files();
+        let (Some(first), last) = (files.next(), files.next_back()) else { return };
+        let range = u64::from(first.0)..u64::from(last.unwrap_or(first).0) + 1;
+        drop(files);
+        object.layout.retain(|entry| !unchanged.contains(u64::from(entry.0)));
+        object.remaining = object.layout.groups();
+        unchanged.remove(range);
+    }
+
     /// The one that is accepted next, if it is prepared.
     pub(super) fn next(&self) -> Option<ObjectId> {
         (self.accepted < self.offered).then_some(ObjectId(self.accepted))

@@ -45,7 +45,7 @@ impl Report {
             confirmed: u64::from(self.stats.confirmed),
             failed: u64::from(self.stats.failed),
             skipped: u64::from(self.stats.skipped),
-            unchanged: 0,
+            unchanged: u64::from(self.stats.unchanged),
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
             notes: self.notes,
@@ -126,6 +126,10 @@ impl Report {
         self.ended.note(id, &entry.path, end);
         match end.code {
             EntryCode::Skipped => self.stats.skipped += 1,
+            EntryCode::Unchanged => {
+                self.stats.unchanged += 1;
+                self.stats.unchanged_bytes += entry.size;
+            }
             _ => self.stats.failed += 1,
         }
     }

@@ -1,8 +1,9 @@
 //! Preparing for what was announced.
 
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
+use longhaul_units::EntryCode;
 use longhaul_wire::{Entry, EntryEnd};
 
 use super::entries::{Entries, Slot, State, is_large};
@@ -20,6 +21,8 @@ pub(super) struct Setup {
     queue: VecDeque<(EntryId, Step)>,
     /// Files that begin again, before all others: what is behind them waits for them.
     restarts: VecDeque<(EntryId, TempName)>,
+    /// Large files that are compared first: what an earlier run left of them.
+    existing: BTreeMap<EntryId, Existing>,
     nonce: [u8; 16],
 }
 
@@ -27,6 +30,8 @@ pub(super) struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Make,
+    /// It may be there, unchanged.
+    Compare,
     Prepare(TempName, Existing),
     /// It may be there with this stamp.
     Check(Option<Stamp>),
@@ -34,15 +39,18 @@ enum Step {
 
 impl Setup {
     pub(super) fn new(nonce: [u8; 16]) -> Self {
-        Self { queue: VecDeque::new(), restarts: VecDeque::new(), nonce }
+        let (queue, restarts, existing) = (VecDeque::new(), VecDeque::new(), BTreeMap::new());
+        Self { queue, restarts, existing, nonce }
     }
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
-    /// unpublished file, and whether it has to wait.
+    /// unpublished file, and whether it has to wait. Where it may be there, unchanged, it is to be
+    /// `compared`.
     pub(super) fn begin(
         &mut self,
         id: EntryId,
         entry: &Entry,
+        compared: bool,
         earlier: &mut Earlier,
     ) -> (TempName, State) {
         let (key, size) = (key(entry), entry.size);
@@ -55,13 +63,26 @@ impl Setup {
             return (small, State::Waiting);
         }
         if !is_large(size) {
-            return (small, State::Open);
+            if compared {
+                self.compare(id);
+            }
+            return (small, if compared { State::Waiting } else { State::Open });
         }
         let (temp, existing) = earlier
             .begin(id, &key, size)
             .unwrap_or_else(|| (TempName::of_large(key, &self.nonce), Existing::Nothing));
-        self.queue.push_back((id, Step::Prepare(temp, existing)));
+        if compared {
+            self.existing.insert(id, existing);
+            self.compare(id);
+        } else {
+            self.queue.push_back((id, Step::Prepare(temp, existing)));
+        }
         (temp, State::Waiting)
+    }
+
+    /// The file, which waits, is to be compared with what has its name.
+    fn compare(&mut self, id: EntryId) {
+        self.queue.push_back((id, Step::Compare));
     }
 
     /// The same for a directory, which always has to wait.
@@ -113,6 +134,16 @@ impl Setup {
                         _ => None,
                     });
                     Some(Action::MakeDirectories(batch))
+                }
+                Step::Compare => {
+                    let batch = self.batch(known, |id, step| match step {
+                        Step::Compare => {
+                            let entry = known.get(id).and_then(Slot::entry).cloned();
+                            Some(entry.map(|entry| NamedEntry { id, entry }))
+                        }
+                        _ => None,
+                    });
+                    Some(Action::CompareExisting(batch))
                 }
                 Step::Check(_) => {
                     let batch = self.batch(known, |id, step| match step {
@@ -176,6 +207,47 @@ impl Sink {
                     self.checkpoints.directory_in_place(id);
                 }
                 self.entries.directory_made(id);
+                if made == Made::InPlace && self.keeps_unchanged {
+                    self.compare_files_of(id);
+                }
+                self.advance();
+            }
+        }
+    }
+
+    /// Small files that were announced while it was not known that their directory is there already.
+    fn compare_files_of(&mut self, directory: EntryId) {
+        for number in directory.0 + 1..self.entries.end() {
+            let id = EntryId(number);
+            match self.entries.get(id) {
+                Some(slot) if slot.directory() == Some(directory) => {}
+                _ => return,
+            }
+            if self.entries.wait_again(id) {
+                self.setup.compare(id);
+            }
+        }
+    }
+
+    /// Answers [`Action::CompareExisting`] for one of its entries.
+    pub(super) fn compared(&mut self, id: EntryId, is_unchanged: bool) {
+        let existing = self.setup.existing.remove(&id);
+        let Some(slot) = self.entries.in_state(id, State::Waiting) else {
+            return;
+        };
+        if is_unchanged {
+            self.unchanged.insert_one(u64::from(id.0));
+            let end = EntryEnd::new(EntryCode::Unchanged, "");
+            return self.fail(id, end, SourceKnows::No, Kept::Untouched);
+        }
+        match existing {
+            // What was announced behind it may be under way already.
+            Some(existing) => {
+                let temp = slot.temp();
+                self.setup.queue.push_front((id, Step::Prepare(temp, existing)));
+            }
+            None => {
+                self.entries.open(id);
                 self.advance();
             }
         }

@@ -157,6 +157,11 @@ impl StagedDirectories {
         }
     }
 
+    /// True of a directory that was staged, and is not in its place.
+    pub(super) fn is_staged(&self, id: EntryId) -> bool {
+        self.directories.get(&id).is_some_and(|staged| staged.made)
+    }
+
     /// The driver has made the directory in its place, or has not made it.
     pub(super) fn not_staged(&mut self, id: EntryId) -> Option<Left> {
         self.open = self.open.filter(|open| *open != id);

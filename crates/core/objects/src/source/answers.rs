@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use longhaul_units::{Bytes, ObjectId, shown};
+use longhaul_units::{Bytes, EntryCode, ObjectId, shown};
 use longhaul_wire::{EntryEnd, EntryPath, SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError};
@@ -37,6 +37,7 @@ impl Source {
     fn handle_accept(&mut self, objects: u64) -> Result<(), SourceError> {
         match u32::try_from(objects) {
             Ok(accepted) if (self.accepted..=self.announced_objects).contains(&accepted) => {
+                (self.accepted..accepted).for_each(|object| self.leave_out_unchanged(object));
                 self.accepted = accepted;
                 Ok(())
             }
@@ -44,7 +45,22 @@ impl Source {
         }
     }
 
+    /// Leaves the entries that the sink has unchanged out of an object that is not accepted: it knows
+    /// of all of them when it speaks of the object. What is behind them moves up.
+    pub(super) fn leave_out_unchanged(&mut self, number: u32) {
+        let Some(object) = self.objects.get_mut(number).filter(|_| number >= self.accepted) else {
+            return;
+        };
+        let entries = u64::from(object.first.0)..u64::from(object.first.0 + object.entries);
+        let next = self.unchanged.iter_from(entries.start).next();
+        if next.is_some_and(|range| range.start < entries.end) {
+            object.layout.retain(|entry| !self.unchanged.contains(u64::from(entry.0)));
+            self.unchanged.remove(entries);
+        }
+    }
+
     fn handle_have(&mut self, id: ObjectId, ranges: &[Range<u64>]) -> Result<(), SourceError> {
+        self.leave_out_unchanged(id.0);
         let error = SourceError::Have { object: id };
         let open = (self.accepted..self.announced_objects).contains(&id.0);
         let object = self.objects.get_mut(id.0).filter(|_| open).ok_or(error)?;
@@ -58,6 +74,9 @@ impl Source {
             || !is_believed && !ranges.iter().all(|range| object.may_have(range, is_open))
         {
             return Err(error);
+        }
+        if groups == 0 {
+            return Ok(());
         }
         let had_last = object.have.contains(groups - 1);
         for range in ranges {
@@ -141,6 +160,10 @@ impl Source {
         if entry.is_none() && !is_failed {
             return Err(error);
         }
+        let is_dealt = slot.is_some_and(|slot| slot.object < self.accepted);
+        if end.code == EntryCode::Unchanged && !is_dealt {
+            self.unchanged.insert_one(u64::from(id.0));
+        }
         let kept = self.settle(id, EntryState::Refused(end.code));
         if let Some(path) = entry.map(|entry| entry.path.clone()).or(kept) {
             self.ended.note(id, &path, end);
@@ -189,6 +212,7 @@ impl Source {
             }
             EntryState::Failed(code) | EntryState::Refused(code) => {
                 *self.stats.ended(code) += 1;
+                self.stats.unchanged_bytes += if code == EntryCode::Unchanged { size } else { 0 };
             }
             EntryState::Open => {}
         }

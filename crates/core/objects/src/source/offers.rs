@@ -20,6 +20,7 @@ impl Source {
         id: ObjectId,
         groups: Offered,
     ) -> Result<(), SourceError> {
+        self.leave_out_unchanged(id.0);
         let error = SourceError::Offer { object: id };
         let open = (self.accepted..self.announced_objects).contains(&id.0);
         let (ranges, tagged) = match groups {

@@ -392,6 +392,20 @@ impl Storage for MemoryStorage {
         groups.iter().filter(|group| is_wrong(group)).map(|(group, _)| *group).collect()
     }
 
+    fn is_unchanged(&mut self, entry: &Entry) -> bool {
+        let path = entry.path.as_bytes();
+        let Some(&Node::File { mode, modified, inode }) =
+            self.node(path).filter(|node| self.is(Some(node), entry))
+        else {
+            return false;
+        };
+        if mode != entry.mode {
+            let node = Node::File { mode: entry.mode, modified, inode };
+            self.change(Change::Node(path.into(), node));
+        }
+        true
+    }
+
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
         let entry = &*file.entry;
         let path = entry.path.as_bytes();

@@ -30,6 +30,7 @@ fn messages(page: &mut Page) {
         sync_at_end: true,
         copy_contents: false,
         unhashed: false,
+        keeps_unchanged: false,
         label: [7; 16],
         paths: vec![b"archive".to_vec()],
     };

@@ -48,11 +48,12 @@ fn literal_bytes() {
         sync_at_end: false,
         copy_contents: true,
         unhashed: false,
+        keeps_unchanged: true,
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
     };
     let label = [7; 16];
-    check(&[&[23, 1, 1, 5][..], &label, &[2, 1, b'x', 0]].concat(), request);
+    check(&[&[23, 1, 1, 21][..], &label, &[2, 1, b'x', 0]].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -436,15 +437,18 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         result,
     ];
-    let request = (any::<[bool; 5]>(), prop::collection::vec(path, 0..4)).prop_map(
-        |([push, destination_is_directory, sync_at_end, copy_contents, unhashed], paths)| Request {
-            direction: if push { Direction::Push } else { Direction::Pull },
-            destination_is_directory,
-            sync_at_end,
-            copy_contents,
-            unhashed,
-            label: [7; 16],
-            paths,
+    let request = (any::<[bool; 6]>(), prop::collection::vec(path, 0..4)).prop_map(
+        |([push, destination_is_directory, sync_at_end, copy_contents, unhashed, keeps], paths)| {
+            Request {
+                direction: if push { Direction::Push } else { Direction::Pull },
+                destination_is_directory,
+                sync_at_end,
+                copy_contents,
+                unhashed,
+                keeps_unchanged: keeps,
+                label: [7; 16],
+                paths,
+            }
         },
     );
     let pipe = (any::<bool>(), prop::collection::vec(1u8.., 1..=MAX_PIPE_NAME)).prop_map(

@@ -222,7 +222,8 @@ impl ConnectionPaths {
     /// Takes a move that the server asks for.
     pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked) {
         let paths = [asked.lane, asked.beside].map(|lane| self.set.place(lane));
-        self.watched.handle_move_asked(local, asked, paths);
+        let to_lives = self.set.lives(paths[1]);
+        self.watched.handle_move_asked(local, asked, paths, to_lives);
         self.set.handle_move_asked(local, asked);
     }
 

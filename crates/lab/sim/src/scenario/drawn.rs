@@ -98,6 +98,7 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         taking::draw(&mut scenario, slowest, horizon);
     }
     list(&mut scenario);
+    keep(&mut scenario);
     scenario
 }
 
@@ -120,6 +121,15 @@ fn list(scenario: &mut Scenario) {
         let least = (scenario.things() * 20 / 64) as usize;
         scenario.stream_buffer = scenario.stream_buffer.max(least);
     }
+}
+
+/// Sinks that leave alone what they have, in half of the copies; in most of these an earlier copy is there.
+fn keep(scenario: &mut Scenario) {
+    let draw = &mut Draw::new(scenario.seed, KEEP_STREAM);
+    // What somebody else has put there under the same names, sizes and times would stay.
+    let is_possible = !scenario.pipe && !scenario.listing && !(scenario.prepared && scenario.push);
+    scenario.keeps_unchanged = is_possible && draw.one_in(2);
+    scenario.copied_before = scenario.keeps_unchanged && !draw.one_in(4);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its
@@ -309,6 +319,8 @@ const FORGETS_STREAM: u64 = 64;
 const PIPE_STREAM: u64 = 29;
 /// That of whether a pull is a listing instead, likewise.
 const LISTING_STREAM: u64 = 65;
+/// That of what a sink leaves alone, likewise.
+const KEEP_STREAM: u64 = 66;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

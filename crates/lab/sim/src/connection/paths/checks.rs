@@ -54,13 +54,22 @@ struct WatchedPath {
 }
 
 impl Watched {
-    /// The server asks; `from` and `to` are the paths of the lane and of the other one.
-    pub fn handle_move_asked(&mut self, local: Instant, asked: MoveAsked, [from, to]: [PathId; 2]) {
+    /// The server asks; `from` and `to` are the paths of the lane and of the other one. A client that does
+    /// not know by now that `to` lives need not heed it.
+    pub fn handle_move_asked(
+        &mut self,
+        local: Instant,
+        asked: MoveAsked,
+        [from, to]: [PathId; 2],
+        to_lives: bool,
+    ) {
         let lane = usize::from(asked.lane.0);
         self.received.resize(self.received.len().max(lane + 1), None);
         if self.received[lane] < Some(asked.order) {
             self.received[lane] = Some(asked.order);
-            self.to_heed.push((local, asked.lane, [from, to]));
+            if to_lives {
+                self.to_heed.push((local, asked.lane, [from, to]));
+            }
         }
     }
 

@@ -1,0 +1,112 @@
+//! What is at the destination with its size and modification time is neither read nor sent.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use longhaul::{CarrierChoice, CopyOptions, CopyReport};
+
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::{assert_same, noise};
+
+/// Small files, in several bundles, and a large one.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("sub")).unwrap();
+    for number in 0..SMALL {
+        let size = 5_000 + 37 * number as usize;
+        let name = if number % 3 == 0 { format!("sub/{number}") } else { number.to_string() };
+        fs::write(at.join(name), noise(number, size)).unwrap();
+    }
+    fs::write(at.join("large"), noise(999, 3_000_000)).unwrap();
+}
+
+const SMALL: u64 = 900;
+/// Directories are no files: they are made again.
+const DIRECTORIES: u64 = 2;
+
+/// Both ways, over both carriers: the source, the destination, and what copies.
+fn each_way(
+    test: &Test,
+    server: &Server,
+    mut check: impl FnMut(&Path, &Path, &mut dyn FnMut(bool) -> CopyReport),
+) {
+    for (number, carrier) in [CarrierChoice::Udp, CarrierChoice::Tcp].into_iter().enumerate() {
+        for pushes in [true, false] {
+            let name = format!("tree{number}{pushes}");
+            let (here, there) = (test.here(&name), test.there(&name));
+            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+            tree(from);
+            let mut copy = |ignores: bool| {
+                let mut options: CopyOptions = match pushes {
+                    true => push(&here, server.address, b""),
+                    false => pull(server.address, name.as_bytes(), &test.path("here")),
+                };
+                options.connect.carrier = carrier;
+                options.ignore_times = ignores;
+                run(test, &options).unwrap()
+            };
+            check(from, to, &mut copy);
+        }
+    }
+}
+
+#[test]
+fn the_same_copy_again_sends_nothing_and_mends_modes() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, copy| {
+            let first = copy(false);
+            assert_eq!((first.unchanged, first.files), ((0, 0), SMALL + 1 + DIRECTORIES));
+            fs::set_permissions(to.join("1"), PermissionsExt::from_mode(0o600)).unwrap();
+            fs::set_permissions(to.join("large"), PermissionsExt::from_mode(0o600)).unwrap();
+            let again = copy(false);
+            assert_eq!(again.unchanged, (SMALL + 1, first.bytes), "{again:?}");
+            assert_eq!((again.files, again.bytes, again.failures.count), (DIRECTORIES, 0, 0));
+            assert!(again.verified);
+            assert_same(from, to);
+            let all = copy(true);
+            assert_eq!((all.unchanged, all.bytes), ((0, 0), first.bytes));
+        });
+    });
+}
+
+#[test]
+fn of_a_tree_in_which_some_files_changed_these_are_sent() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, copy| {
+            copy(false);
+            let changed: Vec<u64> = (0..SMALL).step_by(97).collect();
+            let mut bytes = 0;
+            for number in &changed {
+                let name =
+                    if number % 3 == 0 { format!("sub/{number}") } else { number.to_string() };
+                fs::write(from.join(&name), noise(5_000 + number, 6_000)).unwrap();
+                bytes += 6_000;
+            }
+            fs::remove_file(to.join("2")).unwrap();
+            bytes += fs::metadata(from.join("2")).unwrap().len();
+            fs::write(from.join("new"), "new").unwrap();
+            let again = copy(false);
+            assert_eq!(again.bytes, bytes + 3, "{again:?}");
+            assert_eq!(again.unchanged.0, SMALL + 1 - changed.len() as u64 - 1);
+            // No packets but for these, and what messages take.
+            assert!(again.link.packets_sent < 400, "{again:?}");
+            assert_same(from, to);
+        });
+    });
+}
+
+#[test]
+fn a_server_that_lets_nobody_read_says_nothing_of_what_it_has() {
+    limited(|test| {
+        tree(&test.here("tree"));
+        let server = Server::with(test, |options| options.allow_read = false);
+        let options = push(&test.here("tree"), server.address, b"");
+        let first = run(test, &options).unwrap();
+        let again = run(test, &options).unwrap();
+        assert_eq!((again.unchanged, again.bytes), ((0, 0), first.bytes));
+        assert!(again.remarks.iter().any(|it| it.contains("does not let anyone see")), "{again:?}");
+    });
+}
