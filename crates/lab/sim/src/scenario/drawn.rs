@@ -127,8 +127,8 @@ fn list(scenario: &mut Scenario) {
 fn keep(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, KEEP_STREAM);
     // What somebody else has put there under the same names, sizes and times would stay.
-    let is_possible = !scenario.pipe && !scenario.listing && !(scenario.prepared && scenario.push);
-    scenario.keeps_unchanged = is_possible && draw.one_in(2);
+    let is_other = scenario.pipe || scenario.listing || scenario.prepared && scenario.push;
+    scenario.keeps_unchanged = !is_other && draw.one_in(2);
     scenario.copied_before = scenario.keeps_unchanged && !draw.one_in(4);
 }
 
