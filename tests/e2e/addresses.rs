@@ -44,7 +44,10 @@ fn a_server_for_all_addresses_answers_at_each() {
         let server = Server::with(test, |options| options.listen = listen);
         for host in ["127.0.0.1", "127.9.9.9", "::1", "localhost"] {
             let options = push(&test.here("tree"), server.address, host.as_bytes());
-            let options = over(options, |by| by.server.host = host.into());
+            let options = over(options, |by| {
+                by.server.host = host.into();
+                by.carrier = CarrierChoice::Udp;
+            });
             let report = run(test, &options).unwrap();
             assert_eq!(report.link.carrier, "udp", "{host}");
             assert_same(&test.here("tree"), &test.there(host));

@@ -43,7 +43,9 @@ fn a_tree_is_pulled() {
     limited(|test| {
         make_tree(&test.there("tree"));
         let server = Server::start(test);
-        let report = run(test, &pull(server.address, b"tree", &test.here("copy"))).unwrap();
+        let options = pull(server.address, b"tree", &test.here("copy"));
+        let options = over(options, |by| by.carrier = CarrierChoice::Udp);
+        let report = run(test, &options).unwrap();
         assert_same(&test.there("tree"), &test.here("copy"));
         assert!(report.verified);
         assert_eq!(report.link.carrier, "udp");
