@@ -81,11 +81,11 @@ pub fn feedback(input: &[u8]) {
         assert!(ranges.to() <= span.end);
         assert!(room < 17 || span.is_empty() || ranges.from() < ranges.to(), "no progress");
         let covered = ranges.from()..ranges.to();
-        let mut told = RangeSet::new();
+        let mut reported = RangeSet::new();
         for range in ranges {
-            told.insert(range);
+            reported.insert(range);
         }
-        assert!(told.gaps(covered.clone()).eq(received.gaps(covered)));
+        assert!(reported.gaps(covered.clone()).eq(received.gaps(covered)));
         let feedback = Feedback { ranges, ..Feedback::credit_only(Default::default()) };
         let mut bytes = Vec::new();
         let frame = Frame::Feedback(feedback);

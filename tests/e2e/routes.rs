@@ -145,3 +145,17 @@ fn a_pipe_takes_the_next_route_before_data_has_moved_and_none_afterwards() {
         }
     });
 }
+
+#[test]
+fn a_listing_goes_through_gateways_too() {
+    limited(|test| {
+        let (_server, server) = Program::serve(test, "127.0.0.1:0", &[]);
+        fs::write(test.there("f"), "f").unwrap();
+        let (_gateway, at) = one(test);
+        let closed = nowhere();
+        let place = format!("lh://{server}/");
+        let words = ["ls", "--token-file", "token", "--via", &closed, "--via", &at, &place];
+        let ended = Program::start(test, &words).end();
+        assert_eq!((ended.status, &ended.stdout[..]), (Some(0), "f\n"), "{ended:?}");
+    });
+}

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_came_before_the_connection_broke_is_heard() {
+    fn a_refusal_that_came_before_the_connection_broke_is_read() {
         let mut attempt = attempt();
         let bytes = answer(&attempt, Status::REFUSED);
         let mut rest = &bytes[..];

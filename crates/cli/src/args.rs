@@ -200,21 +200,13 @@ pub struct LinkArgs {
     /// fe80::1%eth0); what is left out is as without. Each link finds its own rate, and stands in for those
     /// that carry nothing. Of the lanes it gets N to the N of the others, one at least; with weight=0 it is
     /// used only while no other one carries anything.
-    #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with = "circuit")]
+    #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with_all = ["circuit", "via"])]
     #[arg(hide_short_help = true)]
     #[arg(value_parser = link::choice)]
     pub links: Vec<LinkChoice>,
-    /// Gateways to the server, in order
-    ///
-    /// With commas between. TCP connections go through them, each segment with one of its own. Given
-    /// several times: routes, each tried once where the one before cannot be had or is lost (of `pipe` only
-    /// until data has moved); `direct` is one too. [default: the route of LONGHAUL_VIA; port 7421]
-    #[arg(long, value_name = "[NAME@]HOST[:PORT]")]
-    #[arg(conflicts_with_all = ["links", "circuit"])]
-    pub via: Vec<String>,
-    /// File with the token that the first gateway knows [default: that of the server]
-    #[arg(long, value_name = "FILE", hide_short_help = true)]
-    pub via_token_file: Option<PathBuf>,
+    /// Gateways on the path.
+    #[command(flatten)]
+    pub route: RouteArgs,
     /// Most memory for data that is under way, at least 64MiB
     ///
     /// The program itself takes some 30 MiB more. [default: as much as the path is worth, 192 MiB and two
@@ -228,6 +220,21 @@ pub struct LinkArgs {
     /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
     #[arg(long, hide_short_help = true)]
     pub host_priority: bool,
+}
+
+/// Gateways on the path to a server.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RouteArgs {
+    /// Gateways to the server, in order
+    ///
+    /// With commas between. TCP connections go through them, each segment with one of its own. Given
+    /// several times: routes, each tried once where the one before cannot be had or is lost (of `pipe` only
+    /// until data has moved); `direct` is one too. [default: the route of LONGHAUL_VIA; port 7421]
+    #[arg(long, value_name = "[NAME@]HOST[:PORT]")]
+    pub via: Vec<String>,
+    /// File with the token that the first gateway knows [default: that of the server]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub via_token_file: Option<PathBuf>,
 }
 
 /// `longhaul pipe`.
@@ -271,7 +278,7 @@ pub struct CircuitArgs {
     ///
     /// At the rates that were booked (VBTP); messages, and what it does not carry, go over IP. FROM and TO
     /// are the service's names of the two ends; without them it has to know one link only.
-    #[arg(long, value_name = "https://HOST[:PORT][/FROM/TO]")]
+    #[arg(long, value_name = "https://HOST[:PORT][/FROM/TO]", conflicts_with = "via")]
     pub circuit: Option<String>,
     /// Follow this booking, made before by `longhaul circuits request`, instead of making one. What is
     /// left of it is given back once all is sent
@@ -396,9 +403,9 @@ pub struct ServeArgs {
     pub profiles: Option<Vec<String>>,
     /// Most memory of all clients together
     ///
-    /// For data that is under way and the socket buffers of their lanes. Each begins with up to 192 MiB and grows with its path while half is left for
-    /// others; one that finds less than 64 MiB is told that the server is busy. The program itself
-    /// takes some 30 MiB more. [default: half of the memory of this host, or of its control group]
+    /// For data that is under way and the socket buffers of their lanes. Each begins with up to 192 MiB and
+    /// grows with its path while half is left for others; one that finds less than 64 MiB is answered `busy`.
+    /// The program itself takes some 30 MiB more. [default: half of the memory of this host, or of its control group]
     #[arg(long, value_name = "SIZE", value_parser = memory)]
     pub memory: Option<Bytes>,
     /// Buffers of the UDP sockets; a small one shows what hosts do that allow no more [default: 25MB]
@@ -458,6 +465,9 @@ pub struct ListArgs {
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Gateways on the path.
+    #[command(flatten)]
+    pub route: RouteArgs,
 }
 
 /// `longhaul history`.
@@ -468,7 +478,7 @@ pub struct ListArgs {
 #[derive(Args, Debug)]
 #[command(after_help = HISTORY_EXAMPLES)]
 pub struct HistoryArgs {
-    /// What to do; `list` unless told.
+    /// What to do; `list` by default.
     #[command(subcommand)]
     pub command: Option<HistoryCommand>,
 }

@@ -101,7 +101,7 @@ fn workplace(size: Bytes) -> Result<TempDir, Failure> {
     )))
 }
 
-/// Memory that can be used without swapping, in bytes; unlimited where that is not told.
+/// Memory that can be used without swapping, in bytes; unlimited where that is not known.
 fn memory_available() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -156,8 +156,8 @@ impl Server {
         let stderr = process.0.stderr.take().ok_or_else(|| Failure::failed("no standard error"))?;
         let (sender, lines) = channel();
         let listen = move || {
-            let said = BufReader::new(stderr).lines().map_while(Result::ok);
-            said.take(LOG_MAX).try_for_each(|line| sender.send(line))
+            let lines = BufReader::new(stderr).lines().map_while(Result::ok);
+            lines.take(LOG_MAX).try_for_each(|line| sender.send(line))
         };
         threads::spawn("server", listen).map_err(cannot("start the server"))?;
         let mut server = Self { process, lines, log: Vec::new() };
@@ -171,12 +171,12 @@ impl Server {
         }
     }
 
-    /// Adds what the server said.
+    /// Adds what the server printed.
     fn explain(&mut self, failure: Failure) -> Failure {
         self.log.extend(self.lines.try_iter());
         match self.log.is_empty() {
             true => failure,
-            false => failure.adding(format!("the server said:\n  {}", self.log.join("\n  "))),
+            false => failure.adding(format!("the server printed:\n  {}", self.log.join("\n  "))),
         }
     }
 

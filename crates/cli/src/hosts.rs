@@ -120,7 +120,7 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
         lines.push(larger_buffer(&format!("{name}: its socket buffer"), granted, asked));
     }
     if has(host, HostAccount::PRIORITY_REFUSED) {
-        // Told in any case: it was asked for.
+        // Reported in any case: it was asked for.
     } else if has(host, HostAccount::BUSY_POLLING_REFUSED) {
         lines.push(format!("{name}: the system did not permit busy polling; {PERMIT}"));
     } else if stalls && !has(host, HostAccount::RUNS_FIRST) {
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn each_host_is_told_of_as_far_as_it_is_known() {
+    fn each_host_is_named_as_far_as_it_is_known() {
         let hosts = Hosts { sender: None, receiver: Some(stalled()) };
         let json = json(&hosts);
         assert_eq!(json["sender"], Value::Null);
@@ -188,11 +188,11 @@ mod tests {
     }
 
     #[test]
-    fn who_stands_still_is_told_the_commands_that_help() {
+    fn a_host_that_stands_still_gets_the_commands_that_help() {
         let hosts = Hosts { sender: Some(HostAccount::default()), receiver: Some(stalled()) };
-        let said = advice(&hosts).collect::<Vec<_>>().join("\n");
-        assert!(said.contains("sysctl -w net.core.rmem_max=25000000"), "{said}");
-        assert!(said.contains("receiver: other programs") && !said.contains("sender"), "{said}");
+        let text = advice(&hosts).collect::<Vec<_>>().join("\n");
+        assert!(text.contains("sysctl -w net.core.rmem_max=25000000"), "{text}");
+        assert!(text.contains("receiver: other programs") && !text.contains("sender"), "{text}");
     }
 
     #[test]
@@ -210,16 +210,16 @@ mod tests {
         ]);
         assert_eq!(of_host(&host)["remedies"], named);
         let hosts = Hosts { sender: None, receiver: Some(host) };
-        let said = advice(&hosts).collect::<Vec<_>>().join("\n");
-        assert!(said.contains("busy polling; sudo setcap cap_sys_nice,cap_net_admin+ep"), "{said}");
+        let text = advice(&hosts).collect::<Vec<_>>().join("\n");
+        assert!(text.contains("busy polling; sudo setcap cap_sys_nice,cap_net_admin+ep"), "{text}");
     }
 
     #[test]
-    fn a_refused_priority_is_told_with_what_permits_it() {
+    fn a_refused_priority_is_named_with_what_permits_it() {
         let host = HostAccount { remedies: HostAccount::PRIORITY_REFUSED, ..stalled() };
         let hosts = Hosts { sender: Some(host), receiver: None };
-        let said: Vec<String> = refusals(&hosts).chain(advice(&hosts)).collect();
-        let said = said.join("\n");
-        assert!(said.contains("cap_sys_nice") && !said.contains("other programs"), "{said}");
+        let text: Vec<String> = refusals(&hosts).chain(advice(&hosts)).collect();
+        let text = text.join("\n");
+        assert!(text.contains("cap_sys_nice") && !text.contains("other programs"), "{text}");
     }
 }

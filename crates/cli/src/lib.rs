@@ -124,14 +124,14 @@ fn complaint(text: &str) -> String {
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
     let output = Output::new(&args::Common::default());
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        let said = output::open().and_then(|()| error.print().or_else(output::unwritten));
-        return said.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
+        let printed = output::open().and_then(|()| error.print().or_else(output::unwritten));
+        return printed.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
     let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
     let advice = habits::advice(words).filter(|_| unknown.contains(&error.kind()));
     match &advice {
         Some(advice) => output::complain(format!("longhaul: {advice}")),
-        // On standard error, of which nobody can be told that it is closed.
+        // Where standard error is closed, nobody reads why.
         None => drop(error.print()),
     }
     if words.iter().any(|word| word == "--json") {

@@ -1,4 +1,4 @@
-//! How data travels between this host and a server, as `cp` and `pipe` are told.
+//! How data travels between this host and a server: the options of `cp` and `pipe`.
 
 pub(crate) mod circuit;
 
@@ -10,7 +10,7 @@ use longhaul_relay::{ParseViaError, parse_via};
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use crate::args::LinkArgs;
+use crate::args::{LinkArgs, RouteArgs};
 use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
@@ -37,7 +37,7 @@ pub(crate) fn options(
     }
     let file = token::file_or_default(args.token_file.as_deref())?;
     let token = token::read(&file)?.swap_remove(0);
-    let routes = routes(args, &token)?;
+    let routes = routes(&args.route, &token)?;
     let mut options = ConnectOptions::new(server, token);
     options.routes = routes;
     options.profile.clone_from(&args.profile);
@@ -54,7 +54,7 @@ pub(crate) fn options(
 }
 
 /// The routes of `--via`, or that of the environment.
-fn routes(args: &LinkArgs, token: &Token) -> Result<Vec<Route>, Failure> {
+pub(crate) fn routes(args: &RouteArgs, token: &Token) -> Result<Vec<Route>, Failure> {
     let (texts, source) = match std::env::var(VIA) {
         Ok(text) if args.via.is_empty() && !text.is_empty() => (vec![text], VIA),
         _ => (args.via.clone(), "--via"),
@@ -170,8 +170,8 @@ mod tests {
             ("weight=2,192.0.2.1", "no IP address"),
             ("192.0.2.1,192.0.2.2,192.0.2.3", "[LOCAL][,REMOTE]"),
         ] {
-            let told = choice(text).unwrap_err();
-            assert!(told.contains(why), "{text}: {told}");
+            let error = choice(text).unwrap_err();
+            assert!(error.contains(why), "{text}: {error}");
         }
     }
 }

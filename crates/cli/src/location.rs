@@ -48,7 +48,7 @@ impl std::error::Error for ParseLocationError {}
 
 /// Reads a location as a user writes it.
 ///
-/// `HOST:PATH` is told apart from local names as `scp` does: by a colon before any slash. In remote
+/// `HOST:PATH` is no local name, as `scp` has it: by a colon before any slash. In remote
 /// paths `%` starts an escape of two hexadecimal digits; empty components and `.` are left out.
 ///
 /// # Errors

@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ListArgs;
 use crate::failure::Failure;
+use crate::link;
 use crate::location::{self, Location};
 use crate::output::{self, Output};
 use crate::report;
@@ -26,7 +27,10 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
     };
     output::open()?;
     let file = token::file_or_default(args.token_file.as_deref())?;
-    let connect = ConnectOptions::new(server, token::read(&file)?.swap_remove(0));
+    let token = token::read(&file)?.swap_remove(0);
+    let routes = link::routes(&args.route, &token)?;
+    let mut connect = ConnectOptions::new(server, token);
+    connect.routes = routes;
     let own_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
     let printer = Printer::new(args.long, output.json, own_name);
     let printer = Arc::new(Mutex::new(printer));

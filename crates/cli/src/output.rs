@@ -70,7 +70,7 @@ impl Output {
     }
 
     /// One object on one line, where scripts look for it, and no other after it: a second signal may come
-    /// while the end is told.
+    /// while the end is printed.
     ///
     /// # Errors
     /// Standard output does not take it.
@@ -90,11 +90,11 @@ impl Output {
 
 /// A line on standard error, whatever the user wants.
 pub(crate) fn complain(text: impl AsRef<str>) {
-    // Nobody can be told that standard error is closed.
+    // Where standard error is closed, nobody reads why.
     let _ = writeln!(io::stderr().lock(), "{}", lines(text.as_ref()));
 }
 
-/// Nothing that is written steers a terminal, whoever it came from. What a peer said has no ends of
+/// Nothing that is written steers a terminal, from wherever it came. A peer's words have no ends of
 /// lines by now: `shown` took them where it came in.
 fn lines(text: &str) -> String {
     text.split('\n').map(shown).collect::<Vec<_>>().join("\n")

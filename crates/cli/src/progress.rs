@@ -17,7 +17,7 @@ use crate::report::entries;
 pub(crate) struct Display {
     bar: ProgressBar,
     output: Output,
-    told: Vec<String>,
+    notices: Vec<String>,
     amounts: fn(&Snapshot) -> String,
     figures: fn(&Snapshot) -> String,
 }
@@ -47,7 +47,7 @@ impl Display {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, output: *output, told: Vec::new(), amounts, figures }
+        Self { bar, output: *output, notices: Vec::new(), amounts, figures }
     }
 
     /// Does `work`, which reports to `progress`, and gives with what it gave the notices that were shown.
@@ -78,14 +78,14 @@ impl Display {
         self.bar.finish_and_clear();
         // A copy may end before it was looked at.
         self.tell(progress.take_news());
-        self.told
+        self.notices
     }
 
     fn tell(&mut self, news: Vec<String>) {
         for notice in &news {
             self.bar.suspend(|| self.output.say(format!("note: {notice}")));
         }
-        self.told.extend(news);
+        self.notices.extend(news);
     }
 
     fn show(&self, snapshot: &Snapshot) {
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_that_is_not_known() {
+    fn nothing_is_shown_that_is_not_known() {
         let mut snapshot = Snapshot::default();
         assert_eq!(amounts(&snapshot), "0 B of a tree that is still being listed, 0 b/s");
         assert_eq!(figures(&snapshot), "0 entries");

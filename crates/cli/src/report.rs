@@ -339,14 +339,14 @@ mod tests {
         assert_eq!(json(&report)["history"], expected);
         let expected = json!({ "used": "confirmed", "known_bps": 900_000_000 });
         assert_eq!(json(&report)["memory"], expected);
-        // In a pull the server has said so much.
+        // In a pull the server reports so much.
         (report.link.memory, report.link.history) = ((MemoryUse::Nothing, Rate::ZERO), None);
         let expected = json!({ "used": "nothing known", "known_bps": null });
         assert_eq!(json(&report)["memory"], expected);
     }
 
     #[test]
-    fn links_are_told_with_what_each_carried() {
+    fn links_are_listed_with_what_each_carried() {
         let link = |host: u8, sent_bytes, alive| LinkUse {
             local: [10, 0, host, 1].into(),
             remote: [10, 0, host, 2].into(),
@@ -359,10 +359,10 @@ mod tests {
         };
         let mut report = report();
         report.link.links = vec![link(1, 599_000_000, true), link(2, 449_000_000, false)];
-        let said = sentence(&report);
+        let text = sentence(&report);
         let expected = "; links: 600 MB by 10.0.1.1 to 10.0.1.2, 450 MB by 10.0.2.1 to 10.0.2.2 \
                         (dead at the end); bottleneck";
-        assert!(said.contains(expected), "{said}");
+        assert!(text.contains(expected), "{text}");
         let expected = json!({
             "local": "10.0.2.1", "remote": "10.0.2.2", "weight": 1, "sent_bytes": 449_000_000,
             "received_bytes": 1_000_000, "packets_sent": 299_333, "packets_lost": 3,

@@ -67,7 +67,7 @@ impl Held {
         self.0.and_then(release).map_err(|error| cannot_wait(&error))
     }
 
-    /// The first signal makes it stop in order, the next at once; `known` is said then.
+    /// The first signal makes it stop in order, the next at once; `known` is printed then.
     ///
     /// # Errors
     /// The operating system does not let us.
@@ -108,7 +108,7 @@ fn cannot_wait(error: &io::Error) -> Failure {
 }
 
 /// The signals that ask the program to end, which the caller handles from now on. A SIGHUP that is
-/// ignored when it starts stays ignored: somebody said `nohup`.
+/// ignored when it starts stays ignored, as under `nohup`.
 ///
 /// # Errors
 /// The operating system does not tell.
@@ -168,7 +168,7 @@ fn follow(
 ) -> io::Result<()> {
     let stop = stop.clone();
     threads::spawn("signals", move || {
-        let mut heard = Heard::default();
+        let mut past = PastSignals::default();
         for signal in std::iter::repeat_with(|| await_some(&mut signals)).flatten() {
             if signal == SIGHUP
                 && let Some(reload) = &reload
@@ -176,7 +176,7 @@ fn follow(
                 reload.store(true, Ordering::Relaxed);
                 continue;
             }
-            match (heard.take(Instant::now()), &again) {
+            match (past.take(Instant::now()), &again) {
                 (Wish::Stop, _) => {
                     stop.request();
                     if let Some(text) = first {
@@ -197,7 +197,7 @@ fn follow(
 
 /// Signals that have come so far.
 #[derive(Debug, Default)]
-struct Heard {
+struct PastSignals {
     first: Option<Instant>,
 }
 
@@ -210,7 +210,7 @@ enum Wish {
     StopAtOnce,
 }
 
-impl Heard {
+impl PastSignals {
     /// One comes.
     fn take(&mut self, now: Instant) -> Wish {
         match self.first {
@@ -229,7 +229,7 @@ static IS_FATAL: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 const THAT_STOP: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// What is said of the first.
+/// Printed at the first.
 pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";
 
 /// Two signals of one cause: GNU `timeout` sends one to its child and one to the group. Whoever presses
@@ -245,10 +245,10 @@ mod tests {
 
     #[test]
     fn signals_of_one_moment_are_one() {
-        let (mut heard, start) = (Heard::default(), Instant::now());
-        assert_eq!(heard.take(start), Wish::Stop);
-        assert_eq!(heard.take(start), Wish::Same);
-        assert_eq!(heard.take(start + TOGETHER / 2), Wish::Same);
-        assert_eq!(heard.take(start + TOGETHER), Wish::StopAtOnce);
+        let (mut past, start) = (PastSignals::default(), Instant::now());
+        assert_eq!(past.take(start), Wish::Stop);
+        assert_eq!(past.take(start), Wish::Same);
+        assert_eq!(past.take(start + TOGETHER / 2), Wish::Same);
+        assert_eq!(past.take(start + TOGETHER), Wish::StopAtOnce);
     }
 }

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_token_file_is_told_without_its_contents() {
+    fn a_bad_token_file_is_named_without_its_contents() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("token");
         assert!(read(&file).unwrap_err().message.contains("does not exist"));

@@ -181,7 +181,7 @@ fn keys_are_made_once_and_named() {
 }
 
 #[test]
-fn nobody_there_is_said_with_the_address() {
+fn nobody_there_is_reported_with_the_address() {
     let home = home();
     assert!(longhaul(&home, &["keys", "new"]).status.success());
     std::fs::write(home.path().join("a"), "a").unwrap();
@@ -197,7 +197,7 @@ fn nobody_there_is_said_with_the_address() {
 }
 
 #[test]
-fn a_port_in_use_is_said() {
+fn a_port_in_use_is_reported() {
     let home = home();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
@@ -258,7 +258,7 @@ fn a_report_that_cannot_be_written_is_a_failure() {
         assert_eq!(output.status.code(), Some(1), "{words:?}");
         assert!(stderr(&output).contains("standard output is closed"), "{words:?}");
     }
-    // The failure itself is told too, and its status stays.
+    // The failure itself is printed too, and its status stays.
     let output = into(full, &["cp", "--json", "a", "b"]);
     assert_eq!(output.status.code(), Some(2));
     let text = stderr(&output);

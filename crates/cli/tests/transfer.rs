@@ -102,13 +102,13 @@ fn a_server_says_what_to_run_and_its_own_token_works() {
     fs::create_dir(at.join("root")).unwrap();
     fs::write(at.join("file"), "hello").unwrap();
     let mut server = Server::start(at, &["--root", "root", "--once"]);
-    let mut said = String::new();
-    while !said.contains("FILE .") {
-        assert!(server.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    let mut printed = String::new();
+    while !printed.contains("FILE .") {
+        assert!(server.lines.read_line(&mut printed).unwrap() > 0, "{printed}");
     }
-    let token = said.split_whitespace().find(|word| word.starts_with("lh1-")).unwrap();
+    let token = printed.split_whitespace().find(|word| word.starts_with("lh1-")).unwrap();
     fs::write(at.join("secret"), token).unwrap();
-    assert!(said.contains(&format!("lh://{}/", server.address)), "{said}");
+    assert!(printed.contains(&format!("lh://{}/", server.address)), "{printed}");
     let there = format!("lh://{}/copy", server.address);
     let output = run(at, &["cp", "--token-file", "secret", "file", &there]);
     assert!(output.status.success(), "{}", error(&output));
@@ -131,9 +131,9 @@ fn a_server_for_one_transfer_serves_no_second_client() {
         .current_dir(at)
         .spawn()
         .unwrap();
-    let mut said = String::new();
-    while !said.contains("copies to here") {
-        assert!(server.lines.read_line(&mut said).unwrap() > 0, "{said}");
+    let mut printed = String::new();
+    while !printed.contains("copies to here") {
+        assert!(server.lines.read_line(&mut printed).unwrap() > 0, "{printed}");
     }
     let second = run(at, &["cp", "--token-file", "token", "file", &to("second")]);
     assert_eq!(second.status.code(), Some(1));

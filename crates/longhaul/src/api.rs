@@ -97,7 +97,7 @@ pub struct LinkReport {
     pub bottleneck: Bottleneck,
     /// CPU time of this process.
     pub cpu_local: Duration,
-    /// CPU time of the server's process meanwhile, if told.
+    /// CPU time of the server's process meanwhile, if reported.
     pub cpu_remote: Option<Duration>,
     /// How both hosts fared.
     pub hosts: Hosts,

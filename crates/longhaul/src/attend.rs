@@ -112,11 +112,11 @@ impl<'a> Attendant<'a> {
     }
 
     /// True where anything has come from the peer by the carrier.
-    pub fn has_heard(&self) -> bool {
+    pub fn has_received(&self) -> bool {
         self.received > 0
     }
 
-    /// Looks for the last time: the last words are said, and the messages end behind them.
+    /// Looks for the last time: the last report is sent, and the messages end behind it.
     pub fn conclude(&mut self) {
         if !std::mem::replace(&mut self.has_concluded, true) {
             self.look(clock::now());

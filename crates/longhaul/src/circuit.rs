@@ -73,7 +73,7 @@ pub enum NoCircuit {
     #[error(transparent)]
     Service(#[from] ServiceError),
     /// A vector without ranges.
-    #[error("what was booked is shorter than the clocks can be told apart")]
+    #[error("what was booked is shorter than the difference of the clocks is known")]
     TooShort,
 }
 
@@ -127,9 +127,9 @@ pub struct CircuitOptions {
     pub circuits: Arc<dyn Circuits>,
     /// How much of a circuit; `None`: for the bytes that a copy turns out to have. A pipe has to say.
     pub want: Option<CircuitWant>,
-    /// The server's address at the far end of the circuit; its address over IP unless told.
+    /// The server's address at the far end of the circuit; by default its address over IP.
     pub remote: Option<IpAddr>,
-    /// This host's address on the circuit. Unless told it is the address over IP, and so answers
+    /// This host's address on the circuit. By default it is the address over IP, and so answers
     /// come back over IP.
     pub local: Option<IpAddr>,
     /// Where no circuit is to be had data goes over IP; else the copy or pipe fails.
@@ -161,7 +161,7 @@ pub struct CircuitReport {
     pub opened: Duration,
     /// Until it was left.
     pub left: Duration,
-    /// Until the service was told to take back what was left; `None` where the booking ran out, or
+    /// Until the service took back what was left; `None` where the booking ran out, or
     /// could not be released.
     pub released: Option<Duration>,
     /// Until it was planned to be done.
@@ -183,7 +183,7 @@ pub(crate) struct Shared {
     outcome: Mutex<Outcome>,
 }
 
-/// What is told at the end.
+/// Its result.
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
     pub followed: Option<Followed>,

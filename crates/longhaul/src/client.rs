@@ -49,8 +49,8 @@ pub(crate) trait Task {
     fn errand(&self) -> Option<Errand>;
     /// Bytes and files so far; `backlog` bytes are still in the lanes.
     fn so_far(&self, backlog: u64) -> Snapshot;
-    /// What the peer is told where this host failed for `reason`.
-    fn told_to_peer(&self, reason: &str) -> String {
+    /// The reason for the peer where this host failed for `reason`.
+    fn reason_for_peer(&self, reason: &str) -> String {
         reason.to_owned()
     }
     /// This attempt ends. Whether another one can take its place: nothing is used up that cannot be had again.
@@ -321,7 +321,7 @@ impl<'a> Client<'a> {
         let socket_buffer = Bytes::new(UdpOptions::default().receive_buffer as u64);
         // The server has little to send to a source: no limit, but what its profile needs.
         let ChosenProfile { profile, rate, parameters } = &self.profile;
-        let told = profile.needs_rate || self.wish.part() == Part::Sink;
+        let sends_rate = profile.needs_rate || self.wish.part() == Part::Sink;
         let ConnectOptions { server, token, idle_timeout, .. } = self.options;
         let config = ClientConfig {
             protect: self.options.protect,
@@ -332,7 +332,7 @@ impl<'a> Client<'a> {
             implementation: Some(crate::IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(profile.name.into()),
-            rate: rate.filter(|_| told),
+            rate: rate.filter(|_| sends_rate),
             parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };

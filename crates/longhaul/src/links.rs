@@ -13,9 +13,9 @@ use longhaul_units::PathId;
 /// A link that data goes over, as the user names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkChoice {
-    /// This host's address there; unless told the one that the system takes for `remote`.
+    /// This host's address there; by default the one that the system takes for `remote`.
     pub local: Option<IpAddr>,
-    /// The server's address there; unless told the one that this host has reached it at.
+    /// The server's address there; by default the one that this host has reached it at.
     pub remote: Option<IpAddr>,
     /// Index of this host's interface, without which a link-local address (RFC 4007) is none; zero for none.
     pub zone: u32,
@@ -319,11 +319,11 @@ mod tests {
         };
         let expected = ["127.0.0.2:7420", "192.0.2.9:7420", "127.0.0.3:7420"];
         assert_eq!(remotes(&[dead, second, third]), expected);
-        assert_eq!(remotes(&[dead]), ["192.0.2.9:7420"], "whose failure is told");
+        assert_eq!(remotes(&[dead]), ["192.0.2.9:7420"], "whose failure is reported");
     }
 
     #[test]
-    fn links_that_cannot_be_meant_are_told() {
+    fn links_that_cannot_be_meant_are_named() {
         let backup = LinkChoice { weight: 0, ..link("", "") };
         check(&[link("127.0.0.1", ""), backup]).unwrap();
         for (links, why) in [
@@ -337,8 +337,8 @@ mod tests {
             (vec![link("", "fe80::2")], "as in fe80::2%eth0"),
             (vec![link("", ""); LINKS_MAX + 1], "no more than"),
         ] {
-            let told = check(&links).unwrap_err().to_string();
-            assert!(told.contains(why), "{told}");
+            let words = check(&links).unwrap_err().to_string();
+            assert!(words.contains(why), "{words}");
         }
     }
 }

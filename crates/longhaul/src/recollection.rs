@@ -20,12 +20,12 @@ pub struct HistoryReport {
     pub known: Option<PathMemory>,
     /// What was made of it.
     pub used: MemoryUse,
-    /// The rate that those to come are told, if this transfer has seen enough.
+    /// The rate for those to come, if this transfer has seen enough.
     pub learnt: Option<Rate>,
 }
 
 impl HistoryReport {
-    /// Adds what the other end is told of it.
+    /// Adds what the other end learns of it.
     pub(crate) fn tell_in(&self, report: SourceReport) -> SourceReport {
         let remembered = self.known.map_or(Rate::ZERO, |known| known.rate());
         SourceReport { memory: self.used, remembered, ..report }
@@ -61,8 +61,8 @@ impl Recollection {
             dropped: false,
             notices: Vec::new(),
         };
-        let told = this.tell();
-        this.note(told);
+        let known = this.tell();
+        this.note(known);
         Some(this)
     }
 
@@ -106,8 +106,8 @@ impl Recollection {
         HistoryReport { known: self.known, used: self.used(), learnt: None }
     }
 
-    /// The transfer is over, however it ended: what it saw of the path is added. Gives what is to be
-    /// told, and what the user should know.
+    /// The transfer is over, however it ended: what it saw of the path is added. Gives the
+    /// report, and what the user should know.
     pub fn end(mut self, profile: &str, totals: &Totals) -> (HistoryReport, Vec<String>) {
         self.look();
         let used = self.used();

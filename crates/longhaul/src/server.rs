@@ -153,7 +153,7 @@ struct Server<'a> {
     joins: Joins,
     memory: SharedMemory,
     descriptors: Descriptors,
-    /// Connections that have not said who they are, and the threads that attend to them.
+    /// Connections that have not proven a token, and the threads that attend to them.
     door: Pending,
     attended: Places,
     /// Proven clients, whom no number of strangers keeps out.
@@ -206,7 +206,7 @@ impl Server<'_> {
                 continue;
             };
             let attend = move || {
-                // The thread has told of a panic. Places come back, and others are served on.
+                // The thread has reported a panic. Places come back, and others are served on.
                 let _ = catch_unwind(AssertUnwindSafe(|| {
                     self.attend(stream, from, (attended, at_door));
                 }));

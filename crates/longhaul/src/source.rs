@@ -22,7 +22,7 @@ pub(crate) struct SourceDriver {
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
-const ENTRIES_TOLD: u32 = 256;
+const ENTRIES_ANNOUNCED: u32 = 256;
 /// Workers look again after this long, whatever they missed.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// Threads that read and hash, or hash and write.
@@ -61,7 +61,7 @@ impl SourceDriver {
 
     /// Finds the entries.
     fn scan(&self, shared: &Shared) {
-        let mut told = SourceStats::default();
+        let mut announced = SourceStats::default();
         let mut scan = self.tree.scan();
         while let Some(found) = scan.next() {
             let now = match found {
@@ -69,8 +69,10 @@ impl SourceDriver {
                 Scanned::Failed(failure) => note_scan_failure(shared, failure),
             };
             let Some(now) = now else { return };
-            if now.objects > told.objects || now.entries >= told.entries + ENTRIES_TOLD {
-                told = now;
+            if now.objects > announced.objects
+                || now.entries >= announced.entries + ENTRIES_ANNOUNCED
+            {
+                announced = now;
                 shared.mailboxes.wake_messages();
             }
         }

@@ -6,13 +6,13 @@ use longhaul_circuits::api::{
     BookRequest, Bookings, ExtendRequest, FileWant, HoldWant, ModifyRequest, Placing, Preview,
     Recurring,
 };
-use longhaul_circuits::client::{Access, Client, ClientError};
+use longhaul_circuits::client::{Client, ClientError};
 use longhaul_units::{Bytes, Rate};
-use serde_json::Value;
 
 use super::args::{ExtendArgs, ModifyArgs, PlanArgs, PolicyArg, RequestArgs, WantArgs, Where};
+use super::reach::{client_of as client, failure};
 use super::when::When;
-use super::{gantt, reach, show, value};
+use super::{gantt, show, value};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::report::object;
@@ -104,31 +104,9 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A client with the first token of the file.
-pub(super) fn client(at: &Where) -> Result<Client, Failure> {
-    let access = Access { authorities: at.ca.clone(), plain_http: at.plain_http };
-    reach::client(&at.url, at.token_file.as_deref(), &access, &reach::OF_COMMANDS)
-}
-
 /// An idempotency key that nobody has used.
 pub(super) fn key() -> Result<String, Failure> {
     Ok(token::generate()?.key().id().to_string())
-}
-
-/// What a client's error means for the command.
-pub(super) fn failure(error: ClientError) -> Failure {
-    match error {
-        ClientError::Problem(problem) => {
-            let mut fields = serde_json::Map::new();
-            fields.insert("problem".into(), value(&problem).unwrap_or(Value::Null));
-            let failure = Failure::failed(&problem.detail).with_fields(fields);
-            match problem.explanation {
-                Some(explanation) => failure.adding(explanation.summary),
-                None => failure,
-            }
-        }
-        other => Failure::failed(reach::words(&other, &reach::OF_COMMANDS)),
-    }
 }
 
 /// Sends once more if the connection broke: what carries a key is safe to repeat.

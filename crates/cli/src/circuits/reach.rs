@@ -4,6 +4,10 @@ use std::path::Path;
 
 use longhaul_circuits::client::{Access, Client, ClientError};
 
+use serde_json::Value;
+
+use super::args::Where;
+use super::value;
 use crate::failure::Failure;
 use crate::token;
 
@@ -36,6 +40,31 @@ pub(crate) fn client(
         }
         _ => Failure::usage(format!("{} {}", options.url, words(&error, options))),
     })
+}
+
+/// The same, of a command of `circuits`.
+///
+/// # Errors
+/// As there.
+pub(super) fn client_of(at: &Where) -> Result<Client, Failure> {
+    let access = Access { authorities: at.ca.clone(), plain_http: at.plain_http };
+    client(&at.url, at.token_file.as_deref(), &access, &OF_COMMANDS)
+}
+
+/// What a client's error means for the command.
+pub(super) fn failure(error: ClientError) -> Failure {
+    match error {
+        ClientError::Problem(problem) => {
+            let mut fields = serde_json::Map::new();
+            fields.insert("problem".into(), value(&problem).unwrap_or(Value::Null));
+            let failure = Failure::failed(&problem.detail).with_fields(fields);
+            match problem.explanation {
+                Some(explanation) => failure.adding(explanation.summary),
+                None => failure,
+            }
+        }
+        other => Failure::failed(words(&other, &OF_COMMANDS)),
+    }
 }
 
 /// A client's error in words, with the option that helps.

@@ -6,7 +6,7 @@ use longhaul_circuits::api::{Booking, Bookings, State};
 use longhaul_units::{Bytes, Rate, shown};
 
 use super::args::{ListArgs, ShowArgs};
-use super::ask::{client, failure};
+use super::reach::{client_of as client, failure};
 use super::{gantt, value};
 use crate::failure::Failure;
 use crate::output::Output;

@@ -90,7 +90,7 @@ pub struct ReportArgs {
 /// Makes two hosts, `host` and `peer`, that reach each other over an emulated path only, and runs
 /// COMMAND (or a shell) at `host`. Any program works: the hosts are network namespaces with real
 /// sockets, and know each other by name. The exit status is that of COMMAND; what the path did to
-/// the packets is told at the end. Needs root, or user namespaces and access to /dev/net/tun.
+/// the packets is printed at the end. Needs root, or user namespaces and access to /dev/net/tun.
 #[derive(Args, Debug)]
 #[command(after_help = PATH_EXAMPLES)]
 pub struct PathArgs {

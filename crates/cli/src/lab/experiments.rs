@@ -64,7 +64,7 @@ pub(super) fn run_all(args: &RunArgs, output: &Output) -> Result<ExitCode, Failu
     let results = results(args.results.as_deref())?;
     prepare(output)?;
     let stop = stop_on_signals().map_err(cannot("wait for signals"))?;
-    let mut told = Vec::new();
+    let mut printed = Vec::new();
     for (experiment, text) in &experiments {
         // The report needs it too, and in the version that was run.
         std::fs::create_dir_all(results.folder())
@@ -76,17 +76,17 @@ pub(super) fn run_all(args: &RunArgs, output: &Output) -> Result<ExitCode, Failu
         display.bar.finish_and_clear();
         let summary = display.summary();
         match end {
-            Ok(()) => told.push(summary),
+            Ok(()) => printed.push(summary),
             Err(error) => {
                 let fields =
-                    [("experiments".to_owned(), told.into_iter().chain([summary]).collect())];
+                    [("experiments".to_owned(), printed.into_iter().chain([summary]).collect())];
                 return Err(ended(error).with_fields(fields.into_iter().collect()));
             }
         }
     }
     let folder = results.folder().display().to_string();
     let text = format!("results are in {folder}; `longhaul lab report` draws them");
-    output.result(&json!({ "results": folder, "experiments": told }), text)?;
+    output.result(&json!({ "results": folder, "experiments": printed }), text)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -117,7 +117,7 @@ pub(super) fn report(args: &ReportArgs, output: &Output) -> Result<(), Failure> 
     }
     std::fs::write(&args.output, html(&parts))
         .map_err(cannot(&format!("write {}", args.output.display())))?;
-    let told = parts.iter().map(|part| {
+    let printed = parts.iter().map(|part| {
         let findings = part.findings().into_iter();
         let findings = findings.map(|(source, here)| json!({ "source": source, "measured": here }));
         json!({
@@ -129,7 +129,7 @@ pub(super) fn report(args: &ReportArgs, output: &Output) -> Result<(), Failure> 
         })
     });
     let file = args.output.display().to_string();
-    let json = json!({ "report": file, "experiments": told.collect::<Vec<_>>() });
+    let json = json!({ "report": file, "experiments": printed.collect::<Vec<_>>() });
     output.result(&json, format!("{file}: {} experiments", parts.len()))
 }
 
@@ -270,10 +270,10 @@ fn line(record: &Record, number: usize, total: usize) -> String {
             both.collect::<Vec<_>>().join(", ")
         }
         Verdict::Done => {
-            let said = [Measure::Goodput, Measure::CompletionTime];
-            let said = said.iter().filter_map(|one| Some(one.say(one.of(record)?.value)));
+            let words = [Measure::Goodput, Measure::CompletionTime];
+            let words = words.iter().filter_map(|one| Some(one.say(one.of(record)?.value)));
             let cut = if record.cut { ", cut" } else { "" };
-            said.collect::<Vec<_>>().join(" in ") + cut
+            words.collect::<Vec<_>>().join(" in ") + cut
         }
         verdict => {
             let why = record.why.as_deref().and_then(|why| why.lines().next()).unwrap_or_default();

@@ -95,7 +95,7 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     records.finish()?;
     let (links, text) =
         summary::path(&testbed, &topology, args.kernel).map_err(cannot("read the counters"))?;
-    let told = if output.json {
+    let printed = if output.json {
         let json = serde_json::json!({
             "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
             "loads": summary::loads_json(&work), "disks": summary::disks_json(&disks),
@@ -112,7 +112,7 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
         Ok(())
     };
     testbed.close().map_err(cannot("carry packets to the end"))?;
-    told?;
+    printed?;
     Ok(ExitCode::from(code(status)))
 }
 

@@ -345,7 +345,7 @@ impl Circuits for Booker {
 }
 
 /// A client's error in words, with what would be accepted.
-fn told(error: &ClientError) -> String {
+fn in_words(error: &ClientError) -> String {
     match error {
         ClientError::Problem(problem) => match &problem.explanation {
             Some(explanation) => format!("{}: {}", problem.detail, explanation.summary),
@@ -359,7 +359,7 @@ fn told(error: &ClientError) -> String {
 #[derive(Debug, thiserror::Error)]
 enum BookingError {
     /// The service says no; what it would accept.
-    #[error("{}", told(.0))]
+    #[error("{}", in_words(.0))]
     Service(#[from] ClientError),
     #[error("the service knows several ends ({ends}): name two, like --circuit {url}/FROM/TO")]
     SeveralEnds { ends: String, url: String },

@@ -6,31 +6,31 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     minute: Option<Instant>,
-    said: u32,
-    unsaid: u64,
+    printed: u32,
+    left_out: u64,
 }
 
 impl Refusals {
-    /// Somebody was turned away: what is to be said now, first of those of whom nothing was said.
+    /// Somebody was turned away: the lines to print now, first that of those that were left out.
     pub fn note(&mut self, now: Instant, line: String) -> impl Iterator<Item = String> + use<> {
         let mut more = None;
         if self.minute.is_none_or(|minute| now.saturating_duration_since(minute) >= MINUTE) {
             more = self.rest();
-            (self.minute, self.said) = (Some(now), 0);
+            (self.minute, self.printed) = (Some(now), 0);
         }
-        let says = self.said < LINES_MAX;
+        let says = self.printed < LINES_MAX;
         if says {
-            self.said += 1;
+            self.printed += 1;
         } else {
-            self.unsaid += 1;
+            self.left_out += 1;
         }
         more.into_iter().chain(says.then_some(line))
     }
 
-    /// Those of whom nothing was said.
+    /// A line for those that were left out.
     pub fn rest(&mut self) -> Option<String> {
-        let count = std::mem::take(&mut self.unsaid);
-        (count > 0).then(|| format!("{count} more were refused, of whom nothing was said"))
+        let count = std::mem::take(&mut self.left_out);
+        (count > 0).then(|| format!("{count} more were refused, not listed one by one"))
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_not_told_one_by_one() {
+    fn a_flood_is_counted_and_not_printed_one_by_one() {
         let mut refusals = Refusals::default();
         let start = Instant::now();
         let mut say = |after: u64| -> Vec<String> {
@@ -52,7 +52,7 @@ mod tests {
         let first: usize = (0..1_000).map(|_| say(1).len()).sum();
         assert_eq!(first, 10);
         assert!(say(60).is_empty());
-        assert_eq!(say(61), ["991 more were refused, of whom nothing was said", "x"]);
+        assert_eq!(say(61), ["991 more were refused, not listed one by one", "x"]);
         assert_eq!(say(200), ["x"]);
         assert_eq!(refusals.rest(), None);
     }

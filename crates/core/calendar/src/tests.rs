@@ -335,7 +335,7 @@ proptest! {
     }
 
     #[test]
-    fn refused_holds_are_told_what_would_do(
+    fn refused_holds_learn_what_would_do(
         bookings in bookings(), duration in 1u64..80, min in 1u32..11, from in 0u64..200,
         wait in 0u64..10,
     ) {

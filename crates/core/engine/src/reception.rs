@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_that_the_socket_made_is_told_apart() {
+    fn a_gap_that_the_socket_made_is_kept_apart() {
         let mut reception = Reception::new(FeedbackSchedule::USUAL);
         reception.on_arrival(&arrival(0..10), true);
         let mut after = arrival(15..20);
@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[test]
-    fn a_round_is_told_whole_also_when_nothing_pays_for_it_any_more() {
+    fn a_round_is_reported_whole_also_when_nothing_pays_for_it_any_more() {
         let mut reception = gappy(1500);
         let end = GAPS_MAX as u64 * 100;
         assert!(ask(&mut reception, 1, end).1.contains_range(&(0..end)), "one question is enough");

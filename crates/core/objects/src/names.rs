@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_told_escaped_and_not_at_length() {
+    fn a_name_is_shown_escaped_and_not_at_length() {
         assert_eq!(shown_top(&file("\u{1b}[2J/b", 0)), "\\x1b[2J");
         assert_eq!(shown_top(&file(&"\n".repeat(99), 0)).len(), SHOWN_MAX);
         assert_eq!(shown_top(&file("", 0)), ".");

@@ -3,6 +3,7 @@
 
 pub mod lane;
 pub mod lanes;
+mod path_lock;
 pub mod paths;
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV6};

@@ -1,6 +1,7 @@
 mod circuits;
 mod drawn;
 mod firewalls;
+mod line;
 mod meddling;
 mod memory;
 mod paths;

@@ -301,7 +301,7 @@ impl World {
             &mut self.hosts
         {
             let overdue = server.overdue_move(now, client);
-            self.checks.require(overdue.is_none(), || format!("not said again: {overdue:?}"));
+            self.checks.require(overdue.is_none(), || format!("not asked again: {overdue:?}"));
         }
         self.close_when_done();
         effect |= self.reap(End::Client) | self.reap(End::Server);

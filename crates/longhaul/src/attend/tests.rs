@@ -38,13 +38,13 @@ fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyRepor
         fs::write(path(side).join(name), bytes).unwrap();
     }
     let stop = Stop::default();
-    let (told, listening) = mpsc::channel();
+    let (listens, listening) = mpsc::channel();
     thread::scope(|scope| {
         let (root, stopped) = (path("there"), stop.clone());
         scope.spawn(move || {
             let events = |event| {
                 if let ServeEvent::Listening(address) = event {
-                    told.send(address).unwrap();
+                    listens.send(address).unwrap();
                 }
             };
             let options = ServeOptions { stall_timeout: patience, ..serve_options(&root) };
@@ -118,10 +118,10 @@ fn a_copy_says_which_disk_or_processor_is_too_slow() {
 #[test]
 fn a_disk_that_gets_nothing_done_ends_the_copy_and_is_named() {
     for (name, disk) in [("stuck to read", "sender disk"), ("stuck to write", "receiver disk")] {
-        let told = format!("the {disk} got nothing done");
+        let part = format!("the {disk} got nothing done");
         for tried in tries(name, 1, Duration::from_secs(2)) {
-            let said = tried.unwrap_err().to_string();
-            assert!(said.contains(&told) && said.contains("run the same command again"), "{said}");
+            let text = tried.unwrap_err().to_string();
+            assert!(text.contains(&part) && text.contains("run the same command again"), "{text}");
         }
     }
 }

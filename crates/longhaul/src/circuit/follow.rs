@@ -228,7 +228,7 @@ impl Follower {
         self.errand.set_outlook(Outlook::Open);
         let left = self.watch(circuit, booking, &mut vector, renewed);
         let end = clock::now();
-        // The way back is as it was, whether or not anything is heard there now.
+        // The path back is as it was, whatever comes there now.
         if let Err(error) = self.lines.carry_over(FIRST) {
             self.connection.fail(HostFailure::System(error.to_string()));
         }

@@ -131,7 +131,7 @@ impl<'c, T: Task> Running<'c, T> {
         })
     }
 
-    /// Until the task is done or cannot be, and what is to be told of it.
+    /// Until the task is done or cannot be, and its report.
     pub fn attend(
         mut self,
         mut rival: Option<&mut Rival>,
@@ -189,7 +189,7 @@ impl<'c, T: Task> Running<'c, T> {
                 break Err(self.refused(server, refusal));
             }
             let blocked = match &mut rival {
-                Some(rival) => rival.look(self.dialed, validated || attendant.has_heard()),
+                Some(rival) => rival.look(self.dialed, validated || attendant.has_received()),
                 None => !validated && silence.look(clock::now()) > UDP_PATIENCE,
             };
             if blocked {
@@ -233,7 +233,7 @@ impl<'c, T: Task> Running<'c, T> {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
             Err(Failure::Local(failure)) => {
-                (CloseCode::STORAGE, self.task.told_to_peer(&failure.to_string()))
+                (CloseCode::STORAGE, self.task.reason_for_peer(&failure.to_string()))
             }
             // It does not come back.
             Err(Failure::TooNarrow(narrow)) if narrow.by_tcp && narrow.moved => {

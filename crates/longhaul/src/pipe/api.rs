@@ -1,4 +1,4 @@
-//! What a program asks of a pipe and what it is told.
+//! Options of a pipe, and its report.
 
 use std::fs::File;
 use std::time::Duration;

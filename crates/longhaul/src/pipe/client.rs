@@ -76,7 +76,7 @@ struct End {
     alone_until: Instant,
     joined: bool,
     /// The user knows that the other end is waited for.
-    told: bool,
+    announced: bool,
     /// True where the input is read for this attempt. Decided once: nobody can read it again.
     reads: Arc<OnceLock<bool>>,
 }
@@ -99,7 +99,16 @@ impl End {
         shared.begin(transfer, memory, budget, options.connect.stall_timeout);
         let alone_until = clock::now();
         let (shared, written, reads) = (shared.clone(), Arc::default(), Arc::default());
-        Ok(Self { role, file, shared, written, alone_until, joined: false, told: false, reads })
+        Ok(Self {
+            role,
+            file,
+            shared,
+            written,
+            alone_until,
+            joined: false,
+            announced: false,
+            reads,
+        })
     }
 
     /// See [`Kept`].
@@ -154,7 +163,7 @@ impl Task for End {
         Snapshot { bytes_done: self.bytes(), ..Snapshot::default() }
     }
 
-    fn told_to_peer(&self, reason: &str) -> String {
+    fn reason_for_peer(&self, reason: &str) -> String {
         match self.role {
             PipeRole::Send => reason.to_owned(),
             // Nobody else knows what was written.
@@ -179,8 +188,8 @@ impl Task for End {
                 false => self.alone_until = now,
             }
         }
-        if validated && !self.joined && !self.told {
-            self.told = true;
+        if validated && !self.joined && !self.announced {
+            self.announced = true;
             progress.tell(self.waits_for());
         }
     }

@@ -87,7 +87,7 @@ fn next_step(shared: &Shared) -> Result<Option<PipeStep<Buffer>>, PipeError> {
     Ok(None)
 }
 
-/// Everything is where it should be: the source is told.
+/// Everything is where it should be: the source learns it.
 fn finish(shared: &Shared, half: &mut Half) {
     let host = shared.host_account();
     shared.update(half, |half| half.incoming_pipe().map(|pipe| pipe.finish(host)));

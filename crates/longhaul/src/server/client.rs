@@ -264,7 +264,7 @@ impl Server<'_> {
                     request.conclude(shared);
                 }
                 if let End::Stalled(stalled) = &end {
-                    // The client is told before a disk that hangs lets its threads go.
+                    // The client learns it before a disk that hangs lets its threads go.
                     let reason = stalled.to_string();
                     lanes.close(CloseCode::TIMEOUT, &reason);
                     control.close(CloseCode::TIMEOUT, &reason);

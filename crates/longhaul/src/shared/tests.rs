@@ -70,12 +70,12 @@ fn a_refused_client_hears_why_and_nothing_behind_it() {
     let mut request = Vec::new();
     PipeRequest { role: PipeRole::Send, name: b"pipe".to_vec() }.encode(&mut request).unwrap();
     server.on_stream_bytes(&request).unwrap();
-    assert!(!server.is_finished(), "the refusal is to be said");
-    let mut said = Vec::new();
-    assert!(server.next_message(&mut said) && !server.next_message(&mut said));
+    assert!(!server.is_finished(), "the refusal is to be sent");
+    let mut sent = Vec::new();
+    assert!(server.next_message(&mut sent) && !server.next_message(&mut sent));
     assert!(server.is_finished());
     let mut reader = MessageReader::new();
-    reader.push(&said);
+    reader.push(&sent);
     let refused = Refused { code: CloseCode::REFUSED, reason: "no".into() };
     assert_eq!(reader.next_message(), Ok(Some(Message::Refused(refused))));
 }

@@ -67,7 +67,7 @@ impl UpperLayer for Shared {
             // Preparations and credit go on as well, and so does what finds answers.
             self.work.notify_all();
         }
-        // Ours are within the limits of the wire, but for a reason that is too long to be told.
+        // Ours are within the limits of the wire, but for a reason that is too long.
         message.encode(out).is_ok()
     }
 

@@ -38,7 +38,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         paths: vec![b"a".to_vec()],
     });
     let shared = Shared::client(&wish, Mailboxes::new(vec![mailbox.clone()]));
-    assert!(matches!(said(&shared), Message::Request(_)));
+    assert!(matches!(sent(&shared), Message::Request(_)));
     let budget = Budget::new(None);
     let capacity = budget.of_sink().get();
     let config = SinkConfig { transfer: [1; 16], capacity, ..SinkConfig::default() };
@@ -64,7 +64,7 @@ fn manifest(entries: Vec<Entry>) -> SourceMessage {
 }
 
 /// What it says next.
-fn said(shared: &Shared) -> Message {
+fn sent(shared: &Shared) -> Message {
     let mut bytes = Vec::new();
     while !shared.next_message(&mut bytes) {
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -84,7 +84,7 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     let good = hash::group_chaining_value(&[7; 100], 0, true);
     std::thread::scope(|scope| {
         scope.spawn(|| sink.work(&shared).unwrap());
-        assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
+        assert_eq!(sent(&shared), SinkMessage::Accept { objects: 1 }.into());
         let begun = shared.begin_group(&first_byte(0)).unwrap();
         let Begun::Memory { buffer, len: whole } = begun else { panic!("it is needed") };
         let whole = WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer };
@@ -95,7 +95,7 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
         }
         let values = vec![good];
         tell(&shared, SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values });
-        assert_eq!(said(&shared), SinkMessage::Repair { object: ObjectId(0), group: 0 }.into());
+        assert_eq!(sent(&shared), SinkMessage::Repair { object: ObjectId(0), group: 0 }.into());
         let mut anew = Vec::new();
         lane.take_repairs(|repair| anew.push(repair));
         assert_eq!(anew, [Repair::ReceiveAgain(ObjectId(0), 0)]);
@@ -110,7 +110,7 @@ fn a_source_gets_memory_for_what_its_credit_covers() {
     tell(&shared, manifest(vec![file("a", 300 << 20)]));
     std::thread::scope(|scope| {
         scope.spawn(|| sink.work(&shared).unwrap());
-        assert_eq!(said(&shared), SinkMessage::Accept { objects: 1 }.into());
+        assert_eq!(sent(&shared), SinkMessage::Accept { objects: 1 }.into());
         let promised = (shared.standing().credit >> 20) as u32;
         assert!(promised < 300);
         let free = shared.pool.free();

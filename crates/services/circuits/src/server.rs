@@ -12,6 +12,7 @@ mod feeds;
 mod input;
 mod limited;
 mod network;
+mod ownership;
 mod planning;
 mod problem;
 mod quotes;

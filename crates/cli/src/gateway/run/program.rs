@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_files_are_told_apart() {
+    fn kinds_of_files_are_distinguished() {
         let shell = std::fs::read("/bin/sh").unwrap();
         assert_eq!(kind(&shell), Kind::Dynamic);
         let mut fixed = shell.clone();

@@ -30,9 +30,9 @@ impl ServiceClock {
             if bounds.is_some() && asked - begun > PATIENCE {
                 break;
             }
-            let told = client.health()?.now;
+            let stated = client.health()?.now;
             let answered = clock::now();
-            let new = Self::between(told, tick, asked, answered);
+            let new = Self::between(stated, tick, asked, answered);
             bounds = Some(match bounds {
                 None => new,
                 Some(known) => new.within(known),
@@ -42,10 +42,10 @@ impl ServiceClock {
         Ok(())
     }
 
-    fn between(told: Timestamp, tick_nanos: u64, asked: Instant, answered: Instant) -> Self {
-        let told = told.as_nanosecond();
+    fn between(stated: Timestamp, tick_nanos: u64, asked: Instant, answered: Instant) -> Self {
+        let stated = stated.as_nanosecond();
         let (asked, answered) = (i128::from(asked.as_nanos()), i128::from(answered.as_nanos()));
-        Self { least: told - answered, most: told + i128::from(tick_nanos) - asked }
+        Self { least: stated - answered, most: stated + i128::from(tick_nanos) - asked }
     }
 
     /// What both say; the newer alone where they contradict each other, since then a clock was set.
@@ -77,19 +77,19 @@ mod tests {
 
     #[test]
     fn answers_bound_the_offset_from_both_sides() {
-        let told = |ms: i64| Timestamp::from_millisecond(1_000_000 + ms).unwrap();
+        let stated = |ms: i64| Timestamp::from_millisecond(1_000_000 + ms).unwrap();
         let at = |us: u64| Instant::from_nanos(us * 1000);
         let tick = 1_000_000;
         // Asked at 300 us, answered at 700 us: the service was somewhere in millisecond 5.
-        let first = ServiceClock::between(told(5), tick, at(300), at(700));
+        let first = ServiceClock::between(stated(5), tick, at(300), at(700));
         assert_eq!(first.error(), Duration::from_micros(700));
-        let second = ServiceClock::between(told(6), tick, at(900), at(1_100));
+        let second = ServiceClock::between(stated(6), tick, at(900), at(1_100));
         let both = second.within(first);
         // The offset is 4.9 to 5.7 ms more than a thousand seconds.
         assert_eq!(both.error(), Duration::from_micros(400));
-        assert_eq!(both.here(told(8)), at(2_700));
+        assert_eq!(both.here(stated(8)), at(2_700));
         // A clock that was set: the older answer is no longer true.
-        let set = ServiceClock::between(told(900), tick, at(1_300), at(1_400));
+        let set = ServiceClock::between(stated(900), tick, at(1_300), at(1_400));
         assert_eq!(set.within(both), set);
     }
 }

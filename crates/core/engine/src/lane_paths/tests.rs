@@ -79,7 +79,7 @@ fn what_is_lost_on_a_dead_path_is_known_a_round_trip_later() {
 }
 
 #[test]
-fn what_each_path_carried_is_told_apart() {
+fn what_each_path_carried_is_kept_apart() {
     let mut paths = LanePaths::new(A, REORDERING);
     for (first, path) in [(0, B), (5, A), (5, B), (9, A)] {
         paths.go(first, ms(1), search(), path);

@@ -103,7 +103,7 @@ fn precision_and_recall(logs: &[LossLog], cause: Cause) -> (u64, u64, u64) {
 }
 
 #[test]
-fn each_loss_is_told_with_its_cause() {
+fn each_loss_is_reported_with_its_cause() {
     let mut wrong = Vec::new();
     for plan in plans() {
         let logs: Vec<_> = plan.seeds.clone().map(|seed| plan.run(seed)).collect();

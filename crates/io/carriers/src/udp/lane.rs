@@ -9,11 +9,10 @@ mod socket;
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::DerefMut;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SILENCE, SharedPath};
+use longhaul_connection::{LaneHalf, News, NotSent, Order, ReadBatch, SILENCE};
 use longhaul_engine::{LaneConfig, LaneStats, Onward, Path};
 use longhaul_sys::clock;
 use longhaul_sys::udp::{SendError, UdpSocket, Wait};
@@ -28,6 +27,7 @@ use crate::host_monitor::{Priority, Sentinel, Watch, poll_device};
 use crate::losses::{LossLog, ReportedLoss};
 use crate::protection::Protection;
 use crate::thread_group::ThreadGroup;
+use crate::udp::path_lock::PathLock;
 use crate::udp::paths::{Account, ConnectionPaths, PeerHost};
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
@@ -169,15 +169,6 @@ struct LaneThread {
     losses: Option<Arc<LossLog>>,
     /// The kernel took nothing of the last batch.
     is_refused: bool,
-}
-
-/// A path, for the time of a batch or a look.
-pub struct PathLock<'p>(pub &'p Mutex<Path>);
-
-impl SharedPath for PathLock<'_> {
-    fn lock(&self) -> impl DerefMut<Target = Path> {
-        lock(self.0)
-    }
 }
 
 /// Super-packets taken in before something is sent again.

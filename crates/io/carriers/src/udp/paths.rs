@@ -17,7 +17,7 @@ use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
 use crate::carrier::{Command, Mailbox, PathSwitch};
-use crate::udp::lane::PathLock;
+use crate::udp::path_lock::PathLock;
 
 pub use ends::Ends;
 

@@ -3,7 +3,7 @@
 use longhaul_pathsim::DuplexConfig;
 use longhaul_units::{Duration, Rate};
 
-use super::drawn::{Line, duplex};
+use super::line::{Line, duplex};
 use super::{Choice, Scenario};
 use crate::draw::Draw;
 

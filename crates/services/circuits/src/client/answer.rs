@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn why_there_is_no_answer_is_said_in_plain_words() {
+    fn why_there_is_no_answer_is_in_plain_words() {
         let reason = |why: ureq::Error| broken("https://book.example", why).to_string();
         let late = reason(ureq::Error::Timeout(ureq::Timeout::Global));
         assert_eq!(late, "https://book.example: it did not answer in time");

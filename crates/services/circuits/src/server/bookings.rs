@@ -1,7 +1,6 @@
 //! Making, changing and ending bookings.
 
 use std::ops::Bound;
-use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
@@ -12,12 +11,13 @@ use utoipa::IntoParams;
 
 use super::auth::Caller;
 use super::input::{Body, Filter, Which, key};
+use super::ownership::{own, unknown};
 use super::problem::Failure;
 use super::{Site, quotes, reasons, translate};
 use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, TakeQuote};
 use crate::ledger::{Command, Id, Order, Refusal};
 use crate::service::config::Role;
-use crate::service::{Open, ServiceError, View};
+use crate::service::{ServiceError, View};
 
 type Answer<T> = Result<T, Failure>;
 
@@ -394,25 +394,6 @@ pub(super) fn find(view: &View, id: Id) -> Option<api::Booking> {
         Some(open) => Some(translate::open(view, id, open)),
         None => view.closed.get(&id).map(|closed| translate::closed(view, id, closed)),
     }
-}
-
-/// An open booking that the caller may touch.
-pub(super) fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Answer<&'a Arc<Open>> {
-    if let Some(open) = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)) {
-        return Ok(open);
-    }
-    let closed = view.closed.get(&id).filter(|closed| caller.sees(&closed.entry.project));
-    Err(match closed {
-        Some(closed) => {
-            let state = closed.ending.name().into();
-            Failure::refused(view, &Refusal::Closed { id, state })
-        }
-        None => unknown(view, id),
-    })
-}
-
-fn unknown(view: &View, id: Id) -> Failure {
-    Failure::refused(view, &Refusal::UnknownBooking { id })
 }
 
 /// Longest time that a booking may be held: a quarter of an hour, as in OSCARS.

@@ -2,13 +2,11 @@
 
 use axum::Json;
 use axum::extract::State;
-use longhaul_calendar::{
-    Alternative, FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request,
-};
+use longhaul_calendar::{FileRequest, LinkId, LinkSet, Path, PlanError, Policy, Request};
 
 use super::auth::Caller;
-use super::bookings::own;
 use super::input::{Body, Which};
+use super::ownership::own;
 use super::problem::Failure;
 use super::quotes::{self, Quoted};
 use super::{Site, reasons, translate};
@@ -162,71 +160,7 @@ fn explanation(
     request: &Request,
     paths: &[Path],
 ) -> Result<Explanation, PlanError> {
-    Ok(in_sentences(view, capacity.explain(request, paths)?))
-}
-
-/// The same of what was found.
-pub(super) fn in_sentences(view: &View, found: longhaul_calendar::Explanation) -> Explanation {
-    let time = |tick| translate::timestamp(view, tick);
-    let binding = found.binding.map(|binding| api::Binding {
-        link: translate::names(view, &Route(vec![binding.link.0])).concat(),
-        range: api::Range {
-            start: time(binding.start),
-            end: time(binding.end),
-            rate_bps: translate::bps(view, binding.free),
-        },
-    });
-    let seconds = view.grid.tick().as_secs_f64();
-    let changes: Vec<String> =
-        found.alternatives.iter().map(|change| in_words(view, *change)).collect();
-    let bound = match &binding {
-        Some(api::Binding { link, range }) => format!(
-            "; link {link} holds it up most: it has {} from {} to {}",
-            longhaul_units::Rate::from_bps(range.rate_bps),
-            range.start,
-            range.end
-        ),
-        None => "; no link holds it up".into(),
-    };
-    let summary = match found.finish {
-        Some(finish) if finish <= found.unimpeded => "it finishes as if the links were idle".into(),
-        Some(finish) => format!(
-            "it finishes {:.3} s later than on idle links{bound}",
-            finish.saturating_sub(found.unimpeded) as f64 * seconds
-        ),
-        None if changes.is_empty() => format!("it is refused{bound}; no single change helps"),
-        None => {
-            format!("it is refused{bound}; it would be accepted with {}", changes.join(", or "))
-        }
-    };
-    Explanation {
-        summary,
-        unimpeded_finish: Some(time(found.unimpeded)),
-        finish: found.finish.map(time),
-        binding,
-        changes,
-    }
-}
-
-/// A change that would help.
-fn in_words(view: &View, change: Alternative) -> String {
-    match change {
-        Alternative::Deadline(tick) => {
-            format!("a deadline of {}", translate::timestamp(view, tick))
-        }
-        Alternative::Volume(volume) => format!("no more than {}", view.grid.bytes(volume)),
-        Alternative::MaxRate(rate) => format!("a maximum rate of {}", view.grid.rate(rate)),
-        Alternative::VaryingRate => "a varying rate".into(),
-        Alternative::LatestStart(tick) => {
-            format!("a start as late as {}", translate::timestamp(view, tick))
-        }
-        Alternative::Duration(ticks) => {
-            let seconds = ticks as f64 * view.grid.tick().as_secs_f64();
-            format!("no longer than {seconds} s")
-        }
-        Alternative::MinRate(rate) => format!("a least rate of {}", view.grid.rate(rate)),
-        other => format!("{other:?}"),
-    }
+    Ok(reasons::in_sentences(view, capacity.explain(request, paths)?))
 }
 
 /// Other plans for a request, by finish.
@@ -262,7 +196,7 @@ fn alternatives(
     if let (None, Ok(found)) = (best, view.capacity.explain(request, paths)) {
         for change in found.alternatives {
             candidates.push((
-                format!("with {}", in_words(view, change)),
+                format!("with {}", reasons::in_words(view, change)),
                 change.apply(request),
                 paths,
             ));

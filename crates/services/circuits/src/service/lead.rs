@@ -6,11 +6,18 @@ use std::time::Instant;
 use super::Notice;
 use super::clock_from;
 use super::config::{Archive, Config, link_can_be_named};
-use super::scheduler::{Leading, own};
 use crate::archive;
+use crate::clock::Clock;
 use crate::drivers::Lease;
-use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Record};
+use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Order, Record};
 use crate::store::{Store, StoreError};
+
+/// State of the node that leads.
+pub(super) struct Leading {
+    pub(super) ledger: Ledger,
+    pub(super) clock: Clock,
+    pub(super) lease: Lease,
+}
 
 pub(super) enum Failure {
     Store(StoreError),
@@ -40,6 +47,12 @@ impl From<Corrupt> for Failure {
     fn from(error: Corrupt) -> Self {
         Self::Log(error)
     }
+}
+
+/// An order of the service itself.
+pub(super) fn own(command: Command) -> Order {
+    let (actor, project) = ("service".to_owned(), String::new());
+    Order { actor, project, operator: true, key: None, command }
 }
 
 /// Takes the lead of a store and rebuilds its ledger.

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::drive::Drive;
+use super::lead::Leading;
 use super::refusals::Refusals;
 use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
-use crate::clock::Clock;
-use crate::drivers::Lease;
-use crate::ledger::{Command, Decision, Event, Id, Ledger, Order, Record};
+use crate::ledger::{Decision, Event, Id, Order, Record};
 use crate::store::{Store, StoreError};
 
 pub(super) struct Scheduler {
@@ -27,12 +26,6 @@ pub(super) struct Scheduler {
     /// When to try again to lead, and how long to wait then.
     retry: (Instant, Duration),
     renewed: Instant,
-}
-
-pub(super) struct Leading {
-    pub(super) ledger: Ledger,
-    pub(super) clock: Clock,
-    pub(super) lease: Lease,
 }
 
 type Reply = oneshot::Sender<Result<Decided, ServiceError>>;
@@ -282,12 +275,6 @@ fn decided(events: &[Event]) -> Decided {
     let asked = events.first().map(std::mem::discriminant);
     let events = events.iter().filter(|event| Some(std::mem::discriminant(*event)) == asked);
     Decided { ids: events.flat_map(ids).collect(), repeated: false }
-}
-
-/// An order of the service itself.
-pub(super) fn own(command: Command) -> Order {
-    let (actor, project) = ("service".to_owned(), String::new());
-    Order { actor, project, operator: true, key: None, command }
 }
 
 /// Interval at which time passes when no order comes.

@@ -57,7 +57,7 @@ fn a_suspend_holds_new_bytes_and_resends_and_expires() {
 }
 
 #[test]
-fn a_suspend_that_is_lost_is_said_again_and_so_is_its_end() {
+fn a_suspend_that_is_lost_is_sent_again_and_so_is_its_end() {
     let mut options = gigabit(20).fixed("fixed", Rate::from_mbps(100));
     options.down = options.down.loss(Probability::from_percent(40));
     let mut pair = Pair::new(&options);
@@ -78,7 +78,7 @@ fn a_suspend_that_is_lost_is_said_again_and_so_is_its_end() {
 }
 
 #[test]
-fn an_order_ends_and_is_said_no_more() {
+fn an_order_ends_and_is_sent_no_more() {
     let mut pair = lossy("fixed");
     pair.suspend(1, 100);
     pair.run_millis(300);

@@ -95,7 +95,7 @@ fn what_a_dead_path_swallowed_goes_over_the_other_one() {
 }
 
 #[test]
-fn the_server_asks_until_it_is_heard_and_the_last_it_said_holds() {
+fn the_server_asks_until_it_is_heeded_and_its_last_order_holds() {
     let mut pair = Pair::new(&gigabit(20).loss(50));
     pair.run_until(5, |pair| pair.server.lane.is_validated());
     let [first, second] = [LaneId(1), LaneId(2)];

@@ -6,7 +6,7 @@ use longhaul_wire::Frames;
 use super::*;
 
 #[test]
-fn a_train_that_is_read_late_is_told_in_the_steps_in_which_it_came() {
+fn a_train_that_is_read_late_is_reported_in_the_steps_in_which_it_came() {
     let begin = Instant::from_nanos(1_000_000_000);
     let mut side = side(begin, Role::Server, &gigabit(100));
     let now = begin + Duration::from_millis(5);

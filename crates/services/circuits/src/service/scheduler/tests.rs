@@ -2,8 +2,11 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::mpsc::sync_channel;
 
+use super::super::lead::own;
 use super::super::{Config, Metrics, RwLock, View, watch};
 use super::*;
+use crate::drivers::Lease;
+use crate::ledger::Command;
 use crate::service::config::DriverSpec;
 use crate::store::Location;
 
