@@ -11,7 +11,7 @@ use crate::program::{Ended, Program};
 use crate::server::Server;
 use crate::test::{Test, limited, token};
 
-/// What is served: `tree` with a file, a link that leads out, a directory and a file in that.
+/// Serves `tree` with a file, a link that leads out, a directory and a file in that.
 fn served(test: &Test) {
     fs::create_dir_all(test.there("tree/sub")).unwrap();
     fs::write(test.there("tree/a file"), "contents").unwrap();

@@ -1,4 +1,4 @@
-//! What is at the destination with its size and modification time is neither read nor sent.
+//! A file that is at the destination with its size and modification time is neither read nor sent.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

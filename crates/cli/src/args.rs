@@ -133,7 +133,7 @@ pub struct CpArgs {
     /// the cause that it is given: to compare with what the path did (docs/lab.md)
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     pub losses: Option<PathBuf>,
-    /// What is done anyway.
+    /// Habits that the user turns off.
     #[command(flatten)]
     pub habits: HabitArgs,
     /// The circuit to go over.
@@ -453,7 +453,7 @@ pub struct ProbeArgs {
 #[derive(Args, Debug)]
 #[command(after_help = LS_EXAMPLES)]
 pub struct ListArgs {
-    /// What to list
+    /// File or directory at the server
     #[arg(value_name = "lh://HOST[:PORT]/PATH")]
     pub place: OsString,
     /// Mode, size and time of last modification too
@@ -478,7 +478,7 @@ pub struct ListArgs {
 #[derive(Args, Debug)]
 #[command(after_help = HISTORY_EXAMPLES)]
 pub struct HistoryArgs {
-    /// What to do; `list` by default.
+    /// Action on the file; `list` by default.
     #[command(subcommand)]
     pub command: Option<HistoryCommand>,
 }

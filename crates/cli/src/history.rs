@@ -97,7 +97,7 @@ pub(crate) fn open(no_history: bool, output: &Output) -> Option<Arc<History>> {
     }
 }
 
-/// What a transfer learns of a path, for scripts.
+/// A transfer's knowledge of a path, for scripts.
 pub(crate) fn known(memory: &PathMemory) -> Value {
     json!({
         "rate_bps": memory.rate().as_bps(),

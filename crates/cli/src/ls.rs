@@ -1,11 +1,12 @@
 //! `longhaul ls`.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use longhaul::{ConnectOptions, ListOptions, ListReport, Listed, ListedKind, Stop, list};
+use longhaul_sys::sync::lock;
 use longhaul_units::shown;
 use serde_json::{Map, Value, json};
 
@@ -61,10 +62,6 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
     }
 }
 
-fn lock(printer: &Mutex<Printer>) -> std::sync::MutexGuard<'_, Printer> {
-    printer.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The fields of docs/operating.md behind the entries.
 fn fields(report: &ListReport) -> Map<String, Value> {
     Map::from_iter([
@@ -84,7 +81,7 @@ struct Printer {
     zone: TimeZone,
     /// That of the place, for one that is no directory.
     own_name: Vec<u8>,
-    /// What came of the directory that is being listed, and bytes of its names.
+    /// Entries of the directory that is being listed, so far, and bytes of their names.
     group: Vec<Listed>,
     group_bytes: usize,
     has_begun: bool,

@@ -259,7 +259,7 @@ pub enum ServeEvent {
     Ended {
         /// Its address.
         client: SocketAddr,
-        /// What was done, or what went wrong.
+        /// Its result.
         outcome: Result<Served, ServeFailure>,
     },
     /// A client was turned away: wrong token, garbage, not permitted.

@@ -1,8 +1,9 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
 //! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`,
-//! [`list`](list()) is `longhaul ls`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file trees and the control connection to the
-//! pure core. All of them block, and end early where another thread asks them to ([`Stop`]).
+//! [`list`](list()) is `longhaul ls`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file
+//! trees and the control connection to the pure core. All of them block, and end early where another thread
+//! asks them to ([`Stop`]).
 //!
 //! Each option stands in one struct: those of the connection in [`ConnectOptions`], which [`CopyOptions`],
 //! [`PipeOptions`] and [`ListOptions`] hold. `new` gives the defaults of the command line; fields change them.

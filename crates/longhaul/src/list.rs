@@ -37,12 +37,12 @@ pub struct ListOptions {
     pub path: Vec<u8>,
     /// All that is below a directory, not only what is in it.
     pub recursive: bool,
-    /// Who takes it.
+    /// Takes what is found.
     pub sink: ListSink,
 }
 
 impl ListOptions {
-    /// What is in `path`, for `sink`.
+    /// Lists `path`, and nothing below its directories, to `sink`.
     pub fn new(connect: ConnectOptions, path: impl Into<Vec<u8>>, sink: ListSink) -> Self {
         Self { connect, path: path.into(), recursive: false, sink }
     }
@@ -54,7 +54,7 @@ impl ListOptions {
 pub struct ListReport {
     /// Number of things that were listed.
     pub listed: u64,
-    /// What is there and could not be looked at.
+    /// Things that are there and could not be looked at.
     pub failures: EndedEntries,
     /// Start of the call to its end.
     pub elapsed: Duration,

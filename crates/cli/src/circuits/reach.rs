@@ -51,7 +51,7 @@ pub(super) fn client_of(at: &Where) -> Result<Client, Failure> {
     client(&at.url, at.token_file.as_deref(), &access, &OF_COMMANDS)
 }
 
-/// What a client's error means for the command.
+/// Makes a client's error that of the command.
 pub(super) fn failure(error: ClientError) -> Failure {
     match error {
         ClientError::Problem(problem) => {

@@ -420,7 +420,7 @@ pub enum HostFailure {
     /// The destination of a copy as a whole: disk full, moved, ...
     #[error("{0}")]
     Storage(String),
-    /// What a pipe takes in, or gives out.
+    /// Standard input of a pipe, or its output.
     #[error("{0}")]
     Pipe(String),
     /// There is no circuit, and the user wants nothing else.

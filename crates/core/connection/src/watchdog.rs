@@ -37,11 +37,11 @@ pub struct Counts {
 pub struct Stalled {
     /// Time in which nothing moved.
     pub lasted: Duration,
-    /// What held it up last.
+    /// Bottleneck at the end.
     pub bound: Bottleneck,
     /// How far it was.
     pub counts: Counts,
-    /// What the carrier knows of it, for people.
+    /// The carrier's explanation, for people.
     pub advice: Option<String>,
 }
 

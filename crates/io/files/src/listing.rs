@@ -16,8 +16,8 @@ use crate::source::nanoseconds;
 use crate::source::scan::join;
 use crate::{explain, source};
 
-/// What is at a path: what it is, or what is in it where it is a directory, and below it where that is
-/// wanted. The path itself is resolved as a source of a copy is; links further down are listed, not
+/// Things at a path: the thing itself, or those in it where it is a directory, and below it where that
+/// is wanted. The path itself is resolved as a source of a copy is; links further down are listed, not
 /// followed. A directory comes before what is in it, and hidden directories of unfinished copies do not
 /// come at all.
 ///

@@ -1,4 +1,4 @@
-//! What the driver of an end works with, and what outlives it.
+//! Devices that the driver of an end works with, and those that outlive it.
 
 use longhaul_objects::testing::MemoryStorage;
 

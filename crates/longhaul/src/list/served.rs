@@ -97,12 +97,12 @@ fn answer(shared: &Shared, listing: Listing) {
     }
 }
 
-/// What a listing finds, as messages.
+/// A listing as messages.
 struct Answers {
     listing: Listing,
     listed: u64,
     unlisted: u64,
-    /// What could not be looked at, found behind a message's last entry.
+    /// Something that could not be looked at, found behind a message's last entry.
     next: Option<AnswerMessage>,
     ended: bool,
 }

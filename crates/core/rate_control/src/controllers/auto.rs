@@ -125,7 +125,7 @@ impl CompetitorHistory {
     }
 }
 
-/// What a report leads to in each state: the next state, if it is another.
+/// One function for each state: a report leads to the state that it returns, if to another.
 impl Auto {
     fn on_startup(
         &mut self,

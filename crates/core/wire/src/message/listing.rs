@@ -41,7 +41,7 @@ pub enum AnswerMessage {
 /// Something at the server, as LISTED describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What it is.
+    /// Its kind.
     pub kind: ListedKind,
     /// Permission bits; only the low twelve are written.
     pub mode: u16,

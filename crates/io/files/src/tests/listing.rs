@@ -12,7 +12,7 @@ use crate::listing::{Found, Listing};
 
 const MEMORY: Bytes = Bytes::from_mib(1);
 
-/// What is listed at `path`, sorted: `name`, `name/`, `name -> target` or `name?`, and `name: reason`.
+/// Lists `path`, sorted: `name`, `name/`, `name -> target` or `name?`, and `name: reason`.
 fn list(scratch: &Scratch, path: &str, recursive: bool) -> Result<Vec<String>, String> {
     list_within(scratch, path, recursive, MEMORY)
 }

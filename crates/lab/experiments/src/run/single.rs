@@ -130,7 +130,7 @@ struct Stage {
     disk: Option<Disk>,
 }
 
-/// What a contender and the counters beside it gave.
+/// Results of a contender, and of the counters beside it.
 struct Measured {
     outcome: Result<Outcome, Failure>,
     sampled: Sampled,
@@ -252,7 +252,7 @@ impl Stage {
     }
 }
 
-/// What a thread gave; its panic goes on here.
+/// The result of a thread; its panic goes on here.
 fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -157,7 +157,7 @@ fn explained(
     Some(in_sentences(view, found))
 }
 
-/// What was found, for people.
+/// The explanation, for people.
 pub(super) fn in_sentences(view: &View, found: longhaul_calendar::Explanation) -> Explanation {
     let time = |tick| translate::timestamp(view, tick);
     let binding = found.binding.map(|binding| api::Binding {
