@@ -34,7 +34,7 @@ use crate::shared::{Memory, Shared};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
 
-pub(crate) use served::{ServedCopies, served_root};
+pub(crate) use served::ServedCopies;
 
 /// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
 ///
@@ -233,10 +233,7 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let config = SinkConfig {
-        keeps_unchanged: !options.ignore_times,
-        ..sink_config(fsync, transfer, budget, Some(names))
-    };
+    let config = sink_config(fsync, transfer, budget, Some(names), !options.ignore_times);
     receive(shared, config, resume, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
 }
@@ -317,26 +314,22 @@ impl Task for Part {
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
     let mut unannounced = Vec::new();
+    let mut unchanged = (0, 0);
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
-        Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or((0, 0, 0, 0), |result| {
-            (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
-        }),
+        Some(Transfer::OutgoingCopy(copy)) => {
+            unchanged = (copy.stats().unchanged.into(), copy.stats().unchanged_bytes);
+            copy.result().map_or((0, 0, 0, 0), |result| {
+                (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
+            })
+        }
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
+            unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
         _ => (0, 0, 0, 0),
-    };
-    let unchanged = match task.shared.lock().transfer() {
-        Some(Transfer::OutgoingCopy(copy)) => {
-            (copy.stats().unchanged.into(), copy.stats().unchanged_bytes)
-        }
-        Some(Transfer::IncomingCopy(copy)) => {
-            (copy.stats().unchanged.into(), copy.stats().unchanged_bytes)
-        }
-        _ => (0, 0),
     };
     let mut failures = task.shared.failures();
     for name in unannounced {
@@ -369,6 +362,7 @@ fn sink_config(
     transfer: [u8; 16],
     memory: Budget,
     names: Option<TopNames>,
+    keeps_unchanged: bool,
 ) -> SinkConfig {
     SinkConfig {
         capacity: memory.of_sink().get(),
@@ -379,7 +373,7 @@ fn sink_config(
         // A client's record is its own.
         asks: names.is_none(),
         names: names.unwrap_or_default(),
-        keeps_unchanged: false,
+        keeps_unchanged,
     }
 }
 

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use longhaul_files::is_hidden_name;
+use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::stop::Stop;
 
 use crate::api::ServeEvent;
 use crate::budget::check_addresses;
-use crate::copy::{ServedCopies, served_root};
+use crate::copy::ServedCopies;
 use crate::descriptors;
 use crate::error::Error;
 use crate::list::ServedListings;
@@ -42,11 +44,24 @@ pub fn serve(
     // Where that is not allowed, strangers make room for clients sooner.
     let _ = raise_descriptor_limit();
     descriptors::check().map_err(limits)?;
-    let root = served_root(options)?;
+    let root = open_root(options)?;
     let handlers: Handlers = Arc::new([
         Box::new(ServedCopies::new(root.clone(), options)),
         Box::new(ServedListings::new(root, options)),
         Box::new(Pipes::new(options)),
     ]);
     server::run(options, handlers, events, stop)
+}
+
+/// The directory that `options` name.
+fn open_root(options: &ServeOptions) -> Result<Arc<ConfinedDir>, Error> {
+    let root = ConfinedDir::open_root(&options.root);
+    // What transfers keep for themselves is nobody else's.
+    let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
+        let root = options.root.display().to_string();
+        let message =
+            format!("cannot serve {root}: {}", longhaul_sys::descriptors::explained(&error.into()));
+        Error::path(root, message)
+    })?;
+    Ok(Arc::new(root))
 }

@@ -1,19 +1,15 @@
 //! The end that asked a question: the answers that have come, and were not taken.
 
-use alloc::collections::VecDeque;
-
 use longhaul_wire::AnswerMessage;
 
-use crate::outgoing_answers::QUEUED_MOST;
+use crate::answer_queue::AnswerQueue;
 use crate::watchdog::Counts;
 
 /// Answers of a server, in order. Their driver takes them by [`poll_answer`](Self::poll_answer); while it
 /// does not, no more are read.
 #[derive(Debug, Default)]
 pub struct IncomingAnswers {
-    queue: VecDeque<AnswerMessage>,
-    /// Bytes of these.
-    queued: usize,
+    queue: AnswerQueue,
     listed: u64,
     unlisted: u64,
     taken: u64,
@@ -50,23 +46,21 @@ impl IncomingAnswers {
                 self.ended = true;
             }
         }
-        self.queued += answer.cost();
-        self.queue.push_back(answer);
+        self.queue.push(answer);
         Ok(())
     }
 
     /// The next answer for the one who asked.
     #[must_use]
     pub fn poll_answer(&mut self) -> Option<AnswerMessage> {
-        let answer = self.queue.pop_front()?;
-        self.queued -= answer.cost();
+        let answer = self.queue.pop()?;
         self.taken += 1;
         Some(answer)
     }
 
     /// True if more messages are wanted.
     pub fn wants_messages(&self) -> bool {
-        self.queued < QUEUED_MOST
+        self.queue.has_room()
     }
 
     /// Number of things that were listed, once all was taken.
@@ -93,6 +87,7 @@ mod tests {
     use longhaul_wire::{EntryCode, EntryEnd};
 
     use super::*;
+    use crate::answer_queue::QUEUED_MOST;
     use crate::outgoing_answers::OutgoingAnswers;
 
     fn unlisted(len: usize) -> AnswerMessage {

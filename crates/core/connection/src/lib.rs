@@ -33,6 +33,7 @@
 
 extern crate alloc;
 
+mod answer_queue;
 mod bottleneck_times;
 mod conversation;
 mod dealing;

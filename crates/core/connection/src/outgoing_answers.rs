@@ -1,18 +1,15 @@
 //! The end that answers a request without objects: what it has found, and not sent.
 
-use alloc::collections::VecDeque;
-
 use longhaul_wire::AnswerMessage;
 
+use crate::answer_queue::AnswerQueue;
 use crate::watchdog::Counts;
 
 /// Answers on their way to the client that asked. Their driver finds them, and
 /// [pushes](Self::push) them while there [is room](Self::has_room), [`AnswerMessage::End`] last.
 #[derive(Debug, Default)]
 pub struct OutgoingAnswers {
-    queue: VecDeque<AnswerMessage>,
-    /// Bytes of these.
-    queued: usize,
+    queue: AnswerQueue,
     pushed: u64,
     sent: u64,
     ended: bool,
@@ -21,22 +18,20 @@ pub struct OutgoingAnswers {
 impl OutgoingAnswers {
     /// True if another answer may be pushed: the client reads.
     pub fn has_room(&self) -> bool {
-        self.queued < QUEUED_MOST
+        self.queue.has_room()
     }
 
     /// The next answer.
     pub fn push(&mut self, answer: AnswerMessage) {
-        self.queued += answer.cost();
         self.pushed += 1;
         self.ended |= matches!(answer, AnswerMessage::End { .. });
-        self.queue.push_back(answer);
+        self.queue.push(answer);
     }
 
     /// The next message for the client.
     #[must_use]
     pub fn poll_message(&mut self) -> Option<AnswerMessage> {
-        let answer = self.queue.pop_front()?;
-        self.queued -= answer.cost();
+        let answer = self.queue.pop()?;
         self.sent += 1;
         Some(answer)
     }
@@ -51,6 +46,3 @@ impl OutgoingAnswers {
         Counts { moved: self.sent, other: self.pushed, ..Counts::default() }
     }
 }
-
-/// Bytes of answers that wait, so that a client that reads slowly costs no memory.
-pub(crate) const QUEUED_MOST: usize = 256 << 10;

@@ -1,4 +1,7 @@
 use alloc::vec::Vec;
+use core::ops::Range;
+
+use longhaul_units::RangeSet;
 
 use crate::entry::EntryId;
 use crate::hash::{group_count, group_len};
@@ -31,8 +34,17 @@ impl Layout {
         self.size += size;
     }
 
-    /// Leaves out the files of which `stays` is false; those behind them move up.
-    pub(crate) fn retain(&mut self, stays: impl Fn(EntryId) -> bool) {
+    /// Takes `entries`, those of this object, out of `unchanged`, and leaves out the files among them; those
+    /// behind them move up.
+    pub(crate) fn leave_out(&mut self, entries: Range<u64>, unchanged: &mut RangeSet) {
+        let next = unchanged.iter_from(entries.start).next();
+        if next.is_some_and(|range| range.start < entries.end) {
+            self.retain(|entry| !unchanged.contains(u64::from(entry.0)));
+            unchanged.remove(entries);
+        }
+    }
+
+    fn retain(&mut self, stays: impl Fn(EntryId) -> bool) {
         let (files, end) = (core::mem::take(&mut self.files), core::mem::take(&mut self.size));
         for (index, (entry, start)) in files.iter().enumerate() {
             let next = files.get(index + 1).map_or(end, |next| next.1);
@@ -73,7 +85,7 @@ impl Layout {
     }
 
     /// The groups that hold bytes of the file at `index` of [`Self::files`].
-    pub(crate) fn groups_of(&self, index: usize) -> core::ops::Range<u32> {
+    pub(crate) fn groups_of(&self, index: usize) -> Range<u32> {
         let start = self.files[index].1;
         let end = self.files.get(index + 1).map_or(self.size, |next| next.1);
         (start / GROUP_SIZE) as u32..end.div_ceil(GROUP_SIZE) as u32

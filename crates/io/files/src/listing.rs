@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use longhaul_units::Bytes;
@@ -10,11 +10,11 @@ use longhaul_wire::{EntryCode, EntryEnd, EntryPath, Listed, ListedKind, MAX_PATH
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, readlinkat, statat};
 use rustix::io::Errno;
 
+use crate::explain;
 use crate::identify::{as_path, is_hidden_name};
 use crate::place::beneath;
 use crate::source::nanoseconds;
 use crate::source::scan::join;
-use crate::{explain, source};
 
 /// Things at a path: the thing itself, or those in it where it is a directory, and below it where that
 /// is wanted. The path itself is resolved as a source of a copy is; links further down are listed, not
@@ -24,7 +24,7 @@ use crate::{explain, source};
 /// Memory depends on the directories found and not read, not on the tree.
 #[derive(Debug)]
 pub struct Listing {
-    top: Option<OwnedFd>,
+    top: Option<ConfinedDir>,
     /// Where the path is no directory.
     alone: Option<Found>,
     recursive: bool,
@@ -60,14 +60,11 @@ impl Listing {
         recursive: bool,
         memory: Bytes,
     ) -> Result<Self, EntryEnd> {
-        let end = |error| match error {
-            ConfinedError::Escapes => explain::at_root(&source::escapes()),
-            error => explain::at_root(&error.into()),
-        };
+        let end = |error: ConfinedError| explain::at_root(&error.into());
         let stat = root.path_stat(as_path(path)).map_err(end)?;
         let (mut top, mut alone) = (None, None);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            top = Some(root.open_dir(as_path(path)).map_err(end)?.into());
+            top = Some(root.open_dir(as_path(path)).map_err(end)?);
         } else {
             alone = Some(Found::There(listed(EntryPath::default(), &stat, None)));
         }

@@ -310,35 +310,35 @@ impl SinkTree {
     }
 
     pub(crate) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
-        let Ok(place) = self.place(entry) else {
-            return false;
-        };
-        let (parent, name) = split(&place);
-        let Ok(parent) = self.parent(parent, last) else {
-            return false;
-        };
-        let is_whole = is_whole(parent, name, entry);
-        if let Some(folding) = self.folding.as_ref().filter(|_| is_whole) {
-            lock(folding).note(parent, name);
-        }
-        is_whole
+        self.is_in_place(entry, last, |parent, name| is_whole(parent, name, entry))
     }
 
     /// True if the file has its name, size and time; then it gets its mode.
     fn is_unchanged(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
+        self.is_in_place(entry, last, |parent, name| {
+            let stat = stat_of_size(parent, name, entry);
+            let Some(stat) = stat.filter(|stat| may_have_time(stat, entry)) else { return false };
+            if stat.st_mode & 0o777 != self.mode(entry) {
+                let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
+                // What the file system does not let be set was not set before either.
+                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
+            }
+            true
+        })
+    }
+
+    /// True if `is_that` holds of the directory that the entry is to be in, and its name there.
+    fn is_in_place(
+        &self,
+        entry: &Entry,
+        last: &mut Option<LastDirectory>,
+        is_that: impl FnOnce(&OwnedFd, &[u8]) -> bool,
+    ) -> bool {
         let Ok(place) = self.place(entry) else { return false };
         let (parent, name) = split(&place);
         let Ok(parent) = self.parent(parent, last) else { return false };
-        let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
-        let is_there = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_size as u64 == entry.size
-            && may_have_time(&stat, entry);
-        if is_there && stat.st_mode & 0o777 != self.mode(entry) {
-            let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
-            // What the file system does not let be set was not set before either.
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
-        }
+        let is_there = is_that(parent, name);
         if let Some(folding) = self.folding.as_ref().filter(|_| is_there) {
             lock(folding).note(parent, name);
         }
@@ -542,11 +542,14 @@ fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), EntryEnd> {
 
 /// True if a file of that name has the size and the modification time of `entry`.
 pub(crate) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
-    statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
-        FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
-            && stat.st_size as u64 == entry.size
-            && has_time(&stat, entry)
-    })
+    stat_of_size(directory, name, entry).is_some_and(|stat| has_time(&stat, entry))
+}
+
+/// Status of the file of that name, if it has the size of `entry`.
+fn stat_of_size(directory: impl AsFd, name: &[u8], entry: &Entry) -> Option<Stat> {
+    let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    (is_file && stat.st_size as u64 == entry.size).then_some(stat)
 }
 
 /// True if it has the modification time of `entry`.

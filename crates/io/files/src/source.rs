@@ -13,9 +13,7 @@ use std::sync::{Arc, Mutex};
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
 use longhaul_sys::descriptors::patiently;
-use longhaul_sys::files::{
-    Access, ConfinedDir, ConfinedError, FileOptions, PositionedFile, read_up_to_at,
-};
+use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
@@ -261,11 +259,9 @@ impl SourceTree {
             Base::Local if path.as_os_str().is_empty() => Ok(rustix::fs::stat(".")?),
             Base::Local => Ok(rustix::fs::stat(path)?),
             // Opened for reading, a FIFO or device does not block, and a file is opened anyway.
-            Base::Below(confined) => match confined.open(path, &FileOptions::default()) {
-                Ok(file) => Ok(rustix::fs::fstat(file)?),
-                Err(ConfinedError::Escapes) => Err(escapes()),
-                Err(error) => Err(error.into()),
-            },
+            Base::Below(confined) => {
+                Ok(rustix::fs::fstat(confined.open(path, &FileOptions::default())?)?)
+            }
         }
     }
 
@@ -357,10 +353,6 @@ fn changed(entry: &Entry, stat: &Stat) -> EntryEnd {
         }
     };
     EntryEnd::new(EntryCode::Changed, &reason)
-}
-
-pub(crate) fn escapes() -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, ConfinedError::Escapes)
 }
 
 const READ: OFlags =

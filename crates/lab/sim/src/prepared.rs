@@ -4,13 +4,13 @@
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::{
-    Belief, Fsync, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
+    Belief, Fsync, GroupTask, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
 };
 use longhaul_units::{Duration, Instant};
 
 use crate::draw::Draw;
 use crate::environment::Disk;
-use crate::files::{Files, foreign};
+use crate::files::{Files, Version, foreign};
 use crate::scenario::Scenario;
 use crate::sink::TRANSFER;
 
@@ -38,16 +38,7 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
     let last = draw.below(60);
     // A while after its last group he is gone.
     for _ in 0..groups + last {
-        while let Some(message) = source.poll_message() {
-            sink.handle(message).expect("he keeps to the protocol");
-        }
-        while let Some(action) = sink.poll_action(now) {
-            let Ok(answer) = storage::perform(&mut disk.storage, action);
-            sink.handle_answer(answer);
-        }
-        while let Some(message) = sink.poll_message() {
-            source.handle(message).expect("the sink keeps to the protocol");
-        }
+        exchange(&mut source, &mut sink, disk, now);
         now += Duration::from_millis(draw.below(1_500));
         if source.is_done() {
             break;
@@ -55,13 +46,8 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
         let task = if groups > 0 { source.next_group(sink.credit()) } else { None };
         let Some(task) = task else { continue };
         groups -= 1;
-        let mut data = vec![0; task.len as usize];
-        for piece in &task.pieces {
-            let from = &items[piece.id.0 as usize].data[piece.file_offset as usize..];
-            let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
-            to.copy_from_slice(&from[..piece.len as usize]);
-            to.iter_mut().for_each(foreign);
-        }
+        let mut data = contents(&items, &task);
+        data.iter_mut().for_each(foreign);
         let value = group_chaining_value(&data, task.group, task.only);
         source.group_hashed(task.object, task.group, value);
         while let Some(message) = source.poll_message() {
@@ -73,10 +59,7 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
     }
     if draw.one_in(2) {
         sink.wind_up();
-        while let Some(action) = sink.poll_action(now) {
-            let Ok(answer) = storage::perform(&mut disk.storage, action);
-            sink.handle_answer(answer);
-        }
+        act(&mut sink, disk, now);
     }
 }
 
@@ -94,23 +77,9 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
     let mut now = Instant::ZERO;
     while !source.is_done() {
         now += Duration::from_millis(500);
-        while let Some(message) = source.poll_message() {
-            sink.handle(message).expect("the source keeps to the protocol");
-        }
-        while let Some(action) = sink.poll_action(now) {
-            let Ok(answer) = storage::perform(&mut disk.storage, action);
-            sink.handle_answer(answer);
-        }
-        while let Some(message) = sink.poll_message() {
-            source.handle(message).expect("the sink keeps to the protocol");
-        }
+        exchange(&mut source, &mut sink, disk, now);
         while let Some(task) = source.next_group(sink.credit()) {
-            let mut data = vec![0; task.len as usize];
-            for piece in &task.pieces {
-                let from = &items[piece.id.0 as usize].data[piece.file_offset as usize..];
-                let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
-                to.copy_from_slice(&from[..piece.len as usize]);
-            }
+            let data = contents(&items, &task);
             let value = group_chaining_value(&data, task.group, task.only);
             source.group_hashed(task.object, task.group, value);
             if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
@@ -123,6 +92,35 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
         let choice = draw.word();
         files.change(choice, draw);
     }
+}
+
+/// Lets both ends handle the messages of the other, and the sink act.
+fn exchange(source: &mut Source, sink: &mut Sink, disk: &mut Disk, now: Instant) {
+    while let Some(message) = source.poll_message() {
+        sink.handle(message).expect("the source keeps to the protocol");
+    }
+    act(sink, disk, now);
+    while let Some(message) = sink.poll_message() {
+        source.handle(message).expect("the sink keeps to the protocol");
+    }
+}
+
+fn act(sink: &mut Sink, disk: &mut Disk, now: Instant) {
+    while let Some(action) = sink.poll_action(now) {
+        let Ok(answer) = storage::perform(&mut disk.storage, action);
+        sink.handle_answer(answer);
+    }
+}
+
+/// The bytes of the group, from the files.
+fn contents(items: &[&Version], task: &GroupTask) -> Vec<u8> {
+    let mut data = vec![0; task.len as usize];
+    for piece in &task.pieces {
+        let from = &items[piece.id.0 as usize].data[piece.file_offset as usize..];
+        let to = &mut data[piece.group_offset as usize..][..piece.len as usize];
+        to.copy_from_slice(&from[..piece.len as usize]);
+    }
+    data
 }
 
 /// Number of the stream of choices.

@@ -5,17 +5,15 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_connection::Wish;
 use longhaul_files::{
-    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, is_hidden_name, transfer_id,
+    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, transfer_id,
 };
-use longhaul_objects::{Belief, SinkConfig};
-use longhaul_sys::descriptors;
+use longhaul_objects::Belief;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request, Summary};
 
 use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
-use crate::error::Error;
 use crate::options::ServeOptions;
 use crate::request::{Asked, GrantedRequest, RequestHandler};
 use crate::shared::{Shared, refuse};
@@ -107,29 +105,11 @@ impl ServedCopies {
         if request.keeps_unchanged && !keeps {
             asked.shared.note(Summary::NOT_COMPARED);
         }
-        let config = SinkConfig {
-            keeps_unchanged: keeps,
-            ..sink_config(fsync, transfer, asked.memory, None)
-        };
+        let config = sink_config(fsync, transfer, asked.memory, None, keeps);
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         receive(asked.shared, config, resume, asked.memory, self.patience);
         Ok(())
     }
-}
-
-/// The directory that `options` name.
-///
-/// # Errors
-/// It cannot be opened.
-pub(crate) fn served_root(options: &ServeOptions) -> Result<Arc<ConfinedDir>, Error> {
-    let root = ConfinedDir::open_root(&options.root);
-    // What transfers keep for themselves is nobody else's.
-    let root = root.map(|root| root.without(is_hidden_name)).map_err(|error| {
-        let root = options.root.display().to_string();
-        let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
-        Error::path(root, message)
-    })?;
-    Ok(Arc::new(root))
 }
 
 impl RequestHandler for ServedCopies {

@@ -184,11 +184,10 @@ impl Objects {
         let Some(object) = self.window.get_mut(id.0) else { return };
         let mut files = object.layout.files();
         let (Some(first), last) = (files.next(), files.next_back()) else { return };
-        let range = u64::from(first.0)..u64::from(last.unwrap_or(first).0) + 1;
+        let entries = u64::from(first.0)..u64::from(last.unwrap_or(first).0) + 1;
         drop(files);
-        object.layout.retain(|entry| !unchanged.contains(u64::from(entry.0)));
+        object.layout.leave_out(entries, unchanged);
         object.remaining = object.layout.groups();
-        unchanged.remove(range);
     }
 
     /// The one that is accepted next, if it is prepared.

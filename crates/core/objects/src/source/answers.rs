@@ -48,14 +48,9 @@ impl Source {
     /// Leaves the entries that the sink has unchanged out of an object that is not accepted: it knows
     /// of all of them when it speaks of the object. What is behind them moves up.
     pub(super) fn leave_out_unchanged(&mut self, number: u32) {
-        let Some(object) = self.objects.get_mut(number).filter(|_| number >= self.accepted) else {
-            return;
-        };
-        let entries = u64::from(object.first.0)..u64::from(object.first.0 + object.entries);
-        let next = self.unchanged.iter_from(entries.start).next();
-        if next.is_some_and(|range| range.start < entries.end) {
-            object.layout.retain(|entry| !self.unchanged.contains(u64::from(entry.0)));
-            self.unchanged.remove(entries);
+        if let Some(object) = self.objects.get_mut(number).filter(|_| number >= self.accepted) {
+            let entries = u64::from(object.first.0)..u64::from(object.first.0 + object.entries);
+            object.layout.leave_out(entries, &mut self.unchanged);
         }
     }
 

@@ -79,13 +79,9 @@ impl Entry {
         let kind = match kind {
             FILE => EntryKind::File,
             DIRECTORY => EntryKind::Directory,
-            LINK => {
-                let target = r.sized(MAX_PATH)?.to_vec();
-                if target.is_empty() || target.contains(&0) {
-                    return Err(DecodeError::Invalid { what: "target of a link" });
-                }
-                EntryKind::Link { target }
-            }
+            LINK => EntryKind::Link {
+                target: link_target(r)?.ok_or(DecodeError::Invalid { what: "target of a link" })?,
+            },
             _ => return Err(DecodeError::Invalid { what: "kind of an entry" }),
         };
         if mode & !MODE_BITS != 0 {
@@ -93,6 +89,12 @@ impl Entry {
         }
         Ok(Self { kind, mode, modified, size, identity, path })
     }
+}
+
+/// Reads where a link points; nothing where it can point nowhere.
+pub(super) fn link_target(r: &mut Reader<'_>) -> Result<Option<Vec<u8>>, DecodeError> {
+    let target = r.sized(MAX_PATH)?;
+    Ok((!target.is_empty() && !target.contains(&0)).then(|| target.to_vec()))
 }
 
 /// The path of an [`Entry`]: relative, at most [`MAX_PATH`] bytes, components separated by `/`,
@@ -155,7 +157,8 @@ pub struct InvalidPath;
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
 const LINK: u8 = 3;
-const MODE_BITS: u16 = 0o7777;
+/// Bits that a mode may have.
+pub(super) const MODE_BITS: u16 = 0o7777;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 use alloc::vec::Vec;
 
 use super::ending::EntryEnd;
-use super::entry::{EntryPath, MAX_PATH};
+use super::entry::{EntryPath, MAX_PATH, MODE_BITS, link_target};
 use super::{LIST, LIST_END, LISTED, UNLISTED, append};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
@@ -181,13 +181,7 @@ impl Listed {
         let kind = match kind {
             1 => ListedKind::File,
             2 => ListedKind::Directory,
-            3 => {
-                let target = r.sized(MAX_PATH)?.to_vec();
-                if target.is_empty() || target.contains(&0) {
-                    return Err(r.invalid());
-                }
-                ListedKind::Link { target }
-            }
+            3 => ListedKind::Link { target: link_target(r)?.ok_or_else(|| r.invalid())? },
             4 => ListedKind::Other,
             _ => return Err(r.invalid()),
         };
@@ -200,4 +194,3 @@ impl Listed {
 
 /// Longest path of something that cannot be looked at: its name is too long for an entry, perhaps.
 const UNLISTED_PATH_MAX: usize = 2 * MAX_PATH;
-const MODE_BITS: u16 = 0o7777;

@@ -349,13 +349,6 @@ impl ConfinedDir {
     }
 }
 
-impl From<ConfinedDir> for OwnedFd {
-    /// The directory, without what confines paths to it.
-    fn from(confined: ConfinedDir) -> Self {
-        confined.dir
-    }
-}
-
 impl AsFd for ConfinedDir {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.dir.as_fd()
