@@ -9,9 +9,9 @@ use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_units::{EntryCode, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
-use crate::circuit::CircuitReport;
-use crate::links::LinkUse;
-use crate::recollection::HistoryReport;
+use crate::connection::circuit::CircuitReport;
+use crate::connection::links::LinkUse;
+use crate::connection::path_history::HistoryReport;
 
 /// Where a copy is, for a progress display. Rates are over the last second or so.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,7 +10,7 @@ use longhaul_files::DestinationError;
 use longhaul_wire::{CloseCode, PipeRole};
 
 use crate::api::Snapshot;
-use crate::client::{Failure, TooNarrow};
+use crate::endpoint::client::{Failure, TooNarrow};
 
 /// Why a copy, pipe, probe or server did not come to its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

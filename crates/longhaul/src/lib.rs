@@ -9,30 +9,14 @@
 //! [`PipeOptions`] and [`ListOptions`] hold. `new` gives the defaults of the command line; fields change them.
 
 mod api;
-mod attend;
-mod budget;
-mod circuit;
-mod client;
-mod copy;
-mod descriptors;
+mod connection;
+mod endpoint;
 mod error;
-mod guests;
-mod ids;
-mod lease;
-mod links;
-mod list;
+mod memory;
 mod options;
-mod pipe;
-mod probe;
 mod progress;
-mod recollection;
 mod remarks;
-mod request;
-mod serve;
-mod server;
-mod shared;
-mod sink;
-mod source;
+mod transfers;
 
 /// What each end calls itself.
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
@@ -41,15 +25,14 @@ pub use api::{
     CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, ServeFailure, Served,
     Snapshot,
 };
-pub use budget::MEMORY_LEAST;
-pub use circuit::{
+pub use connection::circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
     ServiceError,
 };
-pub use copy::copy;
+pub use connection::links::{LinkChoice, LinkUse};
+pub use connection::path_history::HistoryReport;
+pub use endpoint::serve::serve;
 pub use error::{Error, ErrorKind, Kept, Side};
-pub use links::{LinkChoice, LinkUse};
-pub use list::{ListOptions, ListReport, ListSink, list};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_history::History;
@@ -57,12 +40,13 @@ pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
 pub use longhaul_wire::{CloseCode, Listed, ListedKind, PipeRole, Protect};
+pub use memory::budget::MEMORY_LEAST;
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
     ServeOptions,
 };
-pub use pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
-pub use probe::{ProbeReport, probe};
 pub use progress::Progress;
-pub use recollection::HistoryReport;
-pub use serve::serve;
+pub use transfers::copy::copy;
+pub use transfers::list::{ListOptions, ListReport, ListSink, list};
+pub use transfers::pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
+pub use transfers::probe::{ProbeReport, probe};

@@ -13,8 +13,8 @@ use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::Protect;
 
-use crate::circuit::CircuitOptions;
-use crate::links::LinkChoice;
+use crate::connection::circuit::CircuitOptions;
+use crate::connection::links::LinkChoice;
 
 /// Default port of a server, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7420;
@@ -99,7 +99,7 @@ pub struct ConnectOptions {
     /// Routes to the server, the best first: where one cannot be had or is lost, the next is taken, each
     /// once. Of a pipe only until data has moved. Without any, the direct one.
     pub routes: Vec<Route>,
-    /// Most memory for what is under way; else by the path. At least [`crate::budget::MEMORY_LEAST`].
+    /// Most memory for what is under way; else by the path. At least [`crate::memory::budget::MEMORY_LEAST`].
     pub memory: Option<Bytes>,
     /// Time without a sign of the server after which it is given up.
     pub idle_timeout: Duration,
@@ -229,7 +229,7 @@ pub struct ServeOptions {
     /// Clients may copy to here.
     pub allow_write: bool,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
-    /// half of the host's. At least [`crate::budget::MEMORY_LEAST`], which one transfer needs.
+    /// half of the host's. At least [`crate::memory::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
     /// Whole blocks of large files go past the page cache (`O_DIRECT`).
     pub direct: bool,

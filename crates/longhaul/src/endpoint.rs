@@ -1,0 +1,7 @@
+//! The two ends of a connection: a client, a server, and what a server does with a request.
+
+pub mod client;
+pub mod guests;
+pub mod request;
+pub mod serve;
+pub mod server;

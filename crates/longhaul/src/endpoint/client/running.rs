@@ -1,0 +1,408 @@
+//! A task under way.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use longhaul_carriers::connection::{Carrier, mailboxes};
+use longhaul_carriers::mailboxes::Mailboxes;
+use longhaul_carriers::udp::lane::Refusal;
+use longhaul_carriers::udp::paths::Ends;
+use longhaul_connection::{End, Gate, Part, Silence, Transfer};
+use longhaul_control::Dialed;
+use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
+use longhaul_history::{Direction, PathKey};
+use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
+use longhaul_units::{Duration, Instant, Rate, shown};
+use longhaul_wire::{BASE_DATAGRAM, CloseCode};
+
+use super::link::{Link, udp_address};
+use super::rival::Rival;
+use super::{Begun, Client, Failure, Finished, Task, TooNarrow};
+use crate::api::{Hosts, LinkReport, Snapshot};
+use crate::connection::attend::{Attendant, INTERVAL};
+use crate::connection::circuit::{Circuit, Followed};
+use crate::connection::links::Links;
+use crate::connection::path_history::{HistoryReport, Recollection};
+use crate::connection::shared::Shared;
+use crate::progress::Progress;
+
+pub(super) struct Running<'c, T> {
+    dialed: &'c Dialed,
+    circuit: Option<Circuit>,
+    shared: Arc<Shared>,
+    task: T,
+    lanes: Box<dyn Carrier>,
+    /// Those that the user named.
+    links: Option<Links>,
+    path_history: Option<Recollection>,
+    profile: &'static str,
+    started: Instant,
+    part: Part,
+    notices: Vec<String>,
+    meter: Meter,
+}
+
+impl<'c, T: Task> Running<'c, T> {
+    pub fn start(
+        client: &Client<'_>,
+        begun: Begun<'c>,
+        mut notices: Vec<String>,
+        make: impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        stop: &Stop,
+    ) -> Result<Self, Failure> {
+        let Begun { dialed, via, over_tcp, opened, packet_max } = begun;
+        let Dialed { ref session, ref control, server, ref identity, local, rtt } = *dialed;
+        let mailboxes = mailboxes(session.lanes)?;
+        let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
+        let task = make(server, &shared)?;
+        // The work of one carrier is over with it, and the control connection is not.
+        let watched = Arc::downgrade(&shared);
+        control.on_end(move |end| {
+            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
+        });
+        let Client { options, ref profile, started, .. } = *client;
+        let links = Links::find(&options.links, udp_address(server, session), local)?;
+        let ends = links.first();
+        let links = Some(links).filter(|_| !options.links.is_empty());
+        let link = Link {
+            session,
+            identity,
+            server,
+            ends,
+            links: links.as_ref(),
+            rtt,
+            profile,
+            options,
+            via,
+            packet_max,
+        };
+        let booked = options.circuit.is_some();
+        let lanes = match over_tcp {
+            true => link.start_tcp(opened, &shared, &mailboxes, stop)?,
+            false => link.start_udp(booked, &shared, &mailboxes, &mut notices)?,
+        };
+        let part = client.wish.part();
+        if part == Part::Sink {
+            lanes.tell_limits();
+        }
+        // A booked circuit is no path that anything is to be found out about.
+        let history = options.history.as_ref().filter(|_| !booked && part == Part::Source);
+        let path_history = history.and_then(|history| {
+            let key = PathKey {
+                peer: options.server.host.clone(),
+                local: ends.local,
+                remote: ends.remote.ip(),
+                direction: Direction::Push,
+                token: String::new(),
+            };
+            Recollection::begin(history, &*lanes, key)
+        });
+        if let (Some(links), Some(_)) = (&links, lanes.paths())
+            && links.count() > session.lanes.into()
+        {
+            let (lanes, all) = (session.lanes, links.count());
+            notices
+                .push(format!("the server grants {lanes} lanes: not all of {all} links are used"));
+        }
+        let mut circuit = None;
+        if let (Some(options), Some(paths)) = (&options.circuit, lanes.paths())
+            && let Some(errand) = task.errand()
+        {
+            shared.direct(Gate::hold);
+            let follower = link.follower(options, errand, &shared, paths, started);
+            circuit = Some(Circuit::start(follower)?);
+        }
+        task.start()?;
+        Ok(Self {
+            dialed,
+            circuit,
+            shared,
+            task,
+            lanes,
+            links,
+            path_history,
+            profile: profile.profile.name,
+            started,
+            part,
+            notices,
+            meter: Meter::new(started),
+        })
+    }
+
+    /// Until the task is done or cannot be, and its report.
+    pub fn attend(
+        mut self,
+        mut rival: Option<&mut Rival>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let (shared, server) = (self.shared.clone(), self.dialed.server);
+        // Of UDP, since packets could come.
+        let mut silence = Silence::since(clock::now());
+        let mut attendant = Attendant::new(&shared, &*self.lanes, &self.dialed.control, None);
+        attendant.remember(self.path_history.take());
+        let end = loop {
+            let end = attendant.round();
+            let validated = attendant.known().validated;
+            self.task.on_look(validated, progress);
+            progress.set(self.meter.snapshot(&shared, &self.task, &*self.lanes));
+            for notice in self.lanes.take_left_out() {
+                progress.tell(&notice);
+                self.notices.push(notice);
+            }
+            match end {
+                Some(End::Closed(Closed { code: CloseCode::PATH_MTU, reason, .. })) => {
+                    let reason = match &self.links {
+                        Some(_) => format!("{reason}; {NO_LINK_LEFT}"),
+                        None => reason,
+                    };
+                    let reason = match self.mtu_here() {
+                        Some(mtu) if !reason.contains(&mtu.to_string()) => {
+                            format!("{reason} (the client's interface or route takes {mtu})")
+                        }
+                        _ => reason,
+                    };
+                    let by_tcp = self.lanes.may_send_smaller();
+                    let passed = self.lanes.passed();
+                    let moved = self.lanes.have_moved() || !self.task.leave();
+                    let narrow = TooNarrow { server, reason, passed, moved, by_tcp };
+                    break Err(Failure::TooNarrow(narrow));
+                }
+                Some(End::Closed(closed))
+                    if closed.is_silence()
+                        && self.lanes.refusal().is_none()
+                        && let Some(advice) = self.lanes.advice_on_silence() =>
+                {
+                    let reason = format!("{}; {advice}", closed.reason);
+                    break outcome(server, End::Closed(Closed { reason, ..closed }));
+                }
+                Some(end) => break outcome(server, self.lanes.explain(end, Role::Client)),
+                None => {}
+            }
+            if stop.is_requested() {
+                break Err(Failure::Stopped);
+            }
+            let refusal = self.lanes.refusal();
+            if let Some(refusal) = refusal.filter(|it| it.is_lasting(clock::now())) {
+                break Err(self.refused(server, refusal));
+            }
+            let blocked = match &mut rival {
+                Some(rival) => rival.look(self.dialed, validated || attendant.has_received()),
+                None => !validated && silence.look(clock::now()) > UDP_PATIENCE,
+            };
+            if blocked {
+                break Err(Failure::UdpBlocked { server });
+            }
+        };
+        let elapsed = clock::now() - self.started;
+        attendant.conclude();
+        self.path_history = attendant.path_history();
+        let may_go_on = rival.is_some() && self.dialed.control.ended().is_none();
+        self.finish(end, may_go_on, elapsed, progress)
+    }
+
+    /// MTU of the interface or route of this host to the server, where that is why UDP does not fit.
+    fn mtu_here(&self) -> Option<u32> {
+        let server = self.dialed.server;
+        let ends = Ends { local: self.dialed.local, remote: server };
+        let mtu = ends.socket().ok()?.route_mtu().ok()?;
+        let headers = if server.is_ipv4() { IPV4_UDP_HEADERS } else { IPV6_UDP_HEADERS };
+        (u64::from(mtu) < BASE_DATAGRAM as u64 + headers).then_some(mtu)
+    }
+
+    /// This host's kernel takes no packets, for good.
+    fn refused(&self, server: SocketAddr, refusal: Refusal) -> Failure {
+        if !self.lanes.have_moved() && self.task.leave() {
+            return Failure::NoUdp(refusal.in_words(Role::Client));
+        }
+        let (code, reason) = (CloseCode::TIMEOUT, refusal.with_advice(Role::Client));
+        Failure::Closed { server, code, by_peer: false, reason }
+    }
+
+    fn finish(
+        mut self,
+        end: Result<(), Failure>,
+        may_go_on: bool,
+        elapsed: Duration,
+        progress: &Progress,
+    ) -> Result<Finished<T>, Failure> {
+        let goes_on = may_go_on && end.as_ref().is_err_and(Failure::leaves_tcp);
+        let (code, reason) = match &end {
+            Ok(()) => (CloseCode::DONE, String::new()),
+            Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
+            Err(Failure::Local(failure)) => {
+                (CloseCode::STORAGE, self.task.reason_for_peer(&failure.to_string()))
+            }
+            // It does not come back.
+            Err(Failure::TooNarrow(narrow)) if narrow.by_tcp && narrow.moved => {
+                (CloseCode::TIMEOUT, narrow.reason.clone())
+            }
+            Err(Failure::TooNarrow(narrow)) => (CloseCode::PATH_MTU, narrow.reason.clone()),
+            Err(Failure::Closed { code: CloseCode::TIMEOUT, by_peer: false, reason, .. }) => {
+                (CloseCode::TIMEOUT, reason.clone())
+            }
+            Err(Failure::UdpBlocked { .. } | Failure::NoUdp(_)) if goes_on => {
+                (CloseCode::PATH_MTU, "no UDP packet comes through".into())
+            }
+            Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),
+        };
+        let stalled = matches!(self.shared.lock().end(), Some(End::Stalled(_)));
+        progress.set(self.snapshot());
+        let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
+        self.notices.extend(circuit.notices);
+        let history = self.path_history.take().map(|path_history| {
+            let (report, notices) = path_history.end(self.profile, &self.lanes.totals());
+            notices.iter().for_each(|notice| progress.tell(notice));
+            self.notices.extend(notices);
+            report
+        });
+        self.lanes.close(code, &reason);
+        if !goes_on {
+            self.dialed.control.close(code, &reason);
+        }
+        // A failure of the local storage leaves nothing to be made durable.
+        if !matches!(end, Ok(()) | Err(Failure::Local(_))) {
+            self.shared.wind_up();
+            progress.set(self.snapshot());
+        }
+        self.shared.stop();
+        self.lanes.join();
+        let hangs = stalled && !self.end_soon();
+        if T::THREADS_END && !hangs || end.is_ok() {
+            self.shared.join();
+        }
+        match end {
+            Ok(()) => Ok(self.report(elapsed, circuit.followed, history)),
+            Err(Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason })
+                if !stalled =>
+            {
+                Err(Failure::Lost { server, reason, again: self.task.leave() })
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    fn snapshot(&mut self) -> Snapshot {
+        self.meter.snapshot(&self.shared, &self.task, &*self.lanes)
+    }
+
+    /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
+    fn end_soon(&self) -> bool {
+        let deadline = clock::now() + DISK_PATIENCE;
+        while !self.shared.threads_ended() && clock::now() < deadline {
+            std::thread::sleep(INTERVAL / 10);
+        }
+        self.shared.threads_ended()
+    }
+
+    fn report(
+        self,
+        elapsed: Duration,
+        circuit: Option<Followed>,
+        history: Option<HistoryReport>,
+    ) -> Finished<T> {
+        let links = match (&self.links, self.lanes.paths()) {
+            (Some(links), Some(paths)) => links.carried(paths, &self.lanes.accounts()),
+            _ => Vec::new(),
+        };
+        let here = self.shared.host_account();
+        let half = self.shared.lock();
+        let there = half.transfer().and_then(Transfer::host_there);
+        let hosts = match self.part {
+            Part::Source => Hosts { sender: Some(here), receiver: there },
+            Part::Sink => Hosts { sender: there, receiver: Some(here) },
+        };
+        let counts = self.lanes.totals().sending;
+        let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
+        let sending = half.sending(counts);
+        let link = LinkReport {
+            carrier: self.lanes.name(),
+            profile: self.profile.into(),
+            protect: self.dialed.session.protect,
+            rtt: sending.rtt_min,
+            packets_sent: sending.packets_sent,
+            packets_resent: sending.packets_resent,
+            lost: sending.lost,
+            bottleneck: sending.bottleneck,
+            cpu_local: clock::process_cpu_time(),
+            cpu_remote: there.map(|host| host.cpu_time),
+            hosts,
+            circuit: circuit.map(|followed| followed.counted(&self.lanes.accounts())),
+            memory: (sending.memory, sending.remembered),
+            links,
+            history,
+            via: Vec::new(),
+            notices: self.notices,
+        };
+        let validated = half.validated();
+        drop(half);
+        Finished { task: self.task, elapsed, validated, link }
+    }
+}
+
+/// How a connection ended, for the user of `server`.
+fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
+    Err(match end {
+        End::Done => return Ok(()),
+        End::Refused(refused) => {
+            Failure::Refused { server, code: refused.code, reason: shown(&refused.reason) }
+        }
+        End::Failed(failure) => Failure::Local(failure),
+        End::Stalled(stalled) => Failure::Closed {
+            server,
+            code: CloseCode::TIMEOUT,
+            by_peer: false,
+            reason: stalled.to_string(),
+        },
+        End::Closed(Closed { code, reason, by_peer }) => {
+            let reason = if reason.is_empty() { code.to_string() } else { reason };
+            Failure::Closed { server, code, by_peer, reason }
+        }
+    })
+}
+
+/// How far it is, with the goodput over about the last second.
+struct Meter {
+    started: Instant,
+    points: VecDeque<(Instant, u64)>,
+}
+
+impl Meter {
+    fn new(started: Instant) -> Self {
+        Self { started, points: [(started, 0)].into() }
+    }
+
+    fn snapshot(&mut self, shared: &Shared, task: &impl Task, lanes: &dyn Carrier) -> Snapshot {
+        let now = clock::now();
+        let so_far = task.so_far(shared.mailboxes.waiting());
+        let moved = so_far.bytes_done.saturating_sub(so_far.resumed_bytes);
+        let sending = shared.lock().sending(lanes.totals().sending);
+        Snapshot {
+            rate: self.update(now, moved),
+            rtt: sending.rtt,
+            packets_sent: sending.packets_sent,
+            packets_lost: sending.lost.total(),
+            bound: sending.bound,
+            elapsed: now - self.started,
+            ..so_far
+        }
+    }
+
+    fn update(&mut self, now: Instant, bytes: u64) -> Rate {
+        self.points.push_back((now, bytes));
+        while self.points.len() > 2 && now - self.points[1].0 > Duration::from_secs(1) {
+            self.points.pop_front();
+        }
+        let (then, before) = self.points[0];
+        Rate::from_bytes_over(bytes.saturating_sub(before), (now - then).max(INTERVAL / 10))
+    }
+}
+
+/// Where links were named.
+const NO_LINK_LEFT: &str = "no --link is left that carries, and links are for UDP: leave them out";
+/// How long a disk that got nothing done may take to let its threads go.
+const DISK_PATIENCE: Duration = Duration::from_secs(2);
+/// How long UDP may stay silent once the server let us in.
+const UDP_PATIENCE: Duration = Duration::from_secs(5);

@@ -1,0 +1,96 @@
+//! Requests at a server: each type has a handler, and the server knows them by this interface only.
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use longhaul_connection::{Part, Wish};
+use longhaul_wire::{CloseCode, ConnectionId, Protect, Refused};
+
+use crate::connection::shared::{Shared, refuse};
+use crate::memory::budget::Budget;
+
+/// Serves the requests of one type. [`crate::serve()`] registers them.
+pub(crate) trait RequestHandler: Send + Sync {
+    /// Grants the request ([`Asked::grant`]) and begins its transfer ([`Shared::begin`]), or says why not;
+    /// `None` if it is of another type.
+    fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>>;
+}
+
+/// A granted request, as the server attends to it. The defaults suit one that does not depend on another
+/// client.
+pub(crate) trait GrantedRequest: Send + Sync {
+    /// Action of the client, for the log.
+    fn describe(&self) -> String;
+    /// Starts the threads that do it, once the transfer has begun.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()>;
+    /// Why it cannot go on, though its connection can.
+    fn broken(&self) -> Option<String> {
+        None
+    }
+    /// The client closes: it has everything.
+    fn conclude(&self, _shared: &Shared) {}
+    /// The client comes back over another connection.
+    ///
+    /// # Errors
+    /// Why what has begun cannot begin again.
+    fn vacate(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+    /// The client does not come back. There is a `reason` unless everything was done.
+    fn leave(&self, _reason: Option<&str>) {}
+}
+
+/// Every type of request that a server knows.
+pub(crate) type Handlers = Arc<[Box<dyn RequestHandler>]>;
+
+/// A request, and what its transfer may use.
+pub(crate) struct Asked<'a> {
+    pub wish: &'a Wish,
+    /// The state of the client's connection.
+    pub shared: &'a Arc<Shared>,
+    pub granted: &'a Granted,
+    /// The number of that connection.
+    pub client: ConnectionId,
+    /// The token of the client, at a server that has several: others do not go on with what it began.
+    pub owner: Option<[u8; 8]>,
+    pub protect: Protect,
+    pub memory: Budget,
+}
+
+impl Asked<'_> {
+    /// Has the handler of its type begin the transfer.
+    ///
+    /// # Errors
+    /// Why it is not granted.
+    pub fn handle(&self, handlers: &Handlers) -> Result<(), Refused> {
+        let accepted = handlers.iter().find_map(|handler| handler.accept(self));
+        accepted.unwrap_or_else(|| Err(refuse(CloseCode::REFUSED, NO_HANDLER)))
+    }
+
+    /// Before the transfer begins, so that a thread that sees the transfer finds what was granted.
+    pub fn grant(&self, request: impl GrantedRequest + 'static) {
+        let sends = self.wish.part() == Part::Sink;
+        let _ = self.granted.0.set((sends, Box::new(request)));
+    }
+}
+
+/// The grant of a client, if there is one, and its direction: true from here to the client.
+#[derive(Default)]
+pub(crate) struct Granted(OnceLock<(bool, Box<dyn GrantedRequest>)>);
+
+impl Granted {
+    pub fn request(&self) -> Option<&dyn GrantedRequest> {
+        self.0.get().map(|(_, request)| &**request)
+    }
+
+    /// True if contents go from here to the client.
+    pub fn sends(&self) -> bool {
+        self.0.get().is_some_and(|(sends, _)| *sends)
+    }
+}
+
+/// The reason that a client of a later version is given.
+const NO_HANDLER: &str = "this server does not serve requests of that type";

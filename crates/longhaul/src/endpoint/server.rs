@@ -1,0 +1,403 @@
+//! A server: admits clients and does what they ask for by its handlers of requests.
+
+mod carriers;
+mod client;
+mod datagrams;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use longhaul_session::ServerConfig;
+use longhaul_sys::clock;
+use longhaul_sys::descriptors::{self, MayBeShort, patiently};
+use longhaul_sys::process::descriptor_limit;
+use longhaul_sys::threads;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_sys::wait::{self, Interest};
+use longhaul_units::{Bytes, Duration};
+use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
+use rustix::io::Errno;
+
+use crate::api::{ServeEvent, ServeFailure};
+use crate::connection::attend::INTERVAL;
+use crate::connection::ids::ConnectionIds;
+use crate::endpoint::guests::{Guest, Guests};
+use crate::endpoint::request::Handlers;
+use crate::error::{Error, ErrorKind, Side};
+use crate::memory::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
+use crate::memory::descriptors::Descriptors;
+use crate::memory::lease::{Lease, SharedMemory};
+use crate::options::ServeOptions;
+use client::{NotServed, sending};
+use datagrams::Known;
+use longhaul_carriers::tcp::Joins;
+use longhaul_carriers::udp::socket_notices;
+use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
+use longhaul_control::{Accepted, Acceptor};
+use longhaul_control::{Place, Places};
+use longhaul_sys::stop::Stop;
+
+/// Serves requests by `handlers`: see [`crate::serve()`].
+pub(crate) fn run(
+    options: &ServeOptions,
+    handlers: Handlers,
+    events: &(dyn Fn(ServeEvent) + Sync),
+    stop: &Stop,
+) -> Result<(), Error> {
+    let system = |error: io::Error| {
+        Error::here(format!("cannot go on serving: {}", descriptors::explained(&error)))
+    };
+    let mut udp_options = UdpOptions::default();
+    udp_options.reuse_port = true;
+    if let Some(size) = options.socket_buffer {
+        let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
+        (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
+    }
+    let (listener, udp) = listen(options.listen, &udp_options)?;
+    let (address, udp) = (listener.local_addr().map_err(system)?, Arc::new(udp));
+    for notice in socket_notices(&udp) {
+        events(ServeEvent::Notice(notice));
+    }
+    let socket_buffer = Bytes::new(udp.receive_buffer().obtained as u64);
+    let memory = Budget::new(options.memory);
+    let all_memory = memory_for_contents(options.memory);
+    let config = ServerConfig {
+        udp_port: Some(address.port()),
+        implementation: Some(crate::IMPLEMENTATION.into()),
+        receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
+        ..ServerConfig::default()
+    };
+    let server = Server {
+        options,
+        events,
+        stop,
+        handlers,
+        acceptor: Acceptor::new(&options.tokens, config, stop.clone()).map_err(system)?,
+        udp,
+        lanes: Known::default(),
+        joins: Joins::default(),
+        // One client with one lane is served in any case.
+        memory: SharedMemory::new(all_memory.max(MEMORY_LEAST + NAMES_LEAST + socket_buffer)),
+        descriptors: Descriptors::new(descriptor_limit()),
+        door: Pending::default(),
+        attended: Places::default(),
+        clients: Guests::new(options.connections_max, options.excuse_timeout),
+        ids: ConnectionIds::default(),
+        served: Stop::default(),
+        left: Stop::default(),
+    };
+    std::thread::scope(|scope| {
+        threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams())?;
+        events(ServeEvent::Listening(address));
+        // Clients that are still there need their datagrams.
+        let accepted = std::thread::scope(|clients| server.accept(clients, &listener));
+        server.left.request();
+        accepted
+    })
+    .map_err(system)
+}
+
+/// Listens for connections and for datagrams at one port. If the system may choose the port
+/// (`address` has port 0), it is asked again while it chooses one that is taken for datagrams.
+fn listen(
+    address: SocketAddr,
+    udp_options: &UdpOptions,
+) -> Result<(TcpListener, UdpSocket), Error> {
+    const CHOICES: usize = 100;
+    let failed = |transport| move |error| cannot_listen(address, transport, &error);
+    let mut choices = if address.port() == 0 { CHOICES } else { 1 };
+    loop {
+        let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
+        // std lets 128 wait; the SYNs of others would be dropped while strangers make room.
+        rustix::net::listen(&listener, BACKLOG).map_err(|errno| failed("TCP")(errno.into()))?;
+        listener.set_nonblocking(true).map_err(failed("TCP"))?;
+        choices -= 1;
+        let bound = listener.local_addr().map_err(failed("TCP"))?;
+        match UdpSocket::bind(bound, udp_options) {
+            Ok(udp) => return Ok((listener, udp)),
+            Err(error) if choices > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(failed("UDP")(error)),
+        }
+    }
+}
+
+fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
+    let message =
+        format!("cannot listen at {address} ({transport}): {}", descriptors::explained(cause));
+    let error = |message| Error::new(ErrorKind::Listen, Side::Here, message);
+    match cause.kind() {
+        io::ErrorKind::AddrInUse => {
+            let by = "another program uses the port, perhaps another longhaul serve";
+            error(format!("{message}: {by}")).hint("choose one with --listen ADDR:PORT")
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            error(message).hint("--listen takes an address of this host")
+        }
+        _ => error(message),
+    }
+}
+
+struct Server<'a> {
+    options: &'a ServeOptions,
+    events: &'a (dyn Fn(ServeEvent) + Sync),
+    stop: &'a Stop,
+    handlers: Handlers,
+    acceptor: Acceptor,
+    udp: Arc<UdpSocket>,
+    /// Where datagrams go that come to the common socket.
+    lanes: Known,
+    /// Sessions that wait for their TCP connections.
+    joins: Joins,
+    memory: SharedMemory,
+    descriptors: Descriptors,
+    /// Connections that have not proven a token, and the threads that attend to them.
+    door: Pending,
+    attended: Places,
+    /// Proven clients, whom no number of strangers keeps out.
+    clients: Guests,
+    ids: ConnectionIds,
+    /// With `once`: a transfer was served.
+    served: Stop,
+    /// Nobody is let in any more, and all clients have left.
+    left: Stop,
+}
+
+impl Server<'_> {
+    fn is_over(&self) -> bool {
+        self.stop.is_requested() || self.served.is_requested()
+    }
+
+    fn accept<'scope, 'env>(
+        &'env self,
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+        listener: &TcpListener,
+    ) -> io::Result<()> {
+        let (mut refused, mut lacked) = (None, false);
+        while !self.is_over() {
+            let deadline = clock::now() + INTERVAL;
+            if wait::wait(&[(listener.as_fd(), Interest::Readable)], Some(deadline))? == 0 {
+                continue;
+            }
+            // Descriptors are waited for: who is not let in hears nothing, or a reset.
+            let (stream, from) = match self.with_room(|| listener.accept()) {
+                Ok(accepted) => {
+                    refused = None;
+                    accepted
+                }
+                // The client was gone before we came, or descriptors are short: others go on.
+                Err(error) => {
+                    // Each reason once, until somebody is let in again.
+                    let number = error.raw_os_error();
+                    if is_own_fault(&error) && std::mem::replace(&mut refused, number) != number {
+                        let why = descriptors::explained(&error);
+                        let notice = format!("cannot let clients in: {why}");
+                        (self.events)(ServeEvent::Notice(notice));
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            let from = canonical(from);
+            let Some(attended) = self.place_to_attend() else { continue };
+            let Ok(at_door) = self.with_room(|| self.door.admit(&stream, from.ip())) else {
+                continue;
+            };
+            let attend = move || {
+                // The thread has reported a panic. Places come back, and others are served on.
+                let _ = catch_unwind(AssertUnwindSafe(|| {
+                    self.attend(stream, from, (attended, at_door));
+                }));
+            };
+            if let Err(error) = threads::spawn_scoped(scope, "longhaul-client", attend) {
+                if !std::mem::replace(&mut lacked, true) {
+                    let notice = format!("cannot let clients in: {error}");
+                    (self.events)(ServeEvent::Notice(notice));
+                }
+                self.door.make_room();
+            } else {
+                lacked = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does `open`; where descriptors are short, when what is kept is closed and strangers have gone.
+    fn with_room<T>(&self, open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        // One who is being answered goes by itself.
+        let soon = clock::now() + ANSWERING;
+        let short = |error: &io::Error| {
+            if error.is_short() && clock::now() >= soon {
+                self.door.make_room();
+            }
+        };
+        patiently(|| open().inspect_err(short))
+    }
+
+    /// Those that had to go from the door need a moment when many come at once.
+    fn place_to_attend(&self) -> Option<Place<'_>> {
+        for _ in 0..MOMENTS {
+            if let Some(place) = self.attended.take(ATTENDED_MAX) {
+                return Some(place);
+            }
+            std::thread::sleep(MOMENT);
+        }
+        None
+    }
+
+    /// One TCP connection, to its end.
+    fn attend(
+        &self,
+        stream: TcpStream,
+        from: SocketAddr,
+        stranger: (Place<'_>, PendingConnection<'_>),
+    ) {
+        let from = match self.options.trust_proxy.contains(&from.ip()) {
+            false => from,
+            true => match self.acceptor.behind_proxy(&stream) {
+                Ok(client) => {
+                    let client = client.map_or(from, canonical);
+                    stranger.1.comes_from(client.ip());
+                    client
+                }
+                Err(error) => {
+                    let reason = error.to_string();
+                    return (self.events)(ServeEvent::Refused { client: from, reason });
+                }
+            },
+        };
+        let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
+        let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
+        match self.acceptor.accept(stream, from, |stage| stranger.1.reach(stage)) {
+            Ok(Accepted::Client(client)) => {
+                self.door.prove(from.ip());
+                let hello = client.client().hello();
+                let Some(guest) = self.clients.admit(hello.key_id, from.ip()) else {
+                    client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
+                    return refused("too many clients".into());
+                };
+                let sending = match sending(hello, self.options.profiles.as_deref()) {
+                    Ok(sending) => sending,
+                    Err(error) => {
+                        let reason = error.to_string();
+                        client.refuse(CloseCode::UNSUPPORTED_OPTION, &reason);
+                        return refused(reason);
+                    }
+                };
+                let lanes = hello.lanes;
+                let Some(lease) = self.lease_of_others(hello, &guest) else {
+                    client.refuse(CloseCode::BUSY, &later(NO_MEMORY, lanes));
+                    return refused("no memory is left for another client".into());
+                };
+                let Some(_descriptors) = self.descriptors.lease(lanes) else {
+                    let reason = later(NO_DESCRIPTORS, lanes);
+                    client.refuse(CloseCode::BUSY, &reason);
+                    return refused(reason);
+                };
+                drop(stranger);
+                let place = (&guest, lease);
+                let (begun, outcome) = match self.serve_client(*client, sending, place, from, local)
+                {
+                    Ok(served) => (true, Ok(served)),
+                    // Its request was turned away: nothing was served.
+                    Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
+                        return refused(reason);
+                    }
+                    Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
+                        let notice = format!("{from}: asked for nothing, as a probe does");
+                        return (self.events)(ServeEvent::Notice(notice));
+                    }
+                    // It may come back, with the other carrier.
+                    Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
+                        (false, Err(ServeFailure { code, reason }))
+                    }
+                    Err(NotServed { code, begun, reason }) => {
+                        (begun, Err(ServeFailure { code, reason }))
+                    }
+                };
+                (self.events)(ServeEvent::Ended { client: from, outcome });
+                if self.options.once && begun {
+                    self.served.request();
+                }
+            }
+            Ok(Accepted::Data(join)) => {
+                if let Err(error) = self.joins.hand_over(*join) {
+                    refused(error.to_string());
+                }
+            }
+            Err(_) if stranger.1.had_to_go() => refused(CROWDED.into()),
+            // As a client closes the TCP connections that it needs no more, since UDP carries.
+            Err(error) if error.is_parting() && self.door.knows(from.ip()) => {}
+            Err(error) => refused(error.to_string()),
+        }
+    }
+
+    /// Memory for a client, also that of one that has to make room for it.
+    fn lease_of_others(&self, hello: &Hello, guest: &Guest<'_>) -> Option<Arc<Lease>> {
+        let found = self.lease(hello);
+        if found.is_some() || !guest.make_room() {
+            return found;
+        }
+        let deadline = clock::now() + MAKING_ROOM;
+        while clock::now() < deadline && !self.is_over() {
+            std::thread::sleep(LEAVING);
+            if let Some(lease) = self.lease(hello) {
+                return Some(lease);
+            }
+        }
+        None
+    }
+
+    /// Memory for a client, and for the sockets of its lanes.
+    fn lease(&self, hello: &Hello) -> Option<Arc<Lease>> {
+        let buffer = match hello.carrier {
+            Carrier::Udp | Carrier::Either => self.udp.receive_buffer().obtained as u64,
+            // The kernel bounds those of all connections together (tcp_mem).
+            Carrier::Tcp => 0,
+        };
+        self.memory.lease(Bytes::new(u64::from(hello.lanes) * buffer))
+    }
+}
+
+/// True where this host is why nobody was let in, and not a client that has gone again.
+fn is_own_fault(error: &io::Error) -> bool {
+    let gone = [Errno::CONNABORTED, Errno::PROTO, Errno::AGAIN, Errno::INTR];
+    !Errno::from_io_error(error).is_some_and(|error| gone.contains(&error))
+}
+
+/// What a client hears that finds no memory left.
+const NO_MEMORY: &str = "the memory of this server is in use (serve --memory)";
+
+/// The same of one that finds no descriptors.
+const NO_DESCRIPTORS: &str =
+    "the descriptors of this server are in use (ulimit -n, LimitNOFILE= of its unit)";
+
+/// `reason`, and a way out for a client with so many lanes.
+fn later(reason: &str, lanes: u16) -> String {
+    let fewer = if lanes > 1 { ", or with fewer lanes" } else { "" };
+    format!("{reason}; try again later{fewer}")
+}
+
+/// An IPv4 address as one, also where an IPv6 socket took the connection.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        ip @ IpAddr::V4(_) => SocketAddr::new(ip, address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// Why a stranger was sent away.
+const CROWDED: &str = "it did not say who it is, and made room for others that came";
+/// How long a client waits for the memory of another that has to go, which makes durable first what
+/// has arrived; less than the time of a handshake. And how often is looked for it.
+const MAKING_ROOM: Duration = Duration::from_secs(5);
+const LEAVING: Duration = Duration::from_millis(10);
+/// As many connections as the kernel lets wait by default.
+const BACKLOG: i32 = 4096;
+/// How long a stranger may take to be answered before one has to make room for descriptors.
+const ANSWERING: Duration = Duration::from_millis(50);
+/// How often, and how many times, is looked for a thread to attend to a stranger.
+const MOMENT: Duration = Duration::from_millis(1);
+const MOMENTS: usize = 1000;

@@ -1,0 +1,384 @@
+//! `longhaul cp`: a copy between this host and a server.
+
+mod served;
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path as FilePath, PathBuf};
+use std::slice;
+use std::sync::Arc;
+
+use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
+use longhaul_files::{
+    Destination, SinkOptions, SourceTree, Target, boot_id, own_name, source_label, transfer_id,
+};
+use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
+use longhaul_sys::clock;
+use longhaul_sys::random;
+use longhaul_sys::stop::Stop;
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
+
+use crate::api::{CopyReport, Snapshot};
+use crate::connection::circuit::Errand;
+use crate::connection::shared::{Memory, Shared};
+use crate::endpoint::client::{Client, Failure, Finished, Task};
+use crate::endpoint::request::GrantedRequest;
+use crate::error::{Error, Kept};
+use crate::memory::budget::Budget;
+use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
+use crate::progress::Progress;
+use crate::remarks;
+use crate::transfers::sink::SinkDriver;
+use crate::transfers::source::SourceDriver;
+
+pub(crate) use served::ServedCopies;
+
+/// Copies as `options` say. Blocks until everything is durable at the destination, or failed.
+///
+/// ```no_run
+/// use longhaul::{ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Progress, Stop};
+///
+/// let token = std::fs::read_to_string("token")?.trim().parse()?;
+/// let connect = ConnectOptions::new(Endpoint::new("dtn2.example", DEFAULT_PORT), token);
+/// let sources = vec!["run-17".into()];
+/// let paths = CopyPaths::Push { sources, destination: b"incoming".to_vec() };
+/// let options = CopyOptions::new(connect, paths);
+/// let report = longhaul::copy(&options, &Progress::default(), &Stop::default())?;
+/// println!("{} bytes, {} failures", report.bytes, report.failures.count);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Durable contents stay, and a rerun goes on from there. A copy of which some entries failed is no error; see
+/// [`CopyReport::failures`].
+pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<CopyReport, Error> {
+    let started = clock::now();
+    check(options)?;
+    let ConnectOptions { protect, circuit, .. } = &options.connect;
+    if circuit.is_some() && matches!(options.paths, CopyPaths::Pull { .. }) {
+        return Err(Error::usage(
+            "the side with the files books the circuit: run this at the server, as a copy to here",
+        ));
+    }
+    if !options.verify && *protect == Protect::Clear {
+        return Err(Error::usage(UNCHECKED));
+    }
+    let failed = |failure| Error::of(failure, Some(Kept::of_copy(&progress.snapshot())));
+    let wish = Wish::Copy(request(options));
+    let client = Client::new(&options.connect, wish, started).map_err(failed)?;
+    let memory = client.memory.repaired_by(client.profile.repair());
+    let client = Client { memory, ..client };
+    let make = |_, shared: &Arc<Shared>| Part::new(options, (shared, memory));
+    Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
+}
+
+/// Checks that the paths can be copied together.
+fn check(options: &CopyOptions) -> Result<(), Error> {
+    let usage = |text: &str| Err(Error::usage(text));
+    let (sources, remote): (Vec<&[u8]>, _) = match &options.paths {
+        CopyPaths::Push { sources, destination } => {
+            let here = sources.iter().map(|path| path.as_os_str().as_bytes());
+            (here.collect(), slice::from_ref(destination))
+        }
+        CopyPaths::Pull { sources, .. } => {
+            (sources.iter().map(Vec::as_slice).collect(), &sources[..])
+        }
+    };
+    if sources.is_empty() {
+        return usage("nothing to copy");
+    }
+    remote.iter().try_for_each(|path| check_length(path))?;
+    if options.copy_contents {
+        return Ok(());
+    }
+    let nameless = |path: &&[u8]| own_name(path).is_none();
+    let pulled = matches!(options.paths, CopyPaths::Pull { .. });
+    if pulled && sources.iter().any(nameless) && !sources.iter().all(nameless) {
+        return usage("contents of directories and whole sources cannot be mixed in one copy");
+    }
+    check_names(sources)
+}
+
+fn request(options: &CopyOptions) -> Request {
+    let CopyOptions { copy_contents, .. } = *options;
+    let (direction, several, label, paths) = match &options.paths {
+        CopyPaths::Push { sources, destination } => {
+            let label = source_label(sources, copy_contents);
+            (Direction::Push, sources.len() > 1, label, vec![destination.clone()])
+        }
+        CopyPaths::Pull { sources, .. } => (Direction::Pull, false, [0; 16], sources.clone()),
+    };
+    Request {
+        direction,
+        // Several sources need one.
+        destination_is_directory: options.destination_is_directory || several,
+        sync_at_end: options.sync,
+        copy_contents,
+        unhashed: !options.verify,
+        keeps_unchanged: !options.ignore_times,
+        label,
+        paths,
+    }
+}
+
+/// The server as the user names it: what a tag says to one proves nothing of another, and what came
+/// from one is not gone on with from another.
+fn server_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
+    format!("{}:{port}", host.to_ascii_lowercase()).into_bytes()
+}
+
+/// Each source goes to the destination under its own name: no two of them may have one.
+fn check_names(paths: Vec<&[u8]>) -> Result<(), Error> {
+    let mut names = BTreeSet::new();
+    for path in paths {
+        if let Some(name) = own_name(path)
+            && !names.insert(name)
+        {
+            return Err(Error::usage(format!(
+                "two sources are called {}, and one would take the other's place: copy them one \
+                 after the other, to different directories",
+                name.escape_ascii()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// No server takes a longer path.
+fn check_length(path: &[u8]) -> Result<(), Error> {
+    if path.len() <= MAX_PATH {
+        return Ok(());
+    }
+    let (len, start) = (path.len(), path[..PATH_SHOWN].escape_ascii());
+    Err(Error::usage(format!(
+        "a path at a server has {MAX_PATH} bytes at most, and this one has {len}: {start}..."
+    )))
+}
+
+/// The side of a copy that this host plays.
+struct Part {
+    driver: Driver,
+    shared: Arc<Shared>,
+}
+
+/// What works for a copy's side.
+enum Driver {
+    Source(Arc<SourceDriver>),
+    Sink(Arc<SinkDriver>),
+}
+
+impl Part {
+    fn new(
+        options: &CopyOptions,
+        (shared, budget): (&Arc<Shared>, Budget),
+    ) -> Result<Self, Failure> {
+        let driver = match &options.paths {
+            CopyPaths::Push { sources, .. } => push(options, sources, shared, budget),
+            CopyPaths::Pull { sources, destination } => {
+                pull(options, sources, destination, shared, budget)?
+            }
+        };
+        Ok(Self { driver, shared: shared.clone() })
+    }
+
+    /// Whether nothing of what arrives is kept.
+    fn discards(&self) -> bool {
+        matches!(&self.driver, Driver::Sink(sink) if sink.discards())
+    }
+}
+
+fn push(options: &CopyOptions, sources: &[PathBuf], shared: &Shared, budget: Budget) -> Driver {
+    let tree = SourceTree::local(sources, options.copy_contents)
+        .direct(options.direct)
+        .limit_names(budget.of_names());
+    let belief = match (options.verify, &options.secret) {
+        (false, _) => Belief::Unhashed,
+        (true, None) => Belief::Nothing,
+        (true, Some(secret)) => {
+            Belief::Tags(TagKey::new(secret, &server_name(&options.connect.server)))
+        }
+    };
+    send(shared, budget, options.connect.stall_timeout, belief);
+    Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)))
+}
+
+fn pull(
+    options: &CopyOptions,
+    sources: &[Vec<u8>],
+    destination: &FilePath,
+    shared: &Shared,
+    budget: Budget,
+) -> Result<Driver, Failure> {
+    // Its address may be another one by another route.
+    let place = server_name(&options.connect.server);
+    let mut source = vec![&place[..]];
+    source.extend(sources.iter().map(Vec::as_slice));
+    let label = OsStr::as_bytes(destination.as_os_str());
+    let transfer = transfer_id(&source, label, options.verify);
+    // What a server may call what it sends.
+    let own = |path| own_name(path).filter(|_| !options.copy_contents);
+    let names = TopNames::asked(sources.iter().map(|path| own(path)));
+    let fsync = fsync(options.sync);
+    let sink_options = SinkOptions {
+        is_directory: options.destination_is_directory || sources.len() > 1,
+        contents: names == TopNames::Contents,
+        transfer,
+        fsync,
+        direct: options.direct,
+        only_empty: names == TopNames::Contents && !options.merge,
+        goes_on: true,
+    };
+    let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
+        .map_err(Failure::Destination)?;
+    let config = sink_config(fsync, transfer, budget, Some(names), !options.ignore_times);
+    receive(shared, config, resume, budget, options.connect.stall_timeout);
+    Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
+}
+
+/// The policy of a sink that is to make its files durable, or need not.
+pub(crate) fn fsync(sync: bool) -> Fsync {
+    if sync {
+        return Fsync::End;
+    }
+    // Where the boot is unknown, random bytes make sure that nothing unsynced is trusted.
+    Fsync::Never { boot: boot_id().unwrap_or_else(|_| random::bytes().unwrap_or_default()) }
+}
+
+/// This end sends a copy.
+fn send(shared: &Shared, budget: Budget, patience: Duration, belief: Belief) {
+    let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
+    shared.begin(Transfer::OutgoingCopy(Box::new(copy)), Memory::OF_SOURCE, budget, patience);
+}
+
+/// This end gets a copy, and goes on from `resume`.
+pub(crate) fn receive(
+    shared: &Shared,
+    config: SinkConfig,
+    resume: ResumeState,
+    budget: Budget,
+    patience: Duration,
+) {
+    let copy = IncomingCopy::new(config, resume);
+    shared.begin(Transfer::IncomingCopy(Box::new(copy)), Memory::OF_SINK, budget, patience);
+}
+
+impl Task for Part {
+    const THREADS_END: bool = true;
+
+    fn start(&self) -> io::Result<()> {
+        self.driver.start(&self.shared)
+    }
+
+    fn errand(&self) -> Option<Errand> {
+        let Driver::Source(source) = &self.driver else { return None };
+        Some(Errand::Copy(self.shared.clone(), source.clone()))
+    }
+
+    fn so_far(&self, backlog: u64) -> Snapshot {
+        match self.shared.lock().transfer() {
+            Some(Transfer::OutgoingCopy(copy)) => {
+                let stats = copy.stats();
+                let given = stats.sent_bytes - stats.withdrawn_bytes;
+                let there = stats.resumed_bytes + stats.unchanged_bytes;
+                let sent = given.saturating_sub(backlog) + there;
+                Snapshot {
+                    bytes_named: stats.confirmed_bytes,
+                    bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
+                    bytes_total: stats.complete.then_some(stats.bytes),
+                    files_done: (stats.confirmed + stats.unchanged).into(),
+                    files_total: stats.complete.then_some(stats.entries.into()),
+                    resumed_bytes: stats.resumed_bytes,
+                    ..Snapshot::default()
+                }
+            }
+            Some(Transfer::IncomingCopy(copy)) => {
+                let stats = copy.stats();
+                Snapshot {
+                    bytes_named: stats.confirmed_bytes,
+                    bytes_done: stats.received_bytes + stats.resumed_bytes + stats.unchanged_bytes,
+                    bytes_total: stats.complete.then_some(stats.bytes),
+                    files_done: (stats.confirmed + stats.unchanged).into(),
+                    files_total: stats.complete.then_some(stats.entries.into()),
+                    resumed_bytes: stats.resumed_bytes,
+                    ..Snapshot::default()
+                }
+            }
+            _ => Snapshot::default(),
+        }
+    }
+}
+
+fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
+    let Finished { task, elapsed, validated, link } = finished;
+    let mut unannounced = Vec::new();
+    let mut unchanged = (0, 0);
+    let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
+        Some(Transfer::OutgoingCopy(copy)) => {
+            unchanged = (copy.stats().unchanged.into(), copy.stats().unchanged_bytes);
+            copy.result().map_or((0, 0, 0, 0), |result| {
+                (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
+            })
+        }
+        Some(Transfer::IncomingCopy(copy)) => {
+            let stats = copy.stats();
+            unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
+            let notes = task.shared.notes();
+            unannounced = copy.unannounced();
+            (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
+        }
+        _ => (0, 0, 0, 0),
+    };
+    let mut failures = task.shared.failures();
+    for name in unannounced {
+        let reason = "the server says nothing of it, not even that it failed";
+        failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
+    }
+    CopyReport {
+        bytes,
+        files,
+        elapsed,
+        setup: validated.map_or(elapsed, |at| at - started),
+        resumed_bytes,
+        discarded: task.discards(),
+        verified: verify && failures.is_empty(),
+        remarks: remarks::of(notes),
+        failures,
+        skipped: task.shared.skipped(),
+        unchanged,
+        link,
+    }
+}
+
+/// Neither on the way nor by its hash.
+const UNCHECKED: &str = "nothing would notice corrupted data: what is neither verified nor protected on its \
+                         way is not copied";
+
+/// Of a sink of this program; of a client, with the `names` that it asked for.
+fn sink_config(
+    fsync: Fsync,
+    transfer: [u8; 16],
+    memory: Budget,
+    names: Option<TopNames>,
+    keeps_unchanged: bool,
+) -> SinkConfig {
+    SinkConfig {
+        capacity: memory.of_sink().get(),
+        fsync,
+        transfer,
+        // Without randomness TLS would have failed before.
+        nonce: random::bytes().unwrap_or_default(),
+        // A client's record is its own.
+        asks: names.is_none(),
+        names: names.unwrap_or_default(),
+        keeps_unchanged,
+    }
+}
+
+/// Bytes of a path that is too long to be shown.
+const PATH_SHOWN: usize = 60;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! Copies at a server: the directory that is served, and what clients may do with it.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_connection::Wish;
+use longhaul_files::{
+    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, transfer_id,
+};
+use longhaul_objects::Belief;
+use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::sync::lock;
+use longhaul_units::Duration;
+use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request, Summary};
+
+use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
+use crate::connection::shared::{Shared, refuse};
+use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::options::ServeOptions;
+use crate::transfers::sink::SinkDriver;
+use crate::transfers::source::SourceDriver;
+
+/// Places that clients may copy from and to.
+pub(crate) struct ServedCopies {
+    root: Arc<ConfinedDir>,
+    read: bool,
+    write: bool,
+    direct: bool,
+    /// Longest time that a transfer may stand still; zero is for ever.
+    patience: Duration,
+    /// With `once`: the client that a copy was granted to. Over another carrier it asks for it again.
+    only: Option<Mutex<Option<ConnectionId>>>,
+}
+
+impl ServedCopies {
+    /// Of what is in `root`.
+    pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
+        Self {
+            root,
+            read: options.allow_read,
+            write: options.allow_write,
+            direct: options.direct,
+            patience: options.stall_timeout,
+            only: options.once.then(Mutex::default),
+        }
+    }
+
+    fn open_copy(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
+        let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+        if request.unhashed && asked.protect == Protect::Clear {
+            return refused(UNCHECKED);
+        }
+        // Held until it is granted: of clients that ask at the same time one has it.
+        let mut granted = self.only.as_ref().map(lock);
+        if granted.as_deref().is_some_and(|had| had.is_some_and(|other| other != asked.client)) {
+            return refused(ONLY_COPY);
+        }
+        match request.direction {
+            Direction::Pull if !self.read => {
+                return refused("this server does not let anyone copy from it");
+            }
+            Direction::Push if !self.write => {
+                return refused("this server does not let anyone copy to it");
+            }
+            Direction::Pull => self.send(asked, request),
+            Direction::Push => self.receive(asked, request)?,
+        }
+        if let Some(granted) = granted.as_deref_mut() {
+            *granted = Some(asked.client);
+        }
+        Ok(())
+    }
+
+    fn send(&self, asked: &Asked<'_>, request: &Request) {
+        let root = self.root.clone();
+        let tree = SourceTree::below(root, &request.paths, request.copy_contents);
+        let tree = tree.direct(self.direct).limit_names(asked.memory.of_names());
+        asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
+        // What a client says to have hurts nobody else.
+        send(asked.shared, asked.memory, self.patience, Belief::Everything);
+    }
+
+    fn receive(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
+        let verify = !request.unhashed;
+        let path = request.paths.first().map_or(&[][..], Vec::as_slice);
+        let owner = asked.owner.as_ref().map_or(&[][..], |id| id);
+        let transfer = transfer_id(&[&request.label, owner], path, verify);
+        let fsync = fsync(request.sync_at_end);
+        let options = SinkOptions {
+            is_directory: request.destination_is_directory,
+            contents: request.copy_contents,
+            transfer,
+            fsync,
+            direct: self.direct,
+            // The client chooses the names, as it may.
+            only_empty: false,
+            // Nothing could be compared: anybody who wrote it would be believed.
+            goes_on: verify,
+        };
+        let destination = Destination::Below { root: &self.root, path };
+        let (tree, resume) = SinkTree::open(destination, &options)
+            .map_err(|error| refuse(code(&error), error.to_string()))?;
+        // Who may not read is not to learn what is here.
+        let keeps = request.keeps_unchanged && self.read;
+        if request.keeps_unchanged && !keeps {
+            asked.shared.note(Summary::NOT_COMPARED);
+        }
+        let config = sink_config(fsync, transfer, asked.memory, None, keeps);
+        asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
+        receive(asked.shared, config, resume, asked.memory, self.patience);
+        Ok(())
+    }
+}
+
+impl RequestHandler for ServedCopies {
+    fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>> {
+        let Wish::Copy(request) = asked.wish else { return None };
+        Some(self.open_copy(asked, request))
+    }
+}
+
+impl GrantedRequest for Driver {
+    fn describe(&self) -> String {
+        match self {
+            Self::Source(_) => "copies from here".into(),
+            Self::Sink(_) => "copies to here".into(),
+        }
+    }
+
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        match self {
+            Self::Source(source) => source.start(shared),
+            Self::Sink(sink) => sink.start(shared),
+        }
+    }
+}
+
+/// A client whose connection was lost waits until the server has noticed that.
+const fn code(error: &DestinationError) -> CloseCode {
+    match error {
+        DestinationError::Busy { .. } => CloseCode::BUSY,
+        _ => CloseCode::REFUSED,
+    }
+}
+
+/// The refusal of other clients.
+const ONLY_COPY: &str =
+    "this server serves one transfer (serve --once), which another client has or had";

@@ -1,0 +1,165 @@
+//! `longhaul ls`: names and status of what a server has.
+
+mod served;
+
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use longhaul_connection::{IncomingAnswers, Transfer, Wish};
+use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
+use longhaul_units::{Duration, shown};
+use longhaul_wire::{AnswerMessage, EntryEnd, ListRequest, Listed, MAX_PATH};
+
+use crate::api::{EndedEntries, Snapshot};
+use crate::connection::circuit::Errand;
+use crate::connection::shared::{Memory, Shared, ThreadError};
+use crate::endpoint::client::{Client, Finished, Task};
+use crate::error::Error;
+use crate::memory::budget::Budget;
+use crate::options::{CarrierChoice, ConnectOptions};
+use crate::progress::Progress;
+
+pub(crate) use served::ServedListings;
+
+/// Takes what is listed, in the order in which it comes, on a thread of the library. Where it fails the
+/// listing ends.
+pub type ListSink = Arc<dyn Fn(Vec<Listed>) -> io::Result<()> + Send + Sync>;
+
+/// A listing. Of the connection's options server, token, route, memory and timeouts count: answers are
+/// messages, which go over one TCP connection.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct ListOptions {
+    /// The server, and how it is reached.
+    pub connect: ConnectOptions,
+    /// Path at the server; empty is its root.
+    pub path: Vec<u8>,
+    /// All that is below a directory, not only what is in it.
+    pub recursive: bool,
+    /// Takes what is found.
+    pub sink: ListSink,
+}
+
+impl ListOptions {
+    /// Lists `path`, and nothing below its directories, to `sink`.
+    pub fn new(connect: ConnectOptions, path: impl Into<Vec<u8>>, sink: ListSink) -> Self {
+        Self { connect, path: path.into(), recursive: false, sink }
+    }
+}
+
+/// How a listing went.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ListReport {
+    /// Number of things that were listed.
+    pub listed: u64,
+    /// Things that are there and could not be looked at.
+    pub failures: EndedEntries,
+    /// Start of the call to its end.
+    pub elapsed: Duration,
+}
+
+/// Lists what a server has. Blocks until all was listed, and taken.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use longhaul::{ConnectOptions, DEFAULT_PORT, Endpoint, ListOptions, Stop};
+///
+/// let token = std::fs::read_to_string("token")?.trim().parse()?;
+/// let connect = ConnectOptions::new(Endpoint::new("dtn2.example", DEFAULT_PORT), token);
+/// let print = Arc::new(|all: Vec<longhaul::Listed>| {
+///     all.iter().for_each(|it| println!("{}", it.path));
+///     Ok(())
+/// });
+/// longhaul::list(&ListOptions::new(connect, "run-17", print), &Stop::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// There is no such path, or not all was listed. That some of it could not be looked at is no error; see
+/// [`ListReport::failures`].
+pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
+    let started = clock::now();
+    if options.path.len() > MAX_PATH || options.path.contains(&0) {
+        let reason = format!("a path at a server has at most {MAX_PATH} bytes, none zero");
+        return Err(Error::usage(reason));
+    }
+    let mut connect = options.connect.clone();
+    (connect.carrier, connect.lanes) = (CarrierChoice::Tcp, 1);
+    (connect.circuit, connect.links) = (None, Vec::new());
+    let request = ListRequest { recursive: options.recursive, path: options.path.clone() };
+    let failed = |failure| Error::of(failure, None);
+    let client = Client::new(&connect, Wish::List(request), started).map_err(failed)?;
+    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(options, shared));
+    let finished = client.run(make, &Progress::default(), stop).map_err(failed)?;
+    let Finished { task, elapsed, .. } = finished;
+    let listed = task.shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
+    Ok(ListReport { listed, failures: task.shared.failures(), elapsed })
+}
+
+/// The end that asked.
+struct Asking {
+    shared: Arc<Shared>,
+    sink: ListSink,
+    /// True where answers are taken for this attempt. Decided once: nobody takes them back.
+    takes: Arc<OnceLock<bool>>,
+}
+
+impl Asking {
+    fn new(options: &ListOptions, shared: &Arc<Shared>) -> Self {
+        let transfer = Transfer::IncomingAnswers(IncomingAnswers::default());
+        let ConnectOptions { memory, stall_timeout, .. } = options.connect;
+        shared.begin(transfer, Memory::None, Budget::new(memory), stall_timeout);
+        Self { shared: shared.clone(), sink: options.sink.clone(), takes: Arc::default() }
+    }
+}
+
+impl Task for Asking {
+    // The one who takes what is listed may block.
+    const THREADS_END: bool = false;
+
+    fn start(&self) -> io::Result<()> {
+        let (sink, takes) = (self.sink.clone(), self.takes.clone());
+        self.shared.spawn("answers", move |shared| take(shared, &sink, &takes))
+    }
+
+    fn errand(&self) -> Option<Errand> {
+        None
+    }
+
+    fn so_far(&self, _backlog: u64) -> Snapshot {
+        Snapshot::default()
+    }
+
+    fn leave(&self) -> bool {
+        !*self.takes.get_or_init(|| false)
+    }
+}
+
+/// Takes answers until the last one.
+fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), ThreadError> {
+    let mut half = shared.lock();
+    while !shared.is_stopped() {
+        let answer = shared
+            .update(&mut half, |half| half.incoming_answers().and_then(|it| it.poll_answer()));
+        match answer {
+            Some(_) if !takes.get_or_init(|| true) => return Ok(()),
+            Some(AnswerMessage::Listed(all)) => {
+                drop(half);
+                sink(all).map_err(ThreadError::Output)?;
+                half = shared.lock();
+            }
+            Some(AnswerMessage::Unlisted { path, end }) => {
+                let end = EntryEnd::new(end.code, &shown(&end.reason));
+                shared.note_failure(&path.escape_ascii().to_string(), &end);
+            }
+            Some(AnswerMessage::End { .. }) => return Ok(()),
+            None => half = shared.rest(half, PATIENCE),
+        }
+    }
+    Ok(())
+}
+
+/// A thread that waits looks this often if it was stopped.
+const PATIENCE: Duration = Duration::from_millis(100);

@@ -1,0 +1,151 @@
+//! Listings at a server.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
+use longhaul_files::{Found, Listing};
+use longhaul_sys::clock;
+use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::sync::lock;
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused};
+
+use super::PATIENCE;
+use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
+use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::options::ServeOptions;
+
+/// Places that clients may look at: those that they may copy from.
+pub(crate) struct ServedListings {
+    root: Arc<ConfinedDir>,
+    read: bool,
+    once: bool,
+    /// Longest time that a listing may stand still; zero is for ever.
+    patience: Duration,
+}
+
+impl ServedListings {
+    /// Of what is in `root`.
+    pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
+        let (read, once) = (options.allow_read, options.once);
+        Self { root, read, once, patience: options.stall_timeout }
+    }
+
+    fn begin(&self, asked: &Asked<'_>, request: &ListRequest) -> Result<(), Refused> {
+        let refused = |what: &str| Err(refuse(CloseCode::REFUSED, what));
+        if !self.read {
+            return refused(
+                "this server does not let anyone copy from it, nor look at what it has",
+            );
+        }
+        if self.once {
+            return refused("this server serves one transfer (serve --once), and lists nothing");
+        }
+        let ListRequest { recursive, path } = request;
+        let listing = Listing::open(&self.root, path, *recursive, asked.memory.of_names())
+            .map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
+        asked.grant(Answering(Mutex::new(Some(listing))));
+        let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());
+        asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
+        Ok(())
+    }
+}
+
+fn at(path: &[u8], reason: &str) -> String {
+    let path = if path.is_empty() { b"/" } else { path };
+    format!("{}: {reason}", path.escape_ascii())
+}
+
+impl RequestHandler for ServedListings {
+    fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>> {
+        let Wish::List(request) = asked.wish else { return None };
+        Some(self.begin(asked, request))
+    }
+}
+
+/// A listing that was granted, until a thread makes it.
+struct Answering(Mutex<Option<Listing>>);
+
+impl GrantedRequest for Answering {
+    fn describe(&self) -> String {
+        "lists what is here".into()
+    }
+
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        let Some(listing) = lock(&self.0).take() else { return Ok(()) };
+        shared.spawn("listing", move |shared| {
+            answer(shared, listing);
+            Ok::<_, ThreadError>(())
+        })
+    }
+}
+
+/// Lists while the client reads, and then says that this was all.
+fn answer(shared: &Shared, listing: Listing) {
+    let mut answers = Answers { listing, listed: 0, unlisted: 0, next: None, ended: false };
+    let mut half = shared.lock();
+    while !shared.is_stopped() && !answers.ended {
+        if !half.outgoing_answers().is_some_and(|it| it.has_room()) {
+            half = shared.rest(half, PATIENCE);
+            continue;
+        }
+        drop(half);
+        let answer = answers.next();
+        shared.change(|half| half.outgoing_answers().map(|it| it.push(answer)));
+        half = shared.lock();
+    }
+}
+
+/// A listing as messages.
+struct Answers {
+    listing: Listing,
+    listed: u64,
+    unlisted: u64,
+    /// Something that could not be looked at, found behind a message's last entry.
+    next: Option<AnswerMessage>,
+    ended: bool,
+}
+
+impl Answers {
+    /// The next message, not much later than what is in it was found.
+    fn next(&mut self) -> AnswerMessage {
+        if let Some(next) = self.next.take() {
+            return next;
+        }
+        let (mut all, mut len, start) = (Vec::new(), 0, clock::now());
+        while len < MESSAGE_BYTES && is_soon_behind(start) {
+            match self.listing.next() {
+                Some(Found::There(listed)) => {
+                    len += listed.encoded_len();
+                    self.listed += 1;
+                    all.push(listed);
+                }
+                Some(Found::Unlisted { path, end }) => {
+                    self.unlisted += 1;
+                    self.next = Some(AnswerMessage::Unlisted { path, end });
+                    break;
+                }
+                None if all.is_empty() => {
+                    self.ended = true;
+                    return AnswerMessage::End { listed: self.listed, unlisted: self.unlisted };
+                }
+                None => break,
+            }
+        }
+        match self.next.take() {
+            Some(next) if all.is_empty() => next,
+            next => {
+                self.next = next;
+                AnswerMessage::Listed(all)
+            }
+        }
+    }
+}
+
+fn is_soon_behind(start: Instant) -> bool {
+    clock::now() - start < PATIENCE
+}
+
+/// Bytes of entries in a message.
+const MESSAGE_BYTES: usize = 16 << 10;

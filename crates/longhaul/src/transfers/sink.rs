@@ -1,0 +1,120 @@
+//! The side that receives: hashes and writes groups on threads of its own, and does what the
+//! [`IncomingCopy`] says with the destination.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_carriers::buffer::Buffer;
+use longhaul_carriers::host_monitor::writers_in_short_turns;
+use longhaul_connection::{ArrivedGroup, IncomingCopy, WholeGroup};
+use longhaul_files::{StorageError, Target};
+use longhaul_objects::{Action, Verdict, hash};
+use longhaul_sys::clock;
+use longhaul_units::Duration;
+
+use crate::connection::shared::{Half, Shared};
+use crate::transfers::source::WORKERS;
+
+/// Drives the [`IncomingCopy`] of a connection over a destination.
+pub(crate) struct SinkDriver {
+    tree: Target,
+    /// Contents are hashed and compared.
+    verify: bool,
+}
+
+/// What a thread does next.
+enum Step {
+    Group(ArrivedGroup<Buffer>),
+    Action(Action),
+}
+
+/// Workers look again after this long, whatever they missed.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+impl SinkDriver {
+    /// A driver over `tree`.
+    pub fn new(tree: impl Into<Target>, verify: bool) -> Self {
+        Self { tree: tree.into(), verify }
+    }
+
+    /// Starts its threads; they end when the transfer is stopped.
+    pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> io::Result<()> {
+        (0..WORKERS).try_for_each(|_| {
+            let sink = self.clone();
+            shared.spawn("write", move |shared| {
+                shared.note_remedies(writers_in_short_turns());
+                Ok(sink.work(shared)?)
+            })
+        })
+    }
+
+    /// Verifies, writes and acts until the transfer is stopped. Any number of threads.
+    ///
+    /// # Errors
+    /// The destination failed as a whole.
+    pub fn work(&self, shared: &Shared) -> Result<(), StorageError> {
+        // Turn and turn about: there may be much of either.
+        let mut action_first = false;
+        while let Some(step) = next_step(shared, action_first) {
+            action_first = matches!(step, Step::Group(_));
+            match step {
+                Step::Group(group) => self.take_group(shared, group),
+                Step::Action(action) => {
+                    let answer = self.tree.perform(action)?;
+                    shared.note(self.tree.notes());
+                    change(shared, |copy| copy.handle_answer(answer));
+                    shared.hint();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take_group(&self, shared: &Shared, arrived: ArrivedGroup<Buffer>) {
+        let ArrivedGroup { whole: WholeGroup { object, group, len, buffer }, only } = arrived;
+        let data = &buffer[..len as usize];
+        let value = match self.verify {
+            true => hash::group_chaining_value(data, group, only),
+            false => hash::UNHASHED,
+        };
+        let verdict = change(shared, |copy| copy.handle_hashed(object, group, value));
+        if let Some(Verdict::Write(task)) = verdict {
+            let failed = self.tree.write(&task, data);
+            drop(buffer);
+            change(shared, |copy| copy.group_written(&task, &failed));
+        }
+    }
+
+    /// Whether nothing of what arrives is kept.
+    pub fn discards(&self) -> bool {
+        self.tree.discards()
+    }
+}
+
+/// Waits for something to do; `None` when the transfer is stopped.
+fn next_step(shared: &Shared, action_first: bool) -> Option<Step> {
+    let mut half = shared.lock();
+    while !shared.is_stopped() {
+        let step = shared.update(&mut half, |half| {
+            let copy = half.incoming_copy()?;
+            let mut action = || copy.poll_action(clock::now()).map(Step::Action);
+            let first = if action_first { action() } else { None };
+            first
+                .or_else(|| copy.poll_arrived().map(Step::Group))
+                .or_else(|| copy.poll_action(clock::now()).map(Step::Action))
+        });
+        if step.is_some() {
+            return step;
+        }
+        half = shared.rest(half, PATIENCE);
+    }
+    None
+}
+
+/// Changes the state of the copy; others may have something to do then.
+fn change<T>(shared: &Shared, change: impl FnOnce(&mut IncomingCopy<Buffer>) -> T) -> Option<T> {
+    shared.change(|half: &mut Half| half.incoming_copy().map(change))
+}
+
+#[cfg(test)]
+mod tests;

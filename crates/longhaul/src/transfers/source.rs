@@ -1,0 +1,172 @@
+//! The side that has the files: reads and hashes groups on threads of its own and deals them to
+//! the lanes.
+
+use std::io;
+use std::sync::Arc;
+
+use longhaul_carriers::buffer::Buffer;
+use longhaul_connection::OutgoingCopy;
+use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
+use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
+use longhaul_sys::clock;
+use longhaul_units::{Duration, Extent, shown};
+use longhaul_wire::{Entry, EntryCode, EntryEnd};
+
+use crate::connection::shared::Shared;
+
+/// Drives the [`OutgoingCopy`] of a connection over a file tree.
+pub(crate) struct SourceDriver {
+    tree: SourceTree,
+    /// Contents are hashed.
+    verify: bool,
+}
+
+/// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
+const ENTRIES_ANNOUNCED: u32 = 256;
+/// Workers look again after this long, whatever they missed.
+const PATIENCE: Duration = Duration::from_millis(20);
+/// Threads that read and hash, or hash and write.
+pub(crate) const WORKERS: u32 = 2;
+
+impl SourceDriver {
+    pub fn new(tree: SourceTree, verify: bool) -> Self {
+        Self { tree, verify }
+    }
+
+    /// Starts its threads; they end when the transfer is stopped.
+    pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> io::Result<()> {
+        let source = self.clone();
+        shared.spawn("scan", move |shared| {
+            source.scan(shared);
+            Ok(())
+        })?;
+        for _ in 0..WORKERS {
+            let source = self.clone();
+            shared.spawn("read", move |shared| {
+                source.work(shared);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Bytes of all entries, by a scan of its own.
+    pub fn sum(&self) -> u64 {
+        let size = |found| match found {
+            Scanned::Entry(entry) => entry.size,
+            Scanned::Failed(_) => 0,
+        };
+        self.tree.scan().map(size).sum()
+    }
+
+    /// Finds the entries.
+    fn scan(&self, shared: &Shared) {
+        let mut announced = SourceStats::default();
+        let mut scan = self.tree.scan();
+        while let Some(found) = scan.next() {
+            let now = match found {
+                Scanned::Entry(entry) => push(shared, entry, &mut scan),
+                Scanned::Failed(failure) => note_scan_failure(shared, failure),
+            };
+            let Some(now) = now else { return };
+            if now.objects > announced.objects
+                || now.entries >= announced.entries + ENTRIES_ANNOUNCED
+            {
+                announced = now;
+                shared.mailboxes.wake_messages();
+            }
+        }
+        shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
+    }
+
+    /// Reads, hashes and deals groups until the transfer is stopped. Any number of threads.
+    fn work(&self, shared: &Shared) {
+        while let Some((task, mut buffer)) = next_task(shared) {
+            let len = task.len as usize;
+            let failures = self.tree.read_group(&task, &mut buffer[..len]);
+            let value = match self.verify {
+                true => hash::group_chaining_value(&buffer[..len], task.group, task.only),
+                false => hash::UNHASHED,
+            };
+            shared.change(|half| {
+                let copy = half.outgoing_copy()?;
+                for (entry, end) in failures {
+                    copy.entry_failed(entry, end);
+                }
+                copy.group_hashed(task.object, task.group, value);
+                let lane = copy.deal(&task, &shared.mailboxes)?;
+                let GroupTask { object, offset, len, .. } = task;
+                let extent = Extent { object, offset, len: len.into() };
+                // Under the lock: an order to withdraw it comes behind.
+                shared.mailboxes.offer(lane, extent, Arc::new(buffer));
+                Some(())
+            });
+        }
+    }
+}
+
+/// Waits until another entry is wanted; what was found by then, `None` when the transfer is stopped.
+fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStats> {
+    let mut half = shared.lock();
+    while !half.outgoing_copy()?.wants_entries() {
+        if shared.is_stopped() {
+            return None;
+        }
+        half = shared.rest(half, PATIENCE);
+    }
+    let copy = half.outgoing_copy()?;
+    let path = entry.path.clone();
+    match copy.push_entry(entry) {
+        Ok(_) => {}
+        Err(PushError::NoMemory) => {
+            drop(half);
+            return note_scan_failure(shared, scan.leave_out_directory(path));
+        }
+        Err(error) => {
+            let code = match error {
+                PushError::TooMany => EntryCode::OutOfResources,
+                _ => EntryCode::Name,
+            };
+            let end = EntryEnd::new(code, &error.to_string());
+            shared.note_failure(&path.to_string(), &end);
+        }
+    }
+    (!shared.is_stopped()).then(|| *copy.stats())
+}
+
+fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStats> {
+    let mut half = shared.lock();
+    let copy = half.outgoing_copy()?;
+    let path = shown(&String::from_utf8_lossy(&failure.path));
+    // The sink knows no path but the stand-in's.
+    let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
+    let end = match &failure.stand_in {
+        Some(entry) if !is_named(entry) => {
+            EntryEnd::new(failure.end.code, &format!("{}: {path}", failure.end))
+        }
+        _ => failure.end,
+    };
+    match failure.stand_in.and_then(|entry| copy.push_entry(entry).ok()) {
+        Some(entry) => copy.entry_failed(entry, end),
+        None => shared.note_failure(&path, &end),
+    }
+    Some(*copy.stats())
+}
+
+/// A group to read, and memory for it; `None` when the transfer is stopped.
+fn next_task(shared: &Shared) -> Option<(GroupTask, Buffer)> {
+    let mut half = shared.lock();
+    loop {
+        if shared.is_stopped() {
+            return None;
+        }
+        let next = shared.update(&mut half, |half| {
+            let memory = || shared.pool.try_take();
+            half.outgoing_copy()?.next_group(clock::now(), &shared.mailboxes, memory)
+        });
+        if next.is_some() {
+            return next;
+        }
+        half = shared.rest(half, PATIENCE);
+    }
+}
