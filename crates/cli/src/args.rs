@@ -15,7 +15,7 @@ use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
 use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
-use crate::link;
+use crate::link::choice;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
@@ -202,7 +202,7 @@ pub struct LinkArgs {
     /// used only while no other one carries anything.
     #[arg(long = "link", value_name = "[LOCAL][,REMOTE][,weight=N]", conflicts_with_all = ["circuit", "via"])]
     #[arg(hide_short_help = true)]
-    #[arg(value_parser = link::choice)]
+    #[arg(value_parser = choice::parse)]
     pub links: Vec<LinkChoice>,
     /// Gateways on the path.
     #[command(flatten)]

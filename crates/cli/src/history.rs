@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::args::{HistoryArgs, HistoryCommand};
 use crate::failure::Failure;
+use crate::figures::{lost, seconds};
 use crate::output::Output;
-use crate::report::{lost, seconds};
 use crate::token;
 
 pub(crate) fn run(args: &HistoryArgs, output: &Output) -> Result<(), Failure> {

@@ -5,7 +5,7 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Bottleneck, HostAccount, StallTimes};
 use serde_json::{Value, json};
 
-use crate::report::seconds;
+use crate::figures::seconds;
 
 /// The fields of docs/operating.md.
 pub(crate) fn json(hosts: &Hosts) -> Value {

@@ -24,6 +24,7 @@ pub mod circuits;
 mod cp;
 pub mod demo;
 mod failure;
+mod figures;
 pub mod gateway;
 mod habits;
 mod history;

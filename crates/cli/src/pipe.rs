@@ -15,13 +15,14 @@ use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
 use crate::failure::Failure;
+use crate::figures::seconds;
 use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
 use crate::location::{self, Location, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
-use crate::report::{self, seconds};
+use crate::report;
 use crate::signals::Held;
 
 pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Failure> {

@@ -7,10 +7,9 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ProbeArgs;
 use crate::failure::Failure;
+use crate::figures::{milliseconds, seconds};
 use crate::location::{self, Location};
 use crate::output::Output;
-use crate::progress::milliseconds;
-use crate::report::seconds;
 use crate::signals::Held;
 use crate::{history, hosts, token};
 

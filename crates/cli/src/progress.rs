@@ -10,8 +10,8 @@ use longhaul_sys::threads;
 use longhaul_units::Bytes;
 use longhaul_wire::Bottleneck;
 
+use crate::figures::{clock, entries, milliseconds, percent};
 use crate::output::Output;
-use crate::report::entries;
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -151,27 +151,6 @@ fn figures_of_path(snapshot: &Snapshot) -> Vec<String> {
     parts
 }
 
-/// A part of a whole, with two significant decimals.
-pub(crate) fn percent(part: u64, whole: u64) -> String {
-    format!("{:.2} %", part as f64 * 100.0 / whole.max(1) as f64)
-}
-
-/// Milliseconds with three digits or so.
-pub(crate) fn milliseconds(time: Duration) -> String {
-    let ms = time.as_secs_f64() * 1e3;
-    if ms < 10.0 { format!("{ms:.2} ms") } else { format!("{ms:.0} ms") }
-}
-
-/// Hours, minutes and seconds, as many as needed.
-pub(crate) fn clock(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m}:{s:02}"),
-        (h, m, s) => format!("{h}:{m:02}:{s:02}"),
-    }
-}
-
 const REFRESH: Duration = Duration::from_millis(200);
 const REFRESH_HZ: u8 = 5;
 
@@ -211,14 +190,5 @@ mod tests {
         assert_eq!(figures(&snapshot), "0 entries");
         snapshot.bytes_total = Some(0);
         assert_eq!(amounts(&snapshot), "100 % of 0 B, 0 b/s");
-    }
-
-    #[test]
-    fn times() {
-        assert_eq!(clock(Duration::from_secs(59)), "59 s");
-        assert_eq!(clock(Duration::from_secs(61)), "1:01");
-        assert_eq!(clock(Duration::from_secs(36_000)), "10:00:00");
-        assert_eq!(milliseconds(Duration::from_micros(250)), "0.25 ms");
-        assert_eq!(milliseconds(Duration::from_micros(101_400)), "101 ms");
     }
 }

@@ -8,7 +8,7 @@ use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
 
-use crate::progress::{milliseconds, percent};
+use crate::figures::{entries, lost, milliseconds, percent, seconds};
 
 /// File data moved by this run per second of it.
 pub(crate) fn goodput(report: &CopyReport) -> Rate {
@@ -223,11 +223,6 @@ pub(crate) fn way(link: &LinkReport) -> String {
     format!("({carrier}, {}, {}{rtt})", link.profile, link.protect.name())
 }
 
-/// So many files, directories and links.
-pub(crate) fn entries(count: u64) -> String {
-    if count == 1 { "1 entry".into() } else { format!("{count} entries") }
-}
-
 /// How many were lost of how many, and where.
 fn losses(lost: &Losses, sent: u64) -> String {
     if lost.total() == 0 {
@@ -249,27 +244,11 @@ fn losses(lost: &Losses, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
-pub(crate) fn lost(lost: &Losses) -> Value {
-    json!({
-        "congestion": lost.congestion,
-        "random": lost.random,
-        "socket": lost.socket,
-        "host": lost.host,
-        "sender": lost.sender,
-        "unknown": lost.unknown,
-    })
-}
-
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
-}
-
-/// To the microsecond.
-pub(crate) fn seconds(time: Duration) -> f64 {
-    time.as_micros() as f64 / 1e6
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ use serde_json::{Map, Value, json};
 
 use crate::args::ServeArgs;
 use crate::failure::Failure;
+use crate::figures;
 use crate::history;
 use crate::output::{Output, complain};
-use crate::report;
 use crate::signals::Held;
 use crate::token;
 use refusals::Refusals;
@@ -114,10 +114,10 @@ impl Account {
                 self.bytes += bytes;
                 let mut done = format!("done, {}", Bytes::new(*bytes));
                 if !skipped.is_empty() {
-                    done += &format!(", {} skipped", report::entries(skipped.count));
+                    done += &format!(", {} skipped", figures::entries(skipped.count));
                 }
                 self.last_failure = failures.sample.first().map(|first| {
-                    format!("{} not copied, first {first}", report::entries(failures.count))
+                    format!("{} not copied, first {first}", figures::entries(failures.count))
                 });
                 match &self.last_failure {
                     None => output.say(format!("{client}: {done}")),

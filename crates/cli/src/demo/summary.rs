@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::relay::{DirectionReport, EmulatedPath, RelayReport};
 use super::stage::KernelTcp;
 use super::tree::Made;
-use crate::progress::{milliseconds, percent};
+use crate::figures::{milliseconds, percent};
 
 /// Everything that is known at the end. The copy is the same byte for byte.
 pub(super) struct Outcome {

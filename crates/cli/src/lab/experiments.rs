@@ -22,8 +22,8 @@ use super::{cannot_build, prepare};
 use longhaul_sys::threads;
 
 use crate::failure::Failure;
+use crate::figures::clock;
 use crate::output::{Output, complain};
-use crate::progress::clock;
 use crate::signals::that_stop;
 
 /// Experiments, how long they are, and what there is of them.
