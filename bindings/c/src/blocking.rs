@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, IntoRawFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use longhaul_relay_client::{Failure, Gateways};
+use longhaul_relay_client::{Gateways, SessionError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dial::{AGAIN, CONNECTED, Dial, FAILED, WANT_WRITE};
@@ -16,7 +16,7 @@ pub(crate) fn connect(
     gateways: &Arc<Gateways>,
     target: Result<&str, &str>,
     timeout_ms: c_int,
-) -> Result<c_int, Failure> {
+) -> Result<c_int, SessionError> {
     let target = target.map_err(|words| failure(libc::EINVAL, words))?;
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let until = limit.map(|limit| Instant::now() + limit);
@@ -61,26 +61,29 @@ pub(crate) fn connect(
     }
 }
 
-pub(crate) fn failure(errno: c_int, words: impl Into<String>) -> Failure {
-    Failure { errno, words: words.into(), by_target: false, no_gateway: false }
+pub(crate) fn failure(errno: c_int, words: impl Into<String>) -> SessionError {
+    SessionError { errno, words: words.into(), by_target: false, no_gateway: false }
 }
 
-fn of(error: &io::Error) -> Failure {
+fn of(error: &io::Error) -> SessionError {
     failure(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
 }
 
-fn timed_out() -> Failure {
+fn timed_out() -> SessionError {
     failure(libc::ETIMEDOUT, "no answer in time")
 }
 
-fn left(until: Option<Instant>) -> Result<Option<Duration>, Failure> {
+fn left(until: Option<Instant>) -> Result<Option<Duration>, SessionError> {
     let Some(until) = until else { return Ok(None) };
     let left = until.saturating_duration_since(Instant::now());
     if left.is_zero() { Err(timed_out()) } else { Ok(Some(left)) }
 }
 
 /// A connection to the first gateway, and which of its addresses that is.
-fn reach(gateways: &Gateways, until: Option<Instant>) -> Result<(TcpStream, SocketAddr), Failure> {
+fn reach(
+    gateways: &Gateways,
+    until: Option<Instant>,
+) -> Result<(TcpStream, SocketAddr), SessionError> {
     let place = gateways.first();
     let addresses = (place.host.to_string(), place.port).to_socket_addrs();
     let addresses = addresses
@@ -101,7 +104,7 @@ fn reach(gateways: &Gateways, until: Option<Instant>) -> Result<(TcpStream, Sock
 }
 
 /// Waits for readiness; `false` where it takes longer.
-fn wait(stream: &TcpStream, for_: PollFlags, until: Instant) -> Result<bool, Failure> {
+fn wait(stream: &TcpStream, for_: PollFlags, until: Instant) -> Result<bool, SessionError> {
     let left = until.saturating_duration_since(Instant::now());
     let left = Timespec::try_from(left).ok();
     match poll(&mut [PollFd::new(stream, for_)], left.as_ref()) {

@@ -4,7 +4,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longhaul_relay_client::{Attempt, Failure, Gateways, Step};
+use longhaul_relay_client::{Attempt, Gateways, SessionError, Step};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::route::Route;
@@ -57,12 +57,12 @@ impl Dial {
         }
     }
 
-    fn fail(&mut self, failure: Failure) -> c_int {
+    fn fail(&mut self, failure: SessionError) -> c_int {
         self.failure = Some((failure.errno, owned(&failure.words)));
         FAILED
     }
 
-    pub fn failure(&self) -> Option<Failure> {
+    pub fn failure(&self) -> Option<SessionError> {
         let (errno, words) = self.failure.as_ref()?;
         Some(crate::blocking::failure(*errno, words.to_string_lossy()))
     }

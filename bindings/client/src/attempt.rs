@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_relay::{ANSWER_TIMEOUT_SECS, Clock, Dialled, Dialler, MAX_MESSAGE, Place, Status};
 
-use crate::failure::Failure;
+use crate::session_error::SessionError;
 
 /// One set-up of a session, on a connection of the caller's.
 ///
@@ -31,9 +31,9 @@ pub enum Step {
     Connected(Option<SocketAddr>),
     /// The gateway has proven that its clock differs. Where [`crate::gateways::Gateways::believe`] takes it, the
     /// set-up begins again with a new connection; else the failure stands.
-    WrongClock(Clock, Failure),
+    WrongClock(Clock, SessionError),
     /// There is no session.
-    Failed(Failure),
+    Failed(SessionError),
 }
 
 impl Attempt {
@@ -51,7 +51,7 @@ impl Attempt {
     fn waiting(&self) -> Step {
         match Instant::now() < self.until {
             true => Step::Waiting,
-            false => Step::Failed(Failure::silent(&self.gateway)),
+            false => Step::Failed(SessionError::silent(&self.gateway)),
         }
     }
 
@@ -76,7 +76,7 @@ impl Attempt {
             Ok(Dialled::Incomplete) => self.waiting(),
             Ok(Dialled::Connected { peer, .. }) => Step::Connected(peer),
             Ok(Dialled::Refused(answer)) => {
-                let failure = Failure::refused(&answer, &self.target);
+                let failure = SessionError::refused(&answer, &self.target);
                 match answer.time {
                     Some(time) if answer.status == Status::WRONG_CLOCK => {
                         Step::WrongClock(time, failure)
@@ -85,9 +85,9 @@ impl Attempt {
                 }
             }
             Ok(Dialled::Unproven(answer)) => {
-                Step::Failed(Failure::unproven(&answer, &self.gateway))
+                Step::Failed(SessionError::unproven(&answer, &self.gateway))
             }
-            Err(error) => Step::Failed(Failure::no_answer(error, &self.gateway)),
+            Err(error) => Step::Failed(SessionError::no_answer(error, &self.gateway)),
         }
     }
 
@@ -111,7 +111,9 @@ impl Attempt {
         loop {
             let wanted = self.wanted().min(buffer.len());
             let step = match receive(&mut buffer[..wanted]) {
-                Ok(0) => Step::Failed(Failure::lost(libc::ECONNRESET, "it ended the connection")),
+                Ok(0) => {
+                    Step::Failed(SessionError::lost(libc::ECONNRESET, "it ended the connection"))
+                }
                 Ok(len) => self.receive(&buffer[..len]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return self.waiting(),
@@ -119,7 +121,7 @@ impl Attempt {
                     let errno = error.raw_os_error().unwrap_or(libc::ECONNRESET);
                     let words = error.to_string();
                     let words = words.split(" (os error").next().unwrap_or_default();
-                    Step::Failed(Failure::lost(errno, words))
+                    Step::Failed(SessionError::lost(errno, words))
                 }
             };
             if step != Step::Waiting {
@@ -216,7 +218,7 @@ mod tests {
         let half = &answer(&attempt, Status::CONNECTED)[..20];
         assert_eq!(attempt.receive(half), Step::Waiting);
         attempt.until = Instant::now();
-        let failure = Failure::silent(&"192.0.2.1:7421".parse().unwrap());
+        let failure = SessionError::silent(&"192.0.2.1:7421".parse().unwrap());
         assert_eq!(failure.words, "gateway 192.0.2.1:7421 gave no answer in 30 s");
         let failed = Step::Failed(failure);
         assert_eq!(attempt.advance(|_| Err(would_block()), |_| panic!()), failed);

@@ -3,7 +3,7 @@
 //!
 //! - [`Gateways`]: those on a route, and the token that proves this host to the first.
 //! - [`Attempt`]: one set-up on a connection that the caller has made: header, answer, outcome.
-//! - [`Failure`]: why there is no session, in words and as a number of `errno`.
+//! - [`SessionError`]: why there is no session, in words and as a number of `errno`.
 //! - [`Settings`]: what `longhaul gateway run` hands over to the preload, as environment variables.
 //!
 //! The crate opens no socket and resolves no name: the caller sends and receives. It reads a token
@@ -27,11 +27,11 @@
 #![forbid(unsafe_code)]
 
 mod attempt;
-mod failure;
 mod gateways;
+mod session_error;
 mod settings;
 
 pub use attempt::{Attempt, Step};
-pub use failure::Failure;
 pub use gateways::{DialError, Gateways, TokenError, read_token};
+pub use session_error::SessionError;
 pub use settings::{ParseSettingsError, Settings, VARIABLES};

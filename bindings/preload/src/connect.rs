@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use libc::{sockaddr, socklen_t};
 use longhaul_relay::Clock;
-use longhaul_relay_client::{Attempt, Failure, Gateways};
+use longhaul_relay_client::{Attempt, Gateways, SessionError};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::address::{self, Raw};
@@ -139,7 +139,7 @@ pub(crate) fn again(
     target: SocketAddr,
     clock: Clock,
     early: &Early,
-) -> Result<Attempt, Option<Failure>> {
+) -> Result<Attempt, Option<SessionError>> {
     let loaded = loaded().ok_or(None)?;
     let gateways = loaded.gateways().ok_or(None)?;
     // One that is not believed is not used: the gateway refuses what is known then, too.
@@ -148,7 +148,9 @@ pub(crate) fn again(
     let gateway = reach(fd, loaded, gateways).map_err(|_| None)?;
     let attempt = begin(fd, target, gateway, gateways).map_err(Some)?;
     match send_early(fd, early, attempt.until()) {
-        Err(libc::ETIMEDOUT) => Err(Some(Failure::lost(libc::ETIMEDOUT, "it takes no payload"))),
+        Err(libc::ETIMEDOUT) => {
+            Err(Some(SessionError::lost(libc::ETIMEDOUT, "it takes no payload")))
+        }
         // Where the connection broke already, the answer says why.
         _ => Ok(attempt),
     }
@@ -158,7 +160,7 @@ pub(crate) fn again(
 pub(crate) fn directly(
     fd: c_int,
     target: SocketAddr,
-    failure: &Failure,
+    failure: &SessionError,
     early: &Early,
 ) -> Option<Result<(), c_int>> {
     loaded().filter(|loaded| loaded.settings.direct)?;
@@ -282,15 +284,15 @@ fn begin(
     target: SocketAddr,
     gateway: SocketAddr,
     gateways: &Gateways,
-) -> Result<Attempt, Failure> {
+) -> Result<Attempt, SessionError> {
     let mut attempt = gateways
         .dial(target.into(), gateway)
-        .map_err(|error| Failure::lost(libc::ENETUNREACH, error))?;
+        .map_err(|error| SessionError::lost(libc::ENETUNREACH, error))?;
     let header = attempt.unsent();
     let len = header.len();
     send(fd, header, Instant::now() + PATIENCE).map_err(|errno| match errno {
-        libc::ETIMEDOUT => Failure::lost(errno, "it takes no header"),
-        errno => Failure::lost(errno, io::Error::from_raw_os_error(errno)),
+        libc::ETIMEDOUT => SessionError::lost(errno, "it takes no header"),
+        errno => SessionError::lost(errno, io::Error::from_raw_os_error(errno)),
     })?;
     attempt.sent(len);
     Ok(attempt)

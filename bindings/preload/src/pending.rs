@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use longhaul_relay_client::{Attempt, Failure, Step};
+use longhaul_relay_client::{Attempt, SessionError, Step};
 
 use crate::connect;
 use crate::early::Early;
@@ -350,7 +350,7 @@ impl Session {
     }
 
     /// A gateway cannot be reached: directly, where that is allowed.
-    fn without_gateway(&self, fd: c_int, set_up: &SetUp, failure: &Failure) -> State {
+    fn without_gateway(&self, fd: c_int, set_up: &SetUp, failure: &SessionError) -> State {
         match connect::directly(fd, self.mark.peer, failure, &set_up.early) {
             Some(Ok(())) => {
                 Mark::remove(fd);
@@ -362,7 +362,7 @@ impl Session {
         }
     }
 
-    fn fail(&self, fd: c_int, failure: &Failure) -> State {
+    fn fail(&self, fd: c_int, failure: &SessionError) -> State {
         if !failure.by_target {
             sys::write_words(&failure.words);
         }

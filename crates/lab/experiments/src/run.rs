@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use longhaul_lab::{Testbed, TestbedError};
-use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, Passage, find};
+use longhaul_peers::{Contender, ContenderError, Job, Medium, Outcome, Passage, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
@@ -159,7 +159,7 @@ fn attended(
     testbed: &Testbed,
     job: &Job,
     stop: &AtomicBool,
-) -> Result<Outcome, Failure> {
+) -> Result<Outcome, ContenderError> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -253,11 +253,11 @@ fn companion(
     companion
 }
 
-fn verdict(failure: &Failure) -> Verdict {
+fn verdict(failure: &ContenderError) -> Verdict {
     match failure {
-        Failure::Absent(_) => Verdict::Absent,
-        Failure::TimedOut { .. } => Verdict::TimedOut,
-        Failure::Unsuitable { .. } => Verdict::Unsuitable,
+        ContenderError::Absent(_) => Verdict::Absent,
+        ContenderError::TimedOut { .. } => Verdict::TimedOut,
+        ContenderError::Unsuitable { .. } => Verdict::Unsuitable,
         _ => Verdict::Failed,
     }
 }
@@ -265,7 +265,7 @@ fn verdict(failure: &Failure) -> Verdict {
 /// Takes over what the contender itself reports; what is left are raw signals.
 fn conclude(
     record: &mut Record,
-    outcome: Result<Outcome, Failure>,
+    outcome: Result<Outcome, ContenderError>,
     arrived: u64,
     setup: &Setup,
 ) -> Option<String> {

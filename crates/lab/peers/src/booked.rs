@@ -13,7 +13,7 @@ use longhaul_sys::clock;
 use longhaul_units::{Instant, Rate};
 use serde_json::Value;
 
-use crate::contender::{Absent, Booking, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Booking, Contender, ContenderError, End, Job, Outcome, Presence};
 use crate::files::Files;
 use crate::longhaul::{self, Commands, PORT, copied, json_of, rate_argument};
 use crate::session::Session;
@@ -88,12 +88,12 @@ impl Contender for Booked {
         longhaul::presence()
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let circuit = Circuit::find(testbed, job)?;
         let limits = self.limits(job);
         if self.fixed && limits.contains(&None) {
-            return Err(Failure::unsuitable(format!("{} needs a rate", self.name)));
+            return Err(ContenderError::unsuitable(format!("{} needs a rate", self.name)));
         }
         let mut session = Session::new(testbed, job)?;
         let files = Files::several(&session, limits.len() as u64)?;
@@ -161,8 +161,8 @@ impl Booked {
         commands: &Commands,
         circuit: &Circuit,
         copy: &Copy,
-    ) -> Result<u64, Failure> {
-        let size = copy.source.metadata().map_err(Failure::system("look at a file"))?.len();
+    ) -> Result<u64, ContenderError> {
+        let size = copy.source.metadata().map_err(ContenderError::system("look at a file"))?.len();
         let limit = copy.limit.unwrap_or_default();
         let bytes = size / PAYLOAD * PACKET + PACKET + limit.bytes_in(circuit.rtt);
         let mut request = commands.command(&["circuits", "request", "--json", "--quiet"]);
@@ -220,7 +220,7 @@ struct Circuit {
 }
 
 impl Circuit {
-    fn find(testbed: &Testbed, job: &Job) -> Result<Self, Failure> {
+    fn find(testbed: &Testbed, job: &Job) -> Result<Self, ContenderError> {
         let links = &testbed.topology().links;
         let joins = |number: &usize| {
             let between = &links[*number].between;
@@ -230,17 +230,20 @@ impl Circuit {
             (0..links.len()).filter(joins).partition(|number| links[*number].name == LINK);
         let (Some(&circuit), Some(&other)) = (circuits.first(), others.first()) else {
             let why = format!("it takes a link `{LINK}` between the two nodes, and another one");
-            return Err(Failure::unsuitable(why));
+            return Err(ContenderError::unsuitable(why));
         };
         let receiver = testbed.host(&job.to);
-        let receiver = receiver.ok_or_else(|| Failure::unsuitable("there is no receiver"))?;
+        let receiver =
+            receiver.ok_or_else(|| ContenderError::unsuitable("there is no receiver"))?;
         let end = |link: usize| usize::from(links[link].between[1] == job.to);
-        let both =
-            links[circuit].paths().map_err(|error| Failure::unsuitable(error.to_string()))?;
+        let both = links[circuit]
+            .paths()
+            .map_err(|error| ContenderError::unsuitable(error.to_string()))?;
         let rtt = both.forward.delay + both.backward.delay;
         let direction = if end(circuit) == 1 { both.forward } else { both.backward };
         let schedule = direction.bottleneck.map(|bottleneck| bottleneck.rate);
-        let schedule = schedule.ok_or_else(|| Failure::unsuitable("the circuit has no rate"))?;
+        let schedule =
+            schedule.ok_or_else(|| ContenderError::unsuitable("the circuit has no rate"))?;
         let rates = [(Duration::ZERO, schedule.initial)].into_iter().chain(schedule.changes);
         Ok(Self {
             far: receiver.ipv4_on(circuit, end(circuit)),
@@ -256,7 +259,7 @@ impl Circuit {
     }
 
     /// Starts the booking service, beside the sender.
-    fn serve(&self, session: &mut Session<'_>, commands: &Commands) -> Result<(), Failure> {
+    fn serve(&self, session: &mut Session<'_>, commands: &Commands) -> Result<(), ContenderError> {
         let folder = session.folder();
         let path = |name: &str| folder.join(name).display().to_string();
         let (config, store, token) = (path("circuits.toml"), path("book.db"), commands.token());
@@ -267,7 +270,7 @@ impl Circuit {
             GUARD.as_millis(),
             rate_argument(self.most()),
         );
-        std::fs::write(&config, text).map_err(Failure::system("write a configuration"))?;
+        std::fs::write(&config, text).map_err(ContenderError::system("write a configuration"))?;
         let at = SERVICE.to_string();
         let words = ["circuits", "serve", "--quiet", "--config", &config, "--listen", &at];
         let service = session.start(End::Sender, commands.without_token(&words))?;
@@ -281,7 +284,7 @@ impl Circuit {
         session: &mut Session<'_>,
         commands: &Commands,
         began: Instant,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ContenderError> {
         let most = self.most();
         let ends = self.rates.iter().skip(1).map(|(from, _)| *from);
         let last = self.rates.last().map_or(Duration::ZERO, |(from, _)| *from);

@@ -48,7 +48,7 @@ pub trait Contender: Send + Sync {
     ///
     /// # Errors
     /// What kept it from moving all of the data within the job's patience.
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure>;
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError>;
 }
 
 /// A contender's use of nodes between.
@@ -175,18 +175,18 @@ impl Job {
     }
 
     /// For programs that move no files.
-    pub(crate) fn memory_only(&self) -> Result<(), Failure> {
+    pub(crate) fn memory_only(&self) -> Result<(), ContenderError> {
         match self.medium {
             Medium::Memory => Ok(()),
-            Medium::Files { .. } => Err(Failure::unsuitable("it moves memory, no files")),
+            Medium::Files { .. } => Err(ContenderError::unsuitable("it moves memory, no files")),
         }
     }
 
     /// For programs that take no rate.
-    pub(crate) fn without_rate(&self) -> Result<(), Failure> {
+    pub(crate) fn without_rate(&self) -> Result<(), ContenderError> {
         match self.rate {
             None => Ok(()),
-            Some(_) => Err(Failure::unsuitable("it takes no rate")),
+            Some(_) => Err(ContenderError::unsuitable("it takes no rate")),
         }
     }
 }
@@ -359,7 +359,7 @@ pub(crate) enum End {
 /// Why a run gave no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum ContenderError {
     /// The program is not there.
     #[error("absent: {0}")]
     Absent(#[from] Absent),
@@ -393,7 +393,7 @@ fn indented(words: &str) -> String {
     words.lines().map(|line| format!("\n  {line}")).collect()
 }
 
-impl Failure {
+impl ContenderError {
     pub(crate) fn unsuitable(why: impl Into<String>) -> Self {
         Self::Unsuitable { why: why.into() }
     }
@@ -419,7 +419,7 @@ mod tests {
         assert_eq!(absent.to_string(), expected);
         assert_eq!(Absent { packages: Vec::new(), ..absent }.to_string(), "no iperf3 in PATH");
         let (what, status) = ("iperf3".into(), "exit status: 1".into());
-        let failed = Failure::Failed { what, status, words: "no route\nto host".into() };
+        let failed = ContenderError::Failed { what, status, words: "no route\nto host".into() };
         assert_eq!(failed.to_string(), "iperf3: exit status: 1\n  no route\n  to host");
     }
 }

@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tempfile::TempDir;
 
-use crate::contender::{Failure, Medium};
+use crate::contender::{ContenderError, Medium};
 use crate::session::Session;
 
 /// Files of random bytes, and an empty folder for their copies, which goes away with this.
@@ -23,12 +23,12 @@ pub(crate) struct Files {
 
 impl Files {
     /// Of the job's medium.
-    pub(crate) fn new(session: &Session<'_>) -> Result<Self, Failure> {
+    pub(crate) fn new(session: &Session<'_>) -> Result<Self, ContenderError> {
         Self::several(session, 1)
     }
 
     /// As [`Files::new`]; of data in memory there are `count` files.
-    pub(crate) fn several(session: &Session<'_>, count: u64) -> Result<Self, Failure> {
+    pub(crate) fn several(session: &Session<'_>, count: u64) -> Result<Self, ContenderError> {
         let job = session.job();
         let made = match &job.medium {
             Medium::Memory => {
@@ -41,7 +41,7 @@ impl Files {
                 Self::make(folder, target.as_deref(), (*count).max(1), job.bytes)
             }
         };
-        made.map_err(Failure::system("make files"))
+        made.map_err(ContenderError::system("make files"))
     }
 
     fn make(folder: &Path, target: Option<&Path>, count: u64, bytes: u64) -> io::Result<Self> {
@@ -74,28 +74,29 @@ impl Files {
     }
 
     /// All files, if there are `count`.
-    pub(crate) fn each(&self, count: usize) -> Result<Vec<PathBuf>, Failure> {
+    pub(crate) fn each(&self, count: usize) -> Result<Vec<PathBuf>, ContenderError> {
         if self.count != count as u64 {
-            return Err(Failure::unsuitable(format!("it moves {count} files in a run")));
+            return Err(ContenderError::unsuitable(format!("it moves {count} files in a run")));
         }
         Ok(self.names().map(|name| self.source.join(name)).collect())
     }
 
     /// The only file, for programs that move one.
-    pub(crate) fn single(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn single(&self) -> Result<PathBuf, ContenderError> {
         match self.count {
             1 => Ok(self.source.join(name(0))),
-            _ => Err(Failure::unsuitable("it moves one file a run")),
+            _ => Err(ContenderError::unsuitable("it moves one file a run")),
         }
     }
 
     /// Checks that everything is there, somewhere below the target.
-    pub(crate) fn check(&self, what: &str) -> Result<(), Failure> {
-        let arrived = size(self.target.path()).map_err(Failure::system("look at the copy"))?;
+    pub(crate) fn check(&self, what: &str) -> Result<(), ContenderError> {
+        let arrived =
+            size(self.target.path()).map_err(ContenderError::system("look at the copy"))?;
         if arrived == self.bytes {
             return Ok(());
         }
-        Err(Failure::Failed {
+        Err(ContenderError::Failed {
             what: what.to_owned(),
             status: format!("{arrived} bytes arrived of {}", self.bytes),
             words: String::new(),

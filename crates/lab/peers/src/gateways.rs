@@ -9,7 +9,7 @@ use longhaul_relay::GATEWAY_PORT;
 use longhaul_relay_client::{self as relay_client, Step};
 use longhaul_sys::clock;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::longhaul::{self, Commands};
 use crate::relays::{Dial, Relay, addresses};
 use crate::session::Session;
@@ -31,7 +31,7 @@ impl Relay for Gateways {
         session: &mut Session<'_>,
         presence: &Presence,
         target: SocketAddr,
-    ) -> Result<Dial, Failure> {
+    ) -> Result<Dial, ContenderError> {
         let commands = Commands::new(session, presence)?;
         let addresses = start(session, &commands, &target.to_string())?;
         let first = addresses[0];
@@ -41,7 +41,7 @@ impl Relay for Gateways {
             Ok(relay_client::Gateways::new(&via.join(","), key)?)
         };
         let ready = ready().map_err(io::Error::other);
-        let gateways = ready.map_err(Failure::system("read a token"))?;
+        let gateways = ready.map_err(ContenderError::system("read a token"))?;
         Ok(Box::new(move |target, within| dial(&gateways, first, target, within)))
     }
 }
@@ -52,7 +52,7 @@ pub(crate) fn start(
     session: &mut Session<'_>,
     commands: &Commands,
     target: &str,
-) -> Result<Vec<SocketAddr>, Failure> {
+) -> Result<Vec<SocketAddr>, ContenderError> {
     let addresses = addresses(session, GATEWAY_PORT);
     let via = &session.job().via;
     for (place, (waypoint, at)) in via.iter().zip(&addresses).enumerate() {

@@ -7,7 +7,7 @@ use std::process::Command;
 use longhaul_lab::Testbed;
 
 use crate::contender::{
-    Absent, Contender, End, Failure, Job, Outcome, Passage, Presence, Transport,
+    Absent, Contender, ContenderError, End, Job, Outcome, Passage, Presence, Transport,
 };
 use crate::files::Files;
 use crate::gateways;
@@ -119,7 +119,7 @@ impl Contender for GridFtp {
         }
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let [copy, server] = programs::require([COPY, SERVER], PACKAGES)?;
         job.without_rate()?;
@@ -169,7 +169,7 @@ impl Contender for GridFtp {
         let pair = |name: String| format!("{source}/{name} {target}/{name}\n");
         let list = session.folder().join("list");
         std::fs::write(&list, files.names().map(pair).collect::<String>())
-            .map_err(Failure::system("write a file"))?;
+            .map_err(ContenderError::system("write a file"))?;
         command.arg("-f").arg(list);
         session.begin()?;
         let client = session.start(End::Sender, command)?;

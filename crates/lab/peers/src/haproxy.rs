@@ -5,7 +5,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::programs;
 use crate::relays::{self, Dial, PORT, Relay};
 use crate::session::Session;
@@ -27,7 +27,7 @@ impl Relay for Haproxy {
         session: &mut Session<'_>,
         presence: &Presence,
         target: SocketAddr,
-    ) -> Result<Dial, Failure> {
+    ) -> Result<Dial, ContenderError> {
         relays::use_congestion_controls(session)?;
         let addresses = relays::addresses(session, PORT);
         let program = presence.program.clone().unwrap_or_default();
@@ -35,7 +35,7 @@ impl Relay for Haproxy {
             let next = addresses.get(place + 1).unwrap_or(&target);
             let file = session.folder().join(format!("haproxy-{place}.cfg"));
             let written = fs::write(&file, configuration(*at, *next));
-            written.map_err(Failure::system("write a configuration"))?;
+            written.map_err(ContenderError::system("write a configuration"))?;
             let mut command = Command::new(&program);
             command.arg("-db").arg("-f").arg(&file);
             let relay = session.start(End::Between(place), command)?;

@@ -5,7 +5,7 @@ use std::process::Command;
 use longhaul_lab::Testbed;
 use serde_json::Value;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, ContenderError, End, Job, Outcome, Presence};
 use crate::programs;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has, streams};
@@ -52,7 +52,7 @@ impl Contender for Iperf3 {
         Ok(programs::presence(program, "--version", version))
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
         job.memory_only()?;
@@ -84,7 +84,7 @@ impl Contender for Iperf3 {
         let outcome = session.close()?.outcome(presence, job);
         if result.congestion_control != self.congestion_control {
             let why = format!("the kernel used {}", result.congestion_control);
-            return Err(Failure::unsuitable(why));
+            return Err(ContenderError::unsuitable(why));
         }
         Ok(Outcome {
             // It is done when everything is written, and leaves the rest where it is.

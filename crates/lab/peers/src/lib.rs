@@ -51,7 +51,7 @@ mod uftp;
 mod xrootd;
 
 pub use self::contender::{
-    Absent, Booking, Contender, Failure, Job, Medium, Outcome, PacketId, Passage, Presence,
+    Absent, Booking, Contender, ContenderError, Job, Medium, Outcome, PacketId, Passage, Presence,
     ReportedLoss, Sample, Transport, Waypoint,
 };
 pub use self::install::{STARTS_SERVER, install};

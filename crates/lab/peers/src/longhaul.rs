@@ -12,7 +12,7 @@ use longhaul_units::Rate;
 use serde_json::Value;
 
 use crate::contender::{
-    Absent, Contender, End, Failure, Job, Outcome, PacketId, Passage, Presence, ReportedLoss,
+    Absent, Contender, ContenderError, End, Job, Outcome, PacketId, Passage, Presence, ReportedLoss,
 };
 use crate::files::Files;
 use crate::gateways;
@@ -86,10 +86,10 @@ impl Contender for Longhaul {
         if self.carrier == "tcp" { Passage::Either } else { Passage::Direct }
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         if self.profile.needs_rate && job.rate.is_none() {
-            return Err(Failure::unsuitable(format!("{} needs a rate", self.name)));
+            return Err(ContenderError::unsuitable(format!("{} needs a rate", self.name)));
         }
         let mut session = Session::new(testbed, job)?;
         let files = Files::new(&session)?;
@@ -139,7 +139,7 @@ fn cut(
     session: &mut Session<'_>,
     client: usize,
     presence: Presence,
-) -> Result<(Outcome, Value), Failure> {
+) -> Result<(Outcome, Value), ContenderError> {
     session.stop_clock();
     session.ask_to_end(client);
     session.ended(client)?;
@@ -153,9 +153,10 @@ fn cut(
 }
 
 /// The file of `cp --losses`.
-fn read_losses(file: &Path) -> Result<Vec<ReportedLoss>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(Failure::system("read the losses"))?;
-    let wrong = || Failure::system("read the losses")(std::io::ErrorKind::InvalidData.into());
+fn read_losses(file: &Path) -> Result<Vec<ReportedLoss>, ContenderError> {
+    let text = std::fs::read_to_string(file).map_err(ContenderError::system("read the losses"))?;
+    let wrong =
+        || ContenderError::system("read the losses")(std::io::ErrorKind::InvalidData.into());
     let lines = text.lines().skip(1);
     lines.map(|line| parse_loss(line).ok_or_else(wrong)).collect()
 }
@@ -177,7 +178,10 @@ pub(crate) struct Commands {
 
 impl Commands {
     /// Makes the token.
-    pub(crate) fn new(session: &mut Session<'_>, presence: &Presence) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        session: &mut Session<'_>,
+        presence: &Presence,
+    ) -> Result<Self, ContenderError> {
         let program = presence.program.clone().unwrap_or_default();
         let made = Self { program, token: session.folder().join("token") };
         let keys = session.start(End::Receiver, made.command(&["keys", "new", "--quiet"]))?;
@@ -210,7 +214,7 @@ impl Commands {
         at: std::net::SocketAddr,
         files: &Files,
         words: &[&str],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ContenderError> {
         let at_address = ["serve", "--quiet", "--no-history", "--listen", &at.to_string()];
         let mut serve = self.command(&at_address);
         if let Some(nice) = session.job().nice {
@@ -232,7 +236,7 @@ impl Commands {
 }
 
 /// The report of `cp --json`, if all is well.
-pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, Failure> {
+pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, ContenderError> {
     let report = json_of(session, client)?;
     match report["verified"] == true {
         true => Ok(report),
@@ -241,7 +245,7 @@ pub(crate) fn copied(session: &mut Session<'_>, client: usize) -> Result<Value, 
 }
 
 /// The object that a command ends with.
-pub(crate) fn json_of(session: &mut Session<'_>, command: usize) -> Result<Value, Failure> {
+pub(crate) fn json_of(session: &mut Session<'_>, command: usize) -> Result<Value, ContenderError> {
     let text = session.finish(command)?;
     serde_json::from_str(&text)
         .map_err(|error| session.failed(command, format!("no JSON came of it: {error}")))

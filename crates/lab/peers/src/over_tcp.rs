@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, ContenderError, Job, Outcome, Presence};
 use crate::files::Files;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has};
@@ -21,7 +21,7 @@ pub(crate) trait Mover: Send + Sync + 'static {
     fn presence() -> Result<Presence, Absent>;
 
     /// Starts its servers, begins, and waits until everything is moved.
-    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure>;
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), ContenderError>;
 }
 
 /// A mover with a congestion control.
@@ -61,11 +61,11 @@ impl<M: Mover> Contender for OverTcp<M> {
         M::presence()
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         job.without_rate()?;
         if job.socket_buffer.is_some() && !M::TAKES_BUFFER {
-            return Err(Failure::unsuitable("it takes no socket buffer"));
+            return Err(ContenderError::unsuitable("it takes no socket buffer"));
         }
         let mut session = Session::new(testbed, job)?;
         session.use_congestion_control(&self.congestion_control)?;

@@ -5,7 +5,7 @@ use longhaul_lab::signals::{Watch, watch};
 use longhaul_sys::host::allowed_cpus;
 use longhaul_sys::udp::UdpOptions;
 
-use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence, Transport};
+use crate::contender::{Absent, Contender, ContenderError, Job, Outcome, Presence, Transport};
 use crate::session::Session;
 
 /// At the receiving node's loopback, for as long as the job's bytes take at its rate.
@@ -32,15 +32,16 @@ impl Contender for WatchedReader {
         Ok(Presence { version: "of this program".into(), program: None })
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         job.memory_only()?;
-        let rate = job.rate.ok_or_else(|| Failure::unsuitable("it needs a rate"))?;
+        let rate = job.rate.ok_or_else(|| ContenderError::unsuitable("it needs a rate"))?;
         let host = testbed.host(&job.to);
-        let host =
-            host.ok_or_else(|| Failure::unsuitable(format!("the testbed has no node {}", job.to)))?;
+        let host = host.ok_or_else(|| {
+            ContenderError::unsuitable(format!("the testbed has no node {}", job.to))
+        })?;
         let buffer =
             job.socket_buffer.map_or(UdpOptions::default().receive_buffer, |of| of as usize);
-        let cores = allowed_cpus().map_err(Failure::system("find the processors"))?;
+        let cores = allowed_cpus().map_err(ContenderError::system("find the processors"))?;
         let topology = testbed.topology();
         let core = |node: &str, otherwise: Option<&usize>| {
             let node = topology.node(node).map(|node| &topology.nodes[node]);
@@ -52,7 +53,7 @@ impl Contender for WatchedReader {
         let mut session = Session::new(testbed, job)?;
         session.begin()?;
         let seen = watch(host, &Watch { rate, buffer, ours, shared, spells, length });
-        let seen = seen.map_err(Failure::system("watch a reader"))?;
+        let seen = seen.map_err(ContenderError::system("watch a reader"))?;
         let outcome = session.close()?.outcome(self.presence()?, job);
         Ok(Outcome {
             transport: Transport::Udp,

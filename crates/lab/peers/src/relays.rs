@@ -8,7 +8,7 @@ use std::time::Duration;
 use longhaul_lab::Testbed;
 use longhaul_lab::pump::Reach;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Passage, Presence};
+use crate::contender::{Absent, Contender, ContenderError, End, Job, Outcome, Passage, Presence};
 use crate::session::Session;
 use crate::tcp::{Pumped, control, kernel_has, streams};
 
@@ -35,7 +35,7 @@ pub(crate) trait Relay: Send + Sync + 'static {
         session: &mut Session<'_>,
         presence: &Presence,
         target: SocketAddr,
-    ) -> Result<Dial, Failure>;
+    ) -> Result<Dial, ContenderError>;
 }
 
 /// The pump's connections through relays.
@@ -82,16 +82,16 @@ impl<R: Relay> Contender for Relayed<R> {
         true
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         if job.via.is_empty() {
-            return Err(Failure::unsuitable("no nodes between are named"));
+            return Err(ContenderError::unsuitable("no nodes between are named"));
         }
         if !R::TAKES_SPARES && job.via.iter().any(|waypoint| waypoint.spares > 0) {
-            return Err(Failure::unsuitable("it keeps no spare connections"));
+            return Err(ContenderError::unsuitable("it keeps no spare connections"));
         }
         if !R::TAKES_RATE && job.via.iter().any(|waypoint| waypoint.rate.is_some()) {
-            return Err(Failure::unsuitable("what it sends is not limited"));
+            return Err(ContenderError::unsuitable("what it sends is not limited"));
         }
         for name in job.via.iter().filter_map(|waypoint| waypoint.congestion_control.as_ref()) {
             kernel_has(name)?;
@@ -111,7 +111,7 @@ pub(crate) fn addresses(session: &Session<'_>, port: u16) -> Vec<SocketAddr> {
 }
 
 /// Has what each relay sends use the congestion control that the job names for it.
-pub(crate) fn use_congestion_controls(session: &mut Session<'_>) -> Result<(), Failure> {
+pub(crate) fn use_congestion_controls(session: &mut Session<'_>) -> Result<(), ContenderError> {
     let via = &session.job().via;
     for (place, waypoint) in via.iter().enumerate() {
         let next = if place + 1 < via.len() { End::Between(place + 1) } else { End::Receiver };

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::files::Files;
 use crate::over_tcp::Mover;
 use crate::programs;
@@ -21,7 +21,7 @@ impl Mover for Rsync {
         Ok(programs::presence(rsync, "--version", version))
     }
 
-    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure> {
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), ContenderError> {
         let [rsync, ssh, sshd, keygen] = programs::require(PROGRAMS, Self::PACKAGES)?;
         let own = session.folder().to_owned();
         for name in ["host-key", "user-key"] {
@@ -33,7 +33,7 @@ impl Mover for Rsync {
         let address = session.address(End::Receiver);
         std::fs::write(own.join("sshd_config"), configuration(&own, &address.to_string()))
             .and_then(|()| separation_folder())
-            .map_err(Failure::system("set up sshd"))?;
+            .map_err(ContenderError::system("set up sshd"))?;
         let mut server = Command::new(sshd);
         server.args(["-D", "-e", "-f"]).arg(own.join("sshd_config"));
         let server = session.start(End::Receiver, server)?;

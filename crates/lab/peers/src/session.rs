@@ -13,7 +13,7 @@ use longhaul_units::Instant;
 use tempfile::TempDir;
 
 use crate::account::{Account, Series};
-use crate::contender::{End, Failure, Job};
+use crate::contender::{ContenderError, End, Job};
 use crate::counters::{Count, Counters};
 use crate::processes;
 
@@ -55,20 +55,22 @@ struct Started {
 
 impl<'a> Session<'a> {
     /// Takes up position; the job's patience begins now.
-    pub(crate) fn new(testbed: &'a Testbed, job: &'a Job) -> Result<Self, Failure> {
+    pub(crate) fn new(testbed: &'a Testbed, job: &'a Job) -> Result<Self, ContenderError> {
         let deadline = clock::now() + job.patience;
         let host = |name: &str| {
-            let unknown = || Failure::unsuitable(format!("the testbed has no node {name}"));
+            let unknown = || ContenderError::unsuitable(format!("the testbed has no node {name}"));
             testbed.host(name).ok_or_else(unknown)
         };
         let between = job.via.iter().map(|waypoint| &waypoint.node);
         let hosts = [&job.from, &job.to].into_iter().chain(between);
         let hosts = hosts.map(|name| host(name)).collect::<Result<Vec<_>, _>>()?;
-        let folder = testbed.scratch().map_err(Failure::system("make a folder"))?;
+        let folder = testbed.scratch().map_err(ContenderError::system("make a folder"))?;
         // Servers that give up root go through it.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(folder.path(), mode).map_err(Failure::system("open a folder"))?;
-        let counters = |host| Counters::of(host).map_err(Failure::system("open the counters"));
+        std::fs::set_permissions(folder.path(), mode)
+            .map_err(ContenderError::system("open a folder"))?;
+        let counters =
+            |host| Counters::of(host).map_err(ContenderError::system("open the counters"));
         let counters = [counters(hosts[0])?, counters(hosts[1])?];
         Ok(Self {
             testbed,
@@ -116,17 +118,17 @@ impl<'a> Session<'a> {
     }
 
     /// A folder of that name for a server that gives up its privileges: anybody may write there.
-    pub(crate) fn own_folder(&self, name: &str) -> Result<std::path::PathBuf, Failure> {
+    pub(crate) fn own_folder(&self, name: &str) -> Result<std::path::PathBuf, ContenderError> {
         let folder = self.folder().join(name);
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o777);
         let made = std::fs::create_dir(&folder);
         let made = made.and_then(|()| std::fs::set_permissions(&folder, mode));
-        made.map(|()| folder).map_err(Failure::system("make a folder"))
+        made.map(|()| folder).map_err(ContenderError::system("make a folder"))
     }
 
     /// Has connections between the ends, made from now on until the session is over, use a
     /// congestion control of the kernel, and makes sure that they do.
-    pub(crate) fn use_congestion_control(&mut self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn use_congestion_control(&mut self, name: &str) -> Result<(), ContenderError> {
         self.use_congestion_control_between([End::Sender, End::Receiver], name)
     }
 
@@ -135,7 +137,7 @@ impl<'a> Session<'a> {
         &mut self,
         nodes: [End; 2],
         name: &str,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), ContenderError> {
         let [from, to] = nodes.map(|node| self.host(node));
         self.controlled.push(nodes);
         let used = || {
@@ -145,15 +147,17 @@ impl<'a> Session<'a> {
             let stream = from.run(|| TcpStream::connect_timeout(&target, left))??;
             longhaul_sys::tcp::congestion_control(&stream)
         };
-        let used = used().map_err(Failure::system(&format!("choose {name}")))?;
+        let used = used().map_err(ContenderError::system(&format!("choose {name}")))?;
         if used != name {
-            return Err(Failure::unsuitable(format!("the kernel uses {used} in place of {name}")));
+            return Err(ContenderError::unsuitable(format!(
+                "the kernel uses {used} in place of {name}"
+            )));
         }
         Ok(())
     }
 
     /// Starts a command at a node, without input.
-    pub(crate) fn start(&mut self, end: End, command: Command) -> Result<usize, Failure> {
+    pub(crate) fn start(&mut self, end: End, command: Command) -> Result<usize, ContenderError> {
         self.start_joined(end, command, None, None)
     }
 
@@ -164,7 +168,7 @@ impl<'a> Session<'a> {
         mut command: Command,
         input: Option<Stdio>,
         output: Option<Stdio>,
-    ) -> Result<usize, Failure> {
+    ) -> Result<usize, ContenderError> {
         let what = command.get_program().to_string_lossy().into_owned();
         let what = Path::new(&what)
             .file_name()
@@ -172,23 +176,23 @@ impl<'a> Session<'a> {
         let number = self.processes.len();
         let file = |kind| File::create(self.output_file(number, kind)).map(Stdio::from);
         let prepared = file("out").and_then(|out| Ok((out, file("err")?)));
-        let (out, err) = prepared.map_err(Failure::system("make a file"))?;
+        let (out, err) = prepared.map_err(ContenderError::system("make a file"))?;
         if command.get_current_dir().is_none() {
             command.current_dir(self.folder());
         }
         command.stdin(input.unwrap_or_else(Stdio::null)).stdout(output.unwrap_or(out)).stderr(err);
         command.env(MARK, &self.mark);
         let child = self.testbed.spawn(self.host(end), command);
-        let child = child.map_err(Failure::system(&format!("start {what}")))?;
+        let child = child.map_err(ContenderError::system(&format!("start {what}")))?;
         self.processes.push(Process { what, end, child: Some(child) });
         Ok(number)
     }
 
     /// Waits until a process listens at `port`, by TCP or UDP.
-    pub(crate) fn listening(&mut self, process: usize, port: u16) -> Result<(), Failure> {
+    pub(crate) fn listening(&mut self, process: usize, port: u16) -> Result<(), ContenderError> {
         let host = self.host(self.processes[process].end);
         loop {
-            if host.listens(Some(port)).map_err(Failure::system("look for sockets"))? {
+            if host.listens(Some(port)).map_err(ContenderError::system("look for sockets"))? {
                 return Ok(());
             }
             let turn = (clock::now() + TURN).min(self.deadline);
@@ -208,7 +212,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until a process has ended; false where the transfer is to be cut before that.
-    pub(crate) fn ends_before_cut(&mut self, process: usize) -> Result<bool, Failure> {
+    pub(crate) fn ends_before_cut(&mut self, process: usize) -> Result<bool, ContenderError> {
         let Some(cut) = self.cut() else { return Ok(true) };
         while !self.has_ended(process, (clock::now() + GLANCE).min(cut).min(self.deadline))? {
             self.look_at_memory();
@@ -230,34 +234,35 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until a time, or until the job's patience is at its end.
-    pub(crate) fn wait_until(&self, time: Instant) -> Result<(), Failure> {
+    pub(crate) fn wait_until(&self, time: Instant) -> Result<(), ContenderError> {
         clock::sleep_until(time.min(self.deadline));
         if self.left().is_zero() { Err(self.timed_out()) } else { Ok(()) }
     }
 
     /// The transfer begins, when the job says: from here on time, packets and CPU are counted.
-    pub(crate) fn begin(&mut self) -> Result<(), Failure> {
+    pub(crate) fn begin(&mut self) -> Result<(), ContenderError> {
         if let Some(after) = self.job.begin {
             let begin = self.testbed.began() + after;
             let late = clock::now().since(begin);
             if !late.is_zero() {
                 let status = format!("was ready {late:.1?} after the transfer was to begin");
                 let (what, words) = ("this machine".to_owned(), String::new());
-                return Err(Failure::Failed { what, status, words });
+                return Err(ContenderError::Failed { what, status, words });
             }
             self.wait_until(begin)?;
         }
         let before = self.count()?;
-        let counters = Counters::of(self.hosts[1]).map_err(Failure::system("open the counters"))?;
+        let counters =
+            Counters::of(self.hosts[1]).map_err(ContenderError::system("open the counters"))?;
         let series = Series::start(counters, before[1].bytes_received, self.job.series);
-        let series = series.map_err(Failure::system("start a thread"))?;
+        let series = series.map_err(ContenderError::system("start a thread"))?;
         self.used.fill(Duration::ZERO);
         self.started = Some(Started { at: clock::now(), before, series });
         Ok(())
     }
 
     /// Waits until a process has ended well, and returns its standard output.
-    pub(crate) fn finish(&mut self, process: usize) -> Result<String, Failure> {
+    pub(crate) fn finish(&mut self, process: usize) -> Result<String, ContenderError> {
         let status = self.ended(process)?;
         if !status.success() {
             return Err(self.failed(process, status.to_string()));
@@ -266,7 +271,7 @@ impl<'a> Session<'a> {
     }
 
     /// Waits until a process has ended, however.
-    pub(crate) fn ended(&mut self, process: usize) -> Result<ExitStatus, Failure> {
+    pub(crate) fn ended(&mut self, process: usize) -> Result<ExitStatus, ContenderError> {
         while !self.has_ended(process, (clock::now() + GLANCE).min(self.deadline))? {
             self.look_at_memory();
             if self.left().is_zero() {
@@ -288,7 +293,11 @@ impl<'a> Session<'a> {
 
     /// As [`Session::finish`], but gives up as soon as another process has failed; false where the
     /// transfer is to be cut before it has ended.
-    pub(crate) fn finish_beside(&mut self, process: usize, other: usize) -> Result<bool, Failure> {
+    pub(crate) fn finish_beside(
+        &mut self,
+        process: usize,
+        other: usize,
+    ) -> Result<bool, ContenderError> {
         let cut = self.cut();
         loop {
             self.look_at_memory();
@@ -309,7 +318,11 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for a process; true if it ends within a while, or the job's patience.
-    pub(crate) fn ends_within(&mut self, process: usize, time: Duration) -> Result<bool, Failure> {
+    pub(crate) fn ends_within(
+        &mut self,
+        process: usize,
+        time: Duration,
+    ) -> Result<bool, ContenderError> {
         let ended = self.has_ended(process, (clock::now() + time).min(self.deadline))?;
         if ended && self.processes[process].child.is_some() {
             self.reap(process)?;
@@ -334,17 +347,17 @@ impl<'a> Session<'a> {
     }
 
     /// A failure of a process, in its own words.
-    pub(crate) fn failed(&self, process: usize, status: impl Into<String>) -> Failure {
+    pub(crate) fn failed(&self, process: usize, status: impl Into<String>) -> ContenderError {
         let what = self.processes[process].what.clone();
-        Failure::Failed { what, status: status.into(), words: self.last_words(process) }
+        ContenderError::Failed { what, status: status.into(), words: self.last_words(process) }
     }
 
     /// The transfer is over: ends all processes and closes the account. The
     /// folder stays until the session is dropped.
-    pub(crate) fn close(&mut self) -> Result<Account, Failure> {
+    pub(crate) fn close(&mut self) -> Result<Account, ContenderError> {
         let end = self.over.unwrap_or_else(clock::now);
         let started = self.started.take();
-        let started = started.ok_or_else(|| Failure::unsuitable("nothing was begun"))?;
+        let started = started.ok_or_else(|| ContenderError::unsuitable("nothing was begun"))?;
         let after = self.count()?;
         let series = started.series.stop();
         self.look_at_memory();
@@ -361,27 +374,28 @@ impl<'a> Session<'a> {
         })
     }
 
-    fn count(&self) -> Result<[Count; 2], Failure> {
+    fn count(&self) -> Result<[Count; 2], ContenderError> {
         let read = |at: usize| self.counters[at].read();
-        read(0).and_then(|a| Ok([a, read(1)?])).map_err(Failure::system("read the counters"))
+        read(0).and_then(|a| Ok([a, read(1)?])).map_err(ContenderError::system("read the counters"))
     }
 
-    fn has_ended(&self, process: usize, deadline: Instant) -> Result<bool, Failure> {
+    fn has_ended(&self, process: usize, deadline: Instant) -> Result<bool, ContenderError> {
         let Some(child) = &self.processes[process].child else { return Ok(true) };
-        wait_for_end(child, deadline).map_err(Failure::system("wait for a process"))
+        wait_for_end(child, deadline).map_err(ContenderError::system("wait for a process"))
     }
 
-    fn reap(&mut self, process: usize) -> Result<ExitStatus, Failure> {
+    fn reap(&mut self, process: usize) -> Result<ExitStatus, ContenderError> {
         let process = &mut self.processes[process];
         let child = process.child.take();
-        let child = child.ok_or_else(|| Failure::unsuitable("a process was waited for twice"))?;
-        let (status, cpu) = reap(child).map_err(Failure::system("wait for a process"))?;
+        let child =
+            child.ok_or_else(|| ContenderError::unsuitable("a process was waited for twice"))?;
+        let (status, cpu) = reap(child).map_err(ContenderError::system("wait for a process"))?;
         self.used[index(process.end)] += cpu.total();
         Ok(status)
     }
 
-    fn timed_out(&self) -> Failure {
-        Failure::TimedOut { after: self.job.patience, words: self.words() }
+    fn timed_out(&self) -> ContenderError {
+        ContenderError::TimedOut { after: self.job.patience, words: self.words() }
     }
 
     /// The last words of each process.

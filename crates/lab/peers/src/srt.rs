@@ -4,7 +4,7 @@ use std::process::Command;
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, ContenderError, End, Job, Outcome, Presence};
 use crate::files::Files;
 use crate::programs;
 use crate::session::Session;
@@ -37,7 +37,7 @@ impl Contender for Srt {
         Ok(programs::presence(program, "-version", version))
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
         let mut session = Session::new(testbed, job)?;

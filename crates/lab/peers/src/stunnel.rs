@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::programs;
 use crate::relays::{self, Dial, PORT, Relay};
 use crate::session::Session;
@@ -26,15 +26,15 @@ impl Relay for Stunnel {
         session: &mut Session<'_>,
         presence: &Presence,
         target: SocketAddr,
-    ) -> Result<Dial, Failure> {
+    ) -> Result<Dial, ContenderError> {
         let addresses = relays::addresses(session, PORT);
         let [first, second] = addresses[..] else {
-            return Err(Failure::unsuitable("a pair of stunnels takes two nodes between"));
+            return Err(ContenderError::unsuitable("a pair of stunnels takes two nodes between"));
         };
         relays::use_congestion_controls(session)?;
         let program = presence.program.clone().unwrap_or_default();
         let secrets = session.folder().join("secrets");
-        fs::write(&secrets, KEY).map_err(Failure::system("write a key"))?;
+        fs::write(&secrets, KEY).map_err(ContenderError::system("write a key"))?;
         for (place, at, next) in [(0, first, second), (1, second, target)] {
             let side = if place == 0 { "client = yes" } else { "client = no" };
             let text = format!(
@@ -43,7 +43,7 @@ impl Relay for Stunnel {
                 secrets.display()
             );
             let file = session.folder().join(format!("stunnel-{place}.conf"));
-            fs::write(&file, text).map_err(Failure::system("write a configuration"))?;
+            fs::write(&file, text).map_err(ContenderError::system("write a configuration"))?;
             let mut command = Command::new(&program);
             command.arg(&file);
             let relay = session.start(End::Between(place), command)?;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use longhaul_sys::tcp::TcpOptions;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::files::Files;
 use crate::over_tcp::Mover;
 use crate::programs;
@@ -26,7 +26,7 @@ impl Mover for Tar {
         Ok(programs::presence(program, "--version", version))
     }
 
-    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure> {
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), ContenderError> {
         let [program] = programs::require(["tar"], Self::PACKAGES)?;
         let tar = |direction: &str, folder: &Path| {
             let mut command = Command::new(&program);
@@ -35,7 +35,7 @@ impl Mover for Tar {
             command
         };
         session.begin()?;
-        let (stream, accepted) = joined(session).map_err(Failure::system("connect"))?;
+        let (stream, accepted) = joined(session).map_err(ContenderError::system("connect"))?;
         let unpack = tar("-xf", files.target());
         let unpack = session.start_joined(End::Receiver, unpack, Some(accepted), None)?;
         let mut pack = tar("-cf", &files.source);

@@ -6,7 +6,7 @@ use longhaul_lab::Testbed;
 use longhaul_lab::pump::{Reach, RoundTrips, TcpPump, Volume};
 
 use crate::account::Account;
-use crate::contender::{Absent, Contender, Failure, Job, Outcome, Presence, Transport};
+use crate::contender::{Absent, Contender, ContenderError, Job, Outcome, Presence, Transport};
 use crate::session::Session;
 
 pub(crate) struct Tcp {
@@ -71,7 +71,7 @@ impl Contender for Tcp {
         true
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let pumped = Pumped::new(&self.congestion_control, self.streams, job)?;
         pumped.run(Session::new(testbed, job)?, presence, &Reach::direct())
@@ -84,7 +84,11 @@ pub(crate) struct Pumped {
 }
 
 impl Pumped {
-    pub(crate) fn new(congestion_control: &str, streams: u16, job: &Job) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        congestion_control: &str,
+        streams: u16,
+        job: &Job,
+    ) -> Result<Self, ContenderError> {
         job.memory_only()?;
         job.without_rate()?;
         let mut pump = TcpPump::new(congestion_control, streams);
@@ -101,16 +105,16 @@ impl Pumped {
         mut session: Session<'_>,
         presence: Presence,
         reach: &Reach<'_>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<Outcome, ContenderError> {
         let job = session.job();
         session.begin()?;
         let (from, to) = session.hosts();
         let patience = session.left();
         let failed = |error: io::Error, words: String| match error.kind() {
-            io::ErrorKind::TimedOut => Failure::TimedOut { after: job.patience, words },
+            io::ErrorKind::TimedOut => ContenderError::TimedOut { after: job.patience, words },
             _ => {
                 let (what, status) = ("the pump".to_owned(), error.to_string());
-                Failure::Failed { what, status, words }
+                ContenderError::Failed { what, status, words }
             }
         };
         if let Some(count) = job.round_trips {

@@ -7,7 +7,7 @@ use std::{fs, io};
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Medium, Outcome, Presence};
+use crate::contender::{Absent, Contender, ContenderError, End, Job, Medium, Outcome, Presence};
 use crate::files::Files;
 use crate::programs;
 use crate::session::Session;
@@ -39,7 +39,7 @@ impl Contender for Udt {
         presence()
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let program = presence.program.clone().unwrap_or_default();
         let mut session = Session::new(testbed, job)?;

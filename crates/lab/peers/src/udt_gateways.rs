@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::Command;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::relays::{self, Dial, PORT, Relay};
 use crate::session::Session;
 use crate::udt;
@@ -26,13 +26,17 @@ impl Relay for UdtGateways {
         session: &mut Session<'_>,
         presence: &Presence,
         target: SocketAddr,
-    ) -> Result<Dial, Failure> {
+    ) -> Result<Dial, ContenderError> {
         let addresses = relays::addresses(session, PORT);
         let [first, second] = addresses[..] else {
-            return Err(Failure::unsuitable("a pair of UDT gateways takes two nodes between"));
+            return Err(ContenderError::unsuitable(
+                "a pair of UDT gateways takes two nodes between",
+            ));
         };
         if session.job().via[0].congestion_control.is_some() {
-            return Err(Failure::unsuitable("what the first of two UDT gateways sends is UDT"));
+            return Err(ContenderError::unsuitable(
+                "what the first of two UDT gateways sends is UDT",
+            ));
         }
         relays::use_congestion_controls(session)?;
         let program = presence.program.clone().unwrap_or_default();

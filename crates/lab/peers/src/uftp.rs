@@ -4,7 +4,7 @@ use std::process::Command;
 
 use longhaul_lab::Testbed;
 
-use crate::contender::{Absent, Contender, End, Failure, Job, Outcome, Presence};
+use crate::contender::{Absent, Contender, ContenderError, End, Job, Outcome, Presence};
 use crate::files::Files;
 use crate::programs;
 use crate::session::Session;
@@ -41,7 +41,7 @@ impl Contender for Uftp {
         Ok(Presence { version, program: Some(uftp) })
     }
 
-    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {
         let presence = self.presence()?;
         let [uftp, uftpd] = programs::require(["uftp", "uftpd"], PACKAGES)?;
         let mut session = Session::new(testbed, job)?;

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::contender::{Absent, End, Failure, Presence};
+use crate::contender::{Absent, ContenderError, End, Presence};
 use crate::files::Files;
 use crate::over_tcp::Mover;
 use crate::programs;
@@ -20,7 +20,7 @@ impl Mover for Xrootd {
         Ok(programs::presence(copy, "--version", version))
     }
 
-    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), Failure> {
+    fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), ContenderError> {
         let [copy, server] = programs::require(PROGRAMS, Self::PACKAGES)?;
         let own = session.own_folder("xrootd")?;
         let configuration = own.join("configuration");
@@ -30,7 +30,7 @@ impl Mover for Xrootd {
             files.target().display(),
             own = own.display()
         );
-        std::fs::write(&configuration, text).map_err(Failure::system("write a file"))?;
+        std::fs::write(&configuration, text).map_err(ContenderError::system("write a file"))?;
         let mut command = Command::new(server);
         command.arg("-c").arg(&configuration);
         if rustix::process::geteuid().is_root() {

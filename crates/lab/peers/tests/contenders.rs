@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use longhaul_lab::{Conditions, LinkSpec, Node, RateChange, Testbed, TestbedOptions, Topology};
 use longhaul_needs::needs;
-use longhaul_peers::{Failure, Job, Medium, Outcome, Transport, Waypoint, find};
+use longhaul_peers::{ContenderError, Job, Medium, Outcome, Transport, Waypoint, find};
 use longhaul_units::Rate;
 
 /// 5 ms of round trip, 1 Gb/s.
@@ -316,7 +316,7 @@ fn a_run_is_ended(name: &str) {
     // Too little for that much at 1 Gb/s, enough to get going.
     let job = Job::new("host", "peer", 1 << 40, Duration::from_secs(3));
     let failure = find(name).unwrap().run(&testbed, &job).unwrap_err();
-    assert!(matches!(failure, Failure::TimedOut { .. }), "{name}: {failure}");
+    assert!(matches!(failure, ContenderError::TimedOut { .. }), "{name}: {failure}");
     for host in testbed.hosts() {
         assert!(!host.listens(None).unwrap(), "nothing is left at {}", host.name());
     }
@@ -331,7 +331,7 @@ fn a_program_that_hangs_is_ended_with_all_that_it_started() {
     with_tar("a_program_that_hangs_is_ended_with_all_that_it_started", script, |testbed| {
         let job = Job { patience: Duration::from_secs(10), ..job() };
         match find("tar").unwrap().run(testbed, &job) {
-            Err(Failure::TimedOut { after, words }) => {
+            Err(ContenderError::TimedOut { after, words }) => {
                 assert_eq!(after, job.patience);
                 assert!(words.contains("tar: nothing happens"), "{words}");
             }
@@ -352,7 +352,7 @@ fn a_program_that_crashes_is_quoted() {
     let script = r#"echo "out of luck" >&2; kill -ABRT $$"#;
     with_tar("a_program_that_crashes_is_quoted", script, |testbed| {
         match find("tar").unwrap().run(testbed, &job()) {
-            Err(Failure::Failed { what, status, words }) => {
+            Err(ContenderError::Failed { what, status, words }) => {
                 assert!(what == "tar" && status.starts_with("signal: 6"), "{what}: {status}");
                 assert_eq!(words, "out of luck");
             }
@@ -400,7 +400,7 @@ fn jobs_that_cannot_be_are_refused_with_the_reason() {
         ("cubic x1", Job { to: "mars".into(), ..job() }, "the testbed has no node mars"),
     ] {
         match find(name).unwrap().run(&testbed, &job) {
-            Err(Failure::Unsuitable { why }) => assert_eq!(why, expected),
+            Err(ContenderError::Unsuitable { why }) => assert_eq!(why, expected),
             other => panic!("{name}: {other:?}"),
         }
     }

@@ -36,7 +36,7 @@ use tokio::sync::{oneshot, watch};
 
 pub use self::auth::Tokens;
 pub use self::description::document;
-use self::problem::Failure;
+use self::problem::ProblemResponse;
 use longhaul_sys::threads;
 
 use crate::service::Service;
@@ -155,20 +155,23 @@ async fn timed(State(site): State<Site>, request: Request, next: Next) -> Respon
     let status = site.service.status();
     let about_itself = request.uri().path() == "/v1/health";
     let response = match request.uri().path().starts_with("/v1/") && !about_itself {
-        true if status.standby => Failure::standby(&status).into_response(),
+        true if status.standby => ProblemResponse::standby(&status).into_response(),
         _ => next.run(request).await,
     };
     site.service.metrics().answered(begin.elapsed());
     response
 }
 
-async fn nothing() -> Failure {
-    Failure::not_found("no-such-page", "there is nothing here; /openapi.json tells what is where")
+async fn nothing() -> ProblemResponse {
+    ProblemResponse::not_found(
+        "no-such-page",
+        "there is nothing here; /openapi.json tells what is where",
+    )
 }
 
-async fn not_so() -> Failure {
+async fn not_so() -> ProblemResponse {
     let detail = "this address does not take this method; /openapi.json tells which it takes";
-    Failure::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
+    ProblemResponse::new(StatusCode::METHOD_NOT_ALLOWED, "method", "Not with this method", detail)
 }
 
 /// Translating and encoding is light work.

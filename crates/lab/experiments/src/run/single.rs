@@ -5,7 +5,7 @@ use std::thread::ScopedJoinHandle;
 
 use longhaul_lab::load::{Load, Running};
 use longhaul_lab::{Direction, Testbed, TestbedOptions};
-use longhaul_peers::{Contender, Failure, Job, Medium, Outcome, find};
+use longhaul_peers::{Contender, ContenderError, Job, Medium, Outcome, find};
 use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 
@@ -110,7 +110,7 @@ fn warm_up(
     run: &Run,
     setup: &Setup,
     (job, stop): (&Job, &AtomicBool),
-) -> Result<Result<(), Failure>, RunError> {
+) -> Result<Result<(), ContenderError>, RunError> {
     let testbed = Testbed::new(&setup.topology, &TestbedOptions { seed: run.seed, log: 0 })?;
     if let Err(failure) = attended(contender, &testbed, job, stop) {
         return Ok(Err(failure));
@@ -132,7 +132,7 @@ struct Stage {
 
 /// Results of a contender, and of the counters beside it.
 struct Measured {
-    outcome: Result<Outcome, Failure>,
+    outcome: Result<Outcome, ContenderError>,
     sampled: Sampled,
     beside: Vec<Companion>,
     /// When the disk became slow, in seconds of the testbed.

@@ -122,12 +122,12 @@ impl Contender for Sleeper {
         Ok(longhaul_peers::Presence { version: String::new(), program: None })
     }
 
-    fn run(&self, testbed: &Testbed, _: &Job) -> Result<Outcome, Failure> {
+    fn run(&self, testbed: &Testbed, _: &Job) -> Result<Outcome, ContenderError> {
         let mut sleep = std::process::Command::new("sleep");
         sleep.arg("300");
         let mut child = testbed.spawn(testbed.ends().0, sleep).unwrap();
         let status = child.wait().unwrap().to_string();
-        Err(Failure::Failed { what: "sleep".into(), status, words: String::new() })
+        Err(ContenderError::Failed { what: "sleep".into(), status, words: String::new() })
     }
 }
 

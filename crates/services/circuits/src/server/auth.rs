@@ -12,7 +12,7 @@ use longhaul_session::Token;
 use super::Site;
 use super::accept::{Admitted, Staying};
 use super::limited::Place;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use crate::api::Recurring;
 use crate::service::config::Role;
 
@@ -54,7 +54,7 @@ impl Tokens {
         self.0.is_empty()
     }
 
-    pub(super) fn caller(&self, token: &str) -> Result<Caller, Failure> {
+    pub(super) fn caller(&self, token: &str) -> Result<Caller, ProblemResponse> {
         self.0.get(&hash(token)).cloned().ok_or_else(|| refused("this token is not known here"))
     }
 }
@@ -65,17 +65,30 @@ impl Caller {
     }
 
     /// Counts each occurrence of a recurring request but the first, which was counted as it came.
-    pub(super) fn pay(&self, site: &Site, recurring: Option<&Recurring>) -> Result<(), Failure> {
+    pub(super) fn pay(
+        &self,
+        site: &Site,
+        recurring: Option<&Recurring>,
+    ) -> Result<(), ProblemResponse> {
         let more = recurring.map_or(0, |rule| rule.count.saturating_sub(1));
         site.paced(&self.name, more)
     }
 
     /// Fails if its bookings may not have traffic to `destination` sorted into them.
-    pub(super) fn may_name(&self, site: &Site, destination: Option<IpAddr>) -> Result<(), Failure> {
+    pub(super) fn may_name(
+        &self,
+        site: &Site,
+        destination: Option<IpAddr>,
+    ) -> Result<(), ProblemResponse> {
         let Some(destination) = destination else { return Ok(()) };
         site.service.config().traffic.may_name(&self.project, destination).map_err(|why| {
             let title = "The project may not book for this destination";
-            Failure::new(StatusCode::FORBIDDEN, "destination", title, format!("destination: {why}"))
+            ProblemResponse::new(
+                StatusCode::FORBIDDEN,
+                "destination",
+                title,
+                format!("destination: {why}"),
+            )
         })
     }
 
@@ -85,20 +98,20 @@ impl Caller {
     }
 
     /// Fails unless it has at least this role.
-    pub(super) fn must_be(&self, role: Role) -> Result<(), Failure> {
+    pub(super) fn must_be(&self, role: Role) -> Result<(), ProblemResponse> {
         if self.role >= role {
             return Ok(());
         }
         let detail = format!("this takes the role {role:?}, the token has {:?}", self.role);
         let title = "This token may not do that";
-        Err(Failure::new(StatusCode::FORBIDDEN, "forbidden", title, detail.to_lowercase()))
+        Err(ProblemResponse::new(StatusCode::FORBIDDEN, "forbidden", title, detail.to_lowercase()))
     }
 }
 
 impl FromRequestParts<Site> for Caller {
-    type Rejection = Failure;
+    type Rejection = ProblemResponse;
 
-    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, Failure> {
+    async fn from_request_parts(parts: &mut Parts, site: &Site) -> Result<Self, ProblemResponse> {
         let value = parts.headers.get(header::AUTHORIZATION);
         let value = value.ok_or_else(|| refused("no token came with the request"))?;
         // The scheme has no case (RFC 9110, section 11.1).
@@ -107,12 +120,12 @@ impl FromRequestParts<Site> for Caller {
         let (_, token) = bearer.ok_or_else(|| refused("expected Authorization: Bearer TOKEN"))?;
         let mut caller = site.tokens.caller(token.trim())?;
         if let Some(admitted) = parts.extensions.get::<Arc<Admitted>>() {
-            let staying = admitted.stay().ok_or_else(Failure::crowded)?;
+            let staying = admitted.stay().ok_or_else(ProblemResponse::crowded)?;
             caller.held.push(Held::Connection(Arc::new(staying)));
         }
         let place = site.requests.take(&caller.name, REQUESTS_AT_A_TIME).ok_or_else(|| {
             let detail = format!("this token has {REQUESTS_AT_A_TIME} requests under way already");
-            Failure::too_many(detail, Duration::from_secs(1))
+            ProblemResponse::too_many(detail, Duration::from_secs(1))
         })?;
         caller.held.push(Held::Place(Arc::new(place)));
         site.paced(&caller.name, 1)?;
@@ -122,14 +135,14 @@ impl FromRequestParts<Site> for Caller {
 
 impl Site {
     /// Counts so many requests of a token.
-    fn paced(&self, token: &str, requests: u32) -> Result<(), Failure> {
+    fn paced(&self, token: &str, requests: u32) -> Result<(), ProblemResponse> {
         let pace = self.service.config().limits.pace;
         self.rates.take(token, requests, pace, self.started.elapsed()).map_err(|wait| {
             let detail = format!(
                 "more than {} requests a second come with this token; nothing was booked or changed",
                 pace.rate
             );
-            Failure::too_many(detail, wait)
+            ProblemResponse::too_many(detail, wait)
         })
     }
 }
@@ -137,8 +150,8 @@ impl Site {
 /// Requests of a token under way at a time, those who watch included.
 const REQUESTS_AT_A_TIME: usize = 64;
 
-fn refused(detail: &str) -> Failure {
-    Failure::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who is asking?", detail)
+fn refused(detail: &str) -> ProblemResponse {
+    ProblemResponse::new(StatusCode::UNAUTHORIZED, "unauthorized", "Who is asking?", detail)
 }
 
 fn hash(token: &str) -> [u8; 32] {

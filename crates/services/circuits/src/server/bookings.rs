@@ -12,14 +12,14 @@ use utoipa::IntoParams;
 use super::auth::Caller;
 use super::input::{Body, Filter, Which, key};
 use super::ownership::{own, unknown};
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::{Site, quotes, reasons, translate};
 use crate::api::{self, BookRequest, Bookings, ExtendRequest, ModifyRequest, TakeQuote};
 use crate::ledger::{Command, Id, Order, Refusal};
 use crate::service::config::Role;
 use crate::service::{ServiceError, View};
 
-type Answer<T> = Result<T, Failure>;
+type Answer<T> = Result<T, ProblemResponse>;
 
 /// Books; a recurring request gives several bookings, all or none.
 #[utoipa::path(post, path = "/v1/bookings", request_body = BookRequest, responses(
@@ -37,8 +37,8 @@ pub(super) async fn book(
     let key = key(&headers, &fingerprint)?;
     let (asked, command) = match wanted(&site, &value) {
         Ok(wanted) => wanted,
-        Err(failure) => {
-            return Ok((StatusCode::OK, before(&site, &caller, key, failure).await?));
+        Err(problem) => {
+            return Ok((StatusCode::OK, before(&site, &caller, key, problem).await?));
         }
     };
     match site.service.decide(order(&caller, key, command)).await {
@@ -46,7 +46,7 @@ pub(super) async fn book(
         Err(error) => {
             let view = site.service.view().without_bookings();
             let why = reasons::of_request(&view, &error, &caller.project, &asked);
-            Err(Failure::of(&view, &error).explained(why))
+            Err(ProblemResponse::of(&view, &error).explained(why))
         }
     }
 }
@@ -62,7 +62,9 @@ fn wanted(site: &Site, value: &BookRequest) -> Answer<(translate::Asked, Command
             Some(view.now().saturating_add(ticks))
         }
         Some(_) => {
-            return Err(Failure::invalid(format!("hold_for_seconds: expected 1 to {HOLD_MAX}")));
+            return Err(ProblemResponse::invalid(format!(
+                "hold_for_seconds: expected 1 to {HOLD_MAX}"
+            )));
         }
     };
     let translate::Asked { requests, paths, note } = asked.clone();
@@ -85,14 +87,14 @@ pub(super) async fn take(
         quotes::take(&site, &caller, &value.quote, |command| order(&caller, key.clone(), command));
     let decided = match taking {
         Ok(taking) => taking.await.unwrap_or(Err(ServiceError::Stopping)),
-        Err(failure) => {
-            return Ok((StatusCode::OK, before(&site, &caller, key, failure).await?));
+        Err(problem) => {
+            return Ok((StatusCode::OK, before(&site, &caller, key, problem).await?));
         }
     };
     let decided = decided.map_err(|error| match &error {
         // It was good when it was given: the time to take it has passed.
         ServiceError::Refused(Refusal::Past { .. }) => quotes::stale(),
-        _ => Failure::of(&site.service.view(), &error),
+        _ => ProblemResponse::of(&site.service.view(), &error),
     })?;
     Ok((created(decided.repeated), Json(made(&site, &decided.ids))))
 }
@@ -192,7 +194,7 @@ pub(super) async fn modify(
 ) -> Answer<Json<Bookings>> {
     caller.must_be(Role::User)?;
     if value == ModifyRequest::default() {
-        return Err(Failure::invalid("nothing to change"));
+        return Err(ProblemResponse::invalid("nothing to change"));
     }
     let key = key(&headers, &fingerprint)?;
     let command = || {
@@ -204,7 +206,7 @@ pub(super) async fn modify(
     };
     match command() {
         Ok(command) => change(&site, order(&caller, key, command)).await,
-        Err(failure) => before(&site, &caller, key, failure).await,
+        Err(problem) => before(&site, &caller, key, problem).await,
     }
 }
 
@@ -232,14 +234,14 @@ pub(super) async fn extend(
             }
             _ => {
                 let detail = "a file is extended by bytes, a hold by duration_ms";
-                return Err(Failure::invalid(detail));
+                return Err(ProblemResponse::invalid(detail));
             }
         };
         Ok(Command::Extend { id, by, bytes: value.bytes })
     };
     match command() {
         Ok(command) => change(&site, order(&caller, key, command)).await,
-        Err(failure) => before(&site, &caller, key, failure).await,
+        Err(problem) => before(&site, &caller, key, problem).await,
     }
 }
 
@@ -293,7 +295,7 @@ pub(super) async fn cancel_series(
     let first = first_of_series(&site.service.view(), &caller, id);
     match first {
         Ok(id) => change(&site, order(&caller, key, Command::Cancel { id, series: true })).await,
-        Err(failure) => before(&site, &caller, key, failure).await,
+        Err(problem) => before(&site, &caller, key, problem).await,
     }
 }
 
@@ -302,7 +304,8 @@ fn first_of_series(view: &View, caller: &Caller, id: Id) -> Answer<Id> {
     let open = view.open.get(&id).map(|open| &open.entry);
     let entry = open.or_else(|| view.closed.get(&id).map(|closed| &closed.entry));
     let entry = entry.filter(|entry| caller.sees(&entry.project));
-    let none = || Failure::not_found("unknown-series", format!("booking {id} is of no series"));
+    let none =
+        || ProblemResponse::not_found("unknown-series", format!("booking {id} is of no series"));
     entry.ok_or_else(|| unknown(view, id))?.series.ok_or_else(none)
 }
 
@@ -339,7 +342,7 @@ async fn change(site: &Site, order: Order) -> Answer<Json<Bookings>> {
 }
 
 /// Why nothing was changed.
-fn unchanged(site: &Site, error: &ServiceError, command: &Command) -> Failure {
+fn unchanged(site: &Site, error: &ServiceError, command: &Command) -> ProblemResponse {
     let (view, open) = {
         let view = site.service.view();
         let open = match command {
@@ -349,7 +352,7 @@ fn unchanged(site: &Site, error: &ServiceError, command: &Command) -> Failure {
         (view.without_bookings(), open)
     };
     let why = open.and_then(|open| reasons::of_change(&view, error, &open, command));
-    Failure::of(&view, error).explained(why)
+    ProblemResponse::of(&view, error).explained(why)
 }
 
 /// Outcome of the same request when it came before under this key; else the failure. A request that
@@ -359,10 +362,10 @@ async fn before(
     site: &Site,
     caller: &Caller,
     key: Option<(String, String)>,
-    failure: Failure,
+    problem: ProblemResponse,
 ) -> Answer<Json<Bookings>> {
-    let Some(key) = key else { return Err(failure) };
-    let ids = site.service.known(&caller.project, key).await.ok_or(failure)?;
+    let Some(key) = key else { return Err(problem) };
+    let ids = site.service.known(&caller.project, key).await.ok_or(problem)?;
     Ok(Json(made(site, &ids)))
 }
 

@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 
 use super::auth::Caller;
 use super::input::Filter;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::{Site, bookings, translate};
 use crate::api::{AuditRecord, ProjectUsage, State as Stand, UsageRecord, UsageReport};
 use crate::service::View;
@@ -34,11 +34,11 @@ pub(super) async fn watch(
     State(site): State<Site>,
     caller: Caller,
     headers: HeaderMap,
-) -> Result<impl IntoResponse, Failure> {
+) -> Result<impl IntoResponse, ProblemResponse> {
     let most = site.service.config().limits.watchers;
     let place = site.watchers.take(&caller.name, most).ok_or_else(|| {
         let detail = format!("this token has {most} watches already; end one, or share it");
-        Failure::too_many(detail, std::time::Duration::from_secs(1))
+        ProblemResponse::too_many(detail, std::time::Duration::from_secs(1))
     })?;
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let last = resumed.and_then(|text| text.parse().ok());
@@ -156,11 +156,11 @@ pub(super) async fn audit(
     State(site): State<Site>,
     caller: Caller,
     Filter(part): Filter<Part>,
-) -> Result<Json<Vec<AuditRecord>>, Failure> {
+) -> Result<Json<Vec<AuditRecord>>, ProblemResponse> {
     caller.must_be(Role::Operator)?;
     let limit = part.limit.unwrap_or(LOG_PAGE).min(LOG_PAGE);
     let records = site.service.records(part.after, limit).await;
-    let records = records.map_err(|error| Failure::of(&site.service.view(), &error))?;
+    let records = records.map_err(|error| ProblemResponse::of(&site.service.view(), &error))?;
     let value = |record: crate::ledger::Record| AuditRecord {
         seq: record.seq,
         tick: record.tick,
@@ -185,7 +185,7 @@ pub(super) struct Feed {
 pub(super) async fn calendar(
     State(site): State<Site>,
     Filter(feed): Filter<Feed>,
-) -> Result<Response, Failure> {
+) -> Result<Response, ProblemResponse> {
     let caller = site.tokens.caller(&feed.token)?;
     // Taken out first: writing it all takes longer than others should wait.
     let (view, open) = {

@@ -10,7 +10,7 @@ use utoipa::IntoParams;
 
 use super::auth::Caller;
 use super::input::{Body, Filter, Named, key};
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::{Site, bookings, planning, translate};
 use crate::api::{Availability, Health, Link, LinkRequest, Topology};
 use crate::ledger::{Command, LinkSpec, Order};
@@ -81,12 +81,12 @@ pub(super) async fn add_link(
     caller: Caller,
     headers: HeaderMap,
     Body { value, fingerprint }: Body<LinkRequest>,
-) -> Result<(StatusCode, Json<Link>), Failure> {
+) -> Result<(StatusCode, Json<Link>), ProblemResponse> {
     caller.must_be(Role::Operator)?;
     let key = key(&headers, &fingerprint)?;
     let LinkRequest { name, from, to, .. } = &value;
-    link_is_sound(name, from, to).map_err(Failure::invalid)?;
-    link_can_be_named(name, from, to).map_err(Failure::invalid)?;
+    link_is_sound(name, from, to).map_err(ProblemResponse::invalid)?;
+    link_can_be_named(name, from, to).map_err(ProblemResponse::invalid)?;
     let capacity = translate::capacity(&site.service.view(), value.capacity_bps)?;
     let LinkRequest { name, from, to, price_micros_per_tb: price_micros, .. } = value;
     let spec = LinkSpec { name, from, to, capacity, price_micros };
@@ -99,7 +99,7 @@ pub(super) async fn add_link(
     };
     let decided = site.service.decide(order).await;
     let view = site.service.view();
-    let decided = decided.map_err(|error| Failure::of(&view, &error))?;
+    let decided = decided.map_err(|error| ProblemResponse::of(&view, &error))?;
     Ok((bookings::created(decided.repeated), Json(shown(&view, &spec))))
 }
 
@@ -122,10 +122,10 @@ pub(super) async fn availability(
     _: Caller,
     Named(name): Named,
     Filter(window): Filter<Window>,
-) -> Result<Json<Availability>, Failure> {
+) -> Result<Json<Availability>, ProblemResponse> {
     let view = site.service.view().without_bookings();
     let link = LinkId(translate::link(&view, &name)?);
-    let tick = |time: Option<Timestamp>, name| -> Result<Option<u64>, Failure> {
+    let tick = |time: Option<Timestamp>, name| -> Result<Option<u64>, ProblemResponse> {
         let instant = time.map(|time| translate::instant(name, time)).transpose()?;
         Ok(instant.map(|instant| view.grid.tick_by(instant)))
     };
@@ -133,9 +133,9 @@ pub(super) async fn availability(
     let day = view.grid.ticks(std::time::Duration::from_secs(86_400));
     let to = tick(window.to, "to")?.unwrap_or_else(|| from.saturating_add(day));
     if to <= from {
-        return Err(Failure::invalid("to: it lies before from, or has passed"));
+        return Err(ProblemResponse::invalid("to: it lies before from, or has passed"));
     }
     let free = planning::availability(&view, link, from, to);
-    let gone = || Failure::not_found("unknown-link", format!("there is no link {name:?}"));
+    let gone = || ProblemResponse::not_found("unknown-link", format!("there is no link {name:?}"));
     free.map(Json).ok_or_else(gone)
 }

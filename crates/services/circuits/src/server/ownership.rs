@@ -3,12 +3,16 @@
 use std::sync::Arc;
 
 use super::auth::Caller;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use crate::ledger::{Id, Refusal};
 use crate::service::{Open, View};
 
 /// An open booking that the caller may touch.
-pub(super) fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Result<&'a Arc<Open>, Failure> {
+pub(super) fn own<'a>(
+    view: &'a View,
+    caller: &Caller,
+    id: Id,
+) -> Result<&'a Arc<Open>, ProblemResponse> {
     if let Some(open) = view.open.get(&id).filter(|open| caller.sees(&open.entry.project)) {
         return Ok(open);
     }
@@ -16,12 +20,12 @@ pub(super) fn own<'a>(view: &'a View, caller: &Caller, id: Id) -> Result<&'a Arc
     Err(match closed {
         Some(closed) => {
             let state = closed.ending.name().into();
-            Failure::refused(view, &Refusal::Closed { id, state })
+            ProblemResponse::refused(view, &Refusal::Closed { id, state })
         }
         None => unknown(view, id),
     })
 }
 
-pub(super) fn unknown(view: &View, id: Id) -> Failure {
-    Failure::refused(view, &Refusal::UnknownBooking { id })
+pub(super) fn unknown(view: &View, id: Id) -> ProblemResponse {
+    ProblemResponse::refused(view, &Refusal::UnknownBooking { id })
 }

@@ -7,7 +7,7 @@ use longhaul_calendar::{FileRequest, LinkId, LinkSet, Path, PlanError, Policy, R
 use super::auth::Caller;
 use super::input::{Body, Which};
 use super::ownership::own;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use super::quotes::{self, Quoted};
 use super::{Site, reasons, translate};
 use crate::api::{self, Availability, BookRequest, Explanation, Occurrence, Preview, Quote};
@@ -22,7 +22,7 @@ pub(super) async fn plan(
     State(site): State<Site>,
     caller: Caller,
     Body { value, .. }: Body<BookRequest>,
-) -> Result<Json<Preview>, Failure> {
+) -> Result<Json<Preview>, ProblemResponse> {
     caller.pay(&site, value.recurring.as_ref())?;
     caller.may_name(&site, value.destination)?;
     // The snapshot is cheap; nobody waits for what follows.
@@ -42,7 +42,9 @@ pub(super) async fn plan(
         let best = match view.capacity.plan(&request, &paths) {
             Ok(plan) => Some(plan),
             Err(PlanError::NoRoom) => None,
-            Err(error) => return Err(Failure::refused(&view, &Refusal::of_plan(error, index))),
+            Err(error) => {
+                return Err(ProblemResponse::refused(&view, &Refusal::of_plan(error, index)));
+            }
         };
         occurrences.push(occurrence(&view, wanted, best.as_ref()));
         if index == 0 || (best.is_none() && chosen.len() == index) {
@@ -56,7 +58,7 @@ pub(super) async fn plan(
         }
     }
     let Some((request, capacity, best)) = shown else {
-        return Err(Failure::invalid("recurring: it never comes"));
+        return Err(ProblemResponse::invalid("recurring: it never comes"));
     };
     view.capacity = capacity;
     let mut preview = preview(&view, &request, &paths, best.as_ref())?;
@@ -90,8 +92,8 @@ fn allowed(
     project: &str,
     asks: &[Ask],
     routes: &[Route],
-) -> Result<(Vec<Ask>, Vec<Path>), Failure> {
-    let refused = |refusal: Refusal| Failure::refused(view, &refusal);
+) -> Result<(Vec<Ask>, Vec<Path>), ProblemResponse> {
+    let refused = |refusal: Refusal| ProblemResponse::refused(view, &refusal);
     let allowance = view.allowance(project).map_err(refused)?;
     let asks: Result<Vec<Ask>, _> = asks.iter().map(|ask| allowance.within(*ask)).collect();
     let asks = asks.map_err(refused)?;
@@ -105,9 +107,9 @@ fn preview(
     request: &Request,
     paths: &[Path],
     best: Option<&longhaul_calendar::Plan>,
-) -> Result<Preview, Failure> {
+) -> Result<Preview, ProblemResponse> {
     let explanation = explanation(view, &view.capacity, request, paths)
-        .map_err(|error| Failure::refused(view, &Refusal::of_plan(error, 0)))?;
+        .map_err(|error| ProblemResponse::refused(view, &Refusal::of_plan(error, 0)))?;
     let shown = best.map_or(paths.first(), |plan| Some(&plan.path));
     let from = request.earliest();
     let until = best.map_or(from, |plan| plan.finish()).max(from + 1);
@@ -133,7 +135,7 @@ pub(super) async fn explain(
     State(site): State<Site>,
     caller: Caller,
     Which(id): Which,
-) -> Result<Json<Explanation>, Failure> {
+) -> Result<Json<Explanation>, ProblemResponse> {
     let (view, open) = {
         let view = site.service.view();
         let open = own(&view, &caller, id)?.clone();
@@ -146,7 +148,7 @@ pub(super) async fn explain(
     let ask = reasons::rest(booking, view.now());
     let paths = [booking.path.clone()];
     let mut found = explanation(&view, &capacity, &ask.into(), &paths)
-        .map_err(|error| Failure::refused(&view, &Refusal::of_plan(error, 0)))?;
+        .map_err(|error| ProblemResponse::refused(&view, &Refusal::of_plan(error, 0)))?;
     let finish = translate::timestamp(&view, booking.finish());
     found.summary = format!("Booking {id} finishes at {finish}. Planned now: {}", found.summary);
     found.finish = Some(finish);

@@ -12,13 +12,13 @@ use crate::store::StoreError;
 
 /// A request that is not done.
 #[derive(Clone, Debug)]
-pub(crate) struct Failure {
+pub(crate) struct ProblemResponse {
     pub(super) problem: Box<Problem>,
     /// Seconds after which it makes sense to try again, where the status is one of these.
     retry_after: u64,
 }
 
-impl Failure {
+impl ProblemResponse {
     pub(super) fn new(
         status: StatusCode,
         kind: &str,
@@ -130,9 +130,9 @@ impl Failure {
     pub(super) fn standby(status: &Status) -> Self {
         let detail = format!("{}; nothing was booked or changed", status.text);
         let unavailable = StatusCode::SERVICE_UNAVAILABLE;
-        let mut failure = Self::new(unavailable, "not-leader", "Another node leads", detail);
-        failure.problem.leader.clone_from(&status.leader);
-        failure
+        let mut response = Self::new(unavailable, "not-leader", "Another node leads", detail);
+        response.problem.leader.clone_from(&status.leader);
+        response
     }
 
     pub(super) fn of(view: &View, error: &ServiceError) -> Self {
@@ -167,7 +167,7 @@ impl Failure {
     }
 }
 
-impl IntoResponse for Failure {
+impl IntoResponse for ProblemResponse {
     fn into_response(self) -> Response {
         let status =
             StatusCode::from_u16(self.problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::Site;
 use super::auth::Caller;
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use crate::ledger::{Chosen, Command, Note, Order};
 use crate::service::{Decided, ServiceError, View};
 
@@ -75,7 +75,7 @@ pub(super) fn take(
     caller: &Caller,
     id: &str,
     order: impl FnOnce(Command) -> Order,
-) -> Result<JoinHandle<Result<Decided, ServiceError>>, Failure> {
+) -> Result<JoinHandle<Result<Decided, ServiceError>>, ProblemResponse> {
     let now = site.service.view().now();
     let mut quotes = site.lock_quotes();
     let quoted = quotes.remove(id, &caller.project, now).ok_or_else(stale)?;
@@ -102,16 +102,20 @@ impl Site {
 }
 
 /// The quote can no longer be taken.
-pub(super) fn stale() -> Failure {
+pub(super) fn stale() -> ProblemResponse {
     let detail = "this quote is not known or no longer good; ask for a new plan";
-    Failure::new(StatusCode::CONFLICT, "stale-quote", "The quote is stale", detail)
+    ProblemResponse::new(StatusCode::CONFLICT, "stale-quote", "The quote is stale", detail)
 }
 
 /// Keeps a quote; returns the name under which it can be taken.
-pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<String, Failure> {
+pub(super) fn remember(
+    site: &Site,
+    view: &View,
+    quoted: Quoted,
+) -> Result<String, ProblemResponse> {
     let Ok(random) = random::bytes::<16>() else {
         let detail = "the operating system gives no randomness for a quote";
-        return Err(Failure::new(
+        return Err(ProblemResponse::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
             "The service fails",
@@ -124,7 +128,7 @@ pub(super) fn remember(site: &Site, view: &View, quoted: Quoted) -> Result<Strin
     }
     let (title, detail) =
         ("Too much to do", "too many quotes of this project are open; try again in a moment");
-    Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "busy", title, detail))
+    Err(ProblemResponse::new(StatusCode::SERVICE_UNAVAILABLE, "busy", title, detail))
 }
 
 /// Plans of a project that may be quoted at a time, some hundred bytes each.

@@ -11,15 +11,17 @@ use longhaul_units::Instant;
 pub(super) use self::amounts::{capacity, ticks, volume};
 pub(super) use self::answers::{closed, ended, open, plan, recorded};
 pub(super) use self::asked::{Asked, modified, request};
-use super::problem::Failure;
+use super::problem::ProblemResponse;
 use crate::ledger::Route;
 use crate::service::View;
 
 /// The number of a link.
-pub(super) fn link(view: &View, name: &str) -> Result<u32, Failure> {
+pub(super) fn link(view: &View, name: &str) -> Result<u32, ProblemResponse> {
     let found = view.links.iter().position(|link| link.name == name);
     let number = found.and_then(|number| u32::try_from(number).ok());
-    number.ok_or_else(|| Failure::not_found("unknown-link", format!("there is no link {name:?}")))
+    number.ok_or_else(|| {
+        ProblemResponse::not_found("unknown-link", format!("there is no link {name:?}"))
+    })
 }
 
 /// Names of the links of a route.
@@ -28,7 +30,7 @@ pub(super) fn names(view: &View, route: &Route) -> Vec<String> {
     route.0.iter().filter_map(name).collect()
 }
 
-pub(super) fn instant(name: &str, time: Timestamp) -> Result<Instant, Failure> {
+pub(super) fn instant(name: &str, time: Timestamp) -> Result<Instant, ProblemResponse> {
     let nanos = u64::try_from(time.as_nanosecond());
     nanos
         .map(Instant::from_nanos)
@@ -46,6 +48,6 @@ pub(super) fn bps(view: &View, channels: u32) -> u64 {
     view.grid.rate(channels).as_bps()
 }
 
-pub(super) fn invalid(detail: impl Into<String>) -> Failure {
-    Failure::invalid(detail)
+pub(super) fn invalid(detail: impl Into<String>) -> ProblemResponse {
+    ProblemResponse::invalid(detail)
 }

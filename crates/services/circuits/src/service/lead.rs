@@ -19,14 +19,14 @@ pub(super) struct Leading {
     pub(super) lease: Lease,
 }
 
-pub(super) enum Failure {
+pub(super) enum LeadError {
     Store(StoreError),
     Log(Corrupt),
     Config(String),
     Archive(String, std::io::Error),
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for LeadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Store(error) => error.fmt(f),
@@ -37,13 +37,13 @@ impl fmt::Display for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for LeadError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
-impl From<Corrupt> for Failure {
+impl From<Corrupt> for LeadError {
     fn from(error: Corrupt) -> Self {
         Self::Log(error)
     }
@@ -60,7 +60,7 @@ pub(super) fn take(
     store: &mut dyn Store,
     config: &Config,
     notice: &Notice,
-) -> Result<Leading, Failure> {
+) -> Result<Leading, LeadError> {
     let epoch = store.lead()?;
     let mut ledger = store.state()?.map(|(_, state)| Ledger::from_snapshot(&state)).transpose()?;
     let compacted = ledger.as_ref().map_or(0, Ledger::seq);
@@ -78,14 +78,14 @@ pub(super) fn take(
     }
     let known = ledger.as_ref().map_or(&[][..], Ledger::links);
     for new in config.links.iter().filter(|link| known.iter().all(|one| one.name != link.name)) {
-        link_can_be_named(&new.name, &new.from, &new.to).map_err(Failure::Config)?;
+        link_can_be_named(&new.name, &new.from, &new.to).map_err(LeadError::Config)?;
     }
     let mut ledger = match ledger {
         Some(ledger) => ledger,
         None => found(store, config)?,
     };
     if *ledger.rules() != config.rules {
-        return Err(Failure::Config(format!(
+        return Err(LeadError::Config(format!(
             "{} was founded with other rules, which do not change: {:?}. Take them into the \
              configuration, or name another store",
             config.place(),
@@ -96,7 +96,7 @@ pub(super) fn take(
         && ledger.seq() - compacted >= archive.after
     {
         match compact(store, &ledger, compacted, archive) {
-            Err(Failure::Store(StoreError::Fenced)) => return Err(StoreError::Fenced.into()),
+            Err(LeadError::Store(StoreError::Fenced)) => return Err(StoreError::Fenced.into()),
             // With its records the store is as good; the next leader tries again.
             Err(failure) => notice(&format!("the log was not compacted: {failure}")),
             Ok(()) => {}
@@ -112,8 +112,13 @@ pub(super) fn take(
 }
 
 /// Has the ledger's state stand for the records after `from`, which go to the archive first.
-fn compact(store: &mut dyn Store, ledger: &Ledger, from: u64, to: &Archive) -> Result<(), Failure> {
-    let failed = |error| Failure::Archive(to.folder.display().to_string(), error);
+fn compact(
+    store: &mut dyn Store,
+    ledger: &Ledger,
+    from: u64,
+    to: &Archive,
+) -> Result<(), LeadError> {
+    let failed = |error| LeadError::Archive(to.folder.display().to_string(), error);
     let mut file = archive::Archive::begin(&to.folder).map_err(failed)?;
     let mut after = from;
     while after < ledger.seq() {
@@ -127,7 +132,7 @@ fn compact(store: &mut dyn Store, ledger: &Ledger, from: u64, to: &Archive) -> R
     Ok(())
 }
 
-fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, Failure> {
+fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, LeadError> {
     let clock = clock_from(0, config.rules.tick_nanos);
     let record = Record {
         seq: 1,
@@ -136,7 +141,7 @@ fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, Failure> {
         outcome: vec![Event::Set],
     };
     store.append(std::slice::from_ref(&record))?;
-    Ledger::replay([record])?.ok_or_else(|| Failure::Config("the log stays empty".into()))
+    Ledger::replay([record])?.ok_or_else(|| LeadError::Config("the log stays empty".into()))
 }
 
 /// Enters projects and links of the configuration that the ledger does not have.
@@ -145,7 +150,7 @@ fn settle(
     store: &mut dyn Store,
     config: &Config,
     tick: u64,
-) -> Result<(), Failure> {
+) -> Result<(), LeadError> {
     let mut commands = Vec::new();
     if *ledger.projects() != config.projects {
         commands.push(Command::SetProjects { projects: config.projects.clone() });
@@ -155,7 +160,7 @@ fn settle(
             None => commands.push(Command::AddLink(wanted.clone())),
             Some(known) if known == wanted => {}
             Some(known) => {
-                return Err(Failure::Config(format!(
+                return Err(LeadError::Config(format!(
                     "link {} leads in {} from {} to {} with {} channels, for {} millionths a TB: a \
                      link does not change. Give the changed one another name",
                     wanted.name,
@@ -173,7 +178,7 @@ fn settle(
         match ledger.decide(tick, own(command)).0 {
             Decision::Logged(record) => records.push(*record),
             Decision::Repeated(_) => {}
-            Decision::Refused(refusal) => return Err(Failure::Config(refusal.to_string())),
+            Decision::Refused(refusal) => return Err(LeadError::Config(refusal.to_string())),
         }
     }
     if !records.is_empty() {

@@ -53,11 +53,11 @@ impl Scheduler {
         };
         match lead::take(this.store.as_mut(), &this.shared.config, &this.shared.notice) {
             Ok(leading) => this.begin(leading),
-            Err(lead::Failure::Store(StoreError::Led { node, url })) => this.follow(&node, url),
-            Err(lead::Failure::Store(error)) => {
+            Err(lead::LeadError::Store(StoreError::Led { node, url })) => this.follow(&node, url),
+            Err(lead::LeadError::Store(error)) => {
                 return Err(StartError::Store { place: this.shared.config.place(), error });
             }
-            Err(lead::Failure::Log(error)) => return Err(error.into()),
+            Err(lead::LeadError::Log(error)) => return Err(error.into()),
             Err(failure) => return Err(StartError::Config(failure.to_string())),
         }
         Ok(this)
@@ -210,11 +210,11 @@ impl Scheduler {
     fn try_to_lead(&mut self) {
         match lead::take(self.store.as_mut(), &self.shared.config, &self.shared.notice) {
             Ok(leading) => self.begin(leading),
-            Err(lead::Failure::Store(StoreError::Led { node, url })) => self.follow(&node, url),
+            Err(lead::LeadError::Store(StoreError::Led { node, url })) => self.follow(&node, url),
             Err(failure) => {
                 self.set_status(false, false, &failure.to_string(), None);
                 self.trouble = match failure {
-                    lead::Failure::Store(error) => error,
+                    lead::LeadError::Store(error) => error,
                     other => StoreError::Corrupt(other.to_string()),
                 };
                 self.wait();

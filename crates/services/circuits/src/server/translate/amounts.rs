@@ -4,7 +4,7 @@ use longhaul_calendar::Margin;
 use longhaul_units::{Bytes, Duration, Rate};
 
 use super::invalid;
-use crate::server::problem::Failure;
+use crate::server::problem::ProblemResponse;
 use crate::service::View;
 
 /// Channel ticks of so many bytes.
@@ -13,7 +13,7 @@ pub(in crate::server) fn volume(
     name: &str,
     bytes: u64,
     ppm: u32,
-) -> Result<u64, Failure> {
+) -> Result<u64, ProblemResponse> {
     if bytes == 0 {
         return Err(invalid(format!("{name}: nothing to carry")));
     }
@@ -28,7 +28,11 @@ pub(in crate::server) fn volume(
 }
 
 /// Ticks that cover so many milliseconds.
-pub(in crate::server) fn ticks(view: &View, name: &str, millis: u64) -> Result<u64, Failure> {
+pub(in crate::server) fn ticks(
+    view: &View,
+    name: &str,
+    millis: u64,
+) -> Result<u64, ProblemResponse> {
     match view.grid.ticks(Duration::from_millis(millis)) {
         0 => Err(invalid(format!("{name}: no time at all"))),
         ticks if ticks > view.rules.horizon => {
@@ -39,7 +43,7 @@ pub(in crate::server) fn ticks(view: &View, name: &str, millis: u64) -> Result<u
     }
 }
 
-pub(super) fn channels(view: &View, name: &str, bps: u64) -> Result<u32, Failure> {
+pub(super) fn channels(view: &View, name: &str, bps: u64) -> Result<u32, ProblemResponse> {
     check_rate(name, bps)?;
     match view.grid.channels_within(Rate::from_bps(bps)) {
         0 => {
@@ -51,7 +55,7 @@ pub(super) fn channels(view: &View, name: &str, bps: u64) -> Result<u32, Failure
 }
 
 /// The capacity of a link.
-pub(in crate::server) fn capacity(view: &View, bps: u64) -> Result<u32, Failure> {
+pub(in crate::server) fn capacity(view: &View, bps: u64) -> Result<u32, ProblemResponse> {
     let channels = channels(view, "capacity_bps", bps)?;
     let most = view.grid.rate(u32::MAX);
     match Rate::from_bps(bps) > most {
@@ -60,13 +64,13 @@ pub(in crate::server) fn capacity(view: &View, bps: u64) -> Result<u32, Failure>
     }
 }
 
-pub(super) fn channels_above(view: &View, name: &str, bps: u64) -> Result<u32, Failure> {
+pub(super) fn channels_above(view: &View, name: &str, bps: u64) -> Result<u32, ProblemResponse> {
     check_rate(name, bps)?;
     let channels = bps.div_ceil(view.grid.channel().as_bps().max(1));
     Ok(u32::try_from(channels).unwrap_or(u32::MAX))
 }
 
-fn check_rate(name: &str, bps: u64) -> Result<(), Failure> {
+fn check_rate(name: &str, bps: u64) -> Result<(), ProblemResponse> {
     match bps {
         0 => Err(invalid(format!("{name}: a rate of zero"))),
         1..=RATE_MAX => Ok(()),

@@ -7,7 +7,7 @@ use super::amounts::{channels, channels_above, ticks, volume};
 use super::{instant, invalid, link, timestamp};
 use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest};
 use crate::ledger::{Ask, Note, Placing, Route};
-use crate::server::problem::Failure;
+use crate::server::problem::ProblemResponse;
 use crate::server::{recur, routes};
 use crate::service::{Open, View};
 
@@ -20,7 +20,10 @@ pub(in crate::server) struct Asked {
 }
 
 /// Reads a request.
-pub(in crate::server) fn request(view: &View, request: &BookRequest) -> Result<Asked, Failure> {
+pub(in crate::server) fn request(
+    view: &View,
+    request: &BookRequest,
+) -> Result<Asked, ProblemResponse> {
     if request.label.len() > LABEL_MAX {
         return Err(invalid(format!("label: more than {LABEL_MAX} bytes")));
     }
@@ -64,7 +67,11 @@ pub(in crate::server) fn request(view: &View, request: &BookRequest) -> Result<A
     Ok(Asked { requests, paths, note })
 }
 
-fn file_ask(view: &View, file: &FileWant, start: Option<Timestamp>) -> Result<Ask, Failure> {
+fn file_ask(
+    view: &View,
+    file: &FileWant,
+    start: Option<Timestamp>,
+) -> Result<Ask, ProblemResponse> {
     let earliest = start_tick(view, start)?;
     let deadline = file.deadline.map(|by| tick_by(view, by)).transpose()?;
     if deadline.is_some_and(|by| by <= from(view, earliest)) {
@@ -82,7 +89,11 @@ fn file_ask(view: &View, file: &FileWant, start: Option<Timestamp>) -> Result<As
     })
 }
 
-fn hold_ask(view: &View, hold: &HoldWant, start: Option<Timestamp>) -> Result<Ask, Failure> {
+fn hold_ask(
+    view: &View,
+    hold: &HoldWant,
+    start: Option<Timestamp>,
+) -> Result<Ask, ProblemResponse> {
     if hold.min_rate_bps > hold.max_rate_bps {
         return Err(invalid("min_rate_bps: it is above max_rate_bps"));
     }
@@ -109,7 +120,7 @@ pub(in crate::server) fn modified(
     view: &View,
     open: &Open,
     change: &ModifyRequest,
-) -> Result<(Ask, Option<u64>), Failure> {
+) -> Result<(Ask, Option<u64>), ProblemResponse> {
     let mut bytes = open.entry.note.bytes;
     let ask = match Ask::from(open.booking.request) {
         Ask::File { volume: old, max_rate, earliest, deadline, policy } => {
@@ -158,14 +169,14 @@ pub(in crate::server) fn modified(
     Ok((ask, bytes))
 }
 
-fn changed_start(view: &View, new: Option<Timestamp>, old: u64) -> Result<u64, Failure> {
+fn changed_start(view: &View, new: Option<Timestamp>, old: u64) -> Result<u64, ProblemResponse> {
     match new {
         Some(_) => start_tick(view, new),
         None => Ok(old),
     }
 }
 
-fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, Failure> {
+fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, ProblemResponse> {
     match (&request.links, &request.from, &request.to) {
         (Some(names), None, None) => {
             let number = |name: &String| link(view, name);
@@ -184,12 +195,18 @@ fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, Failure> {
         (None, Some(from), Some(to)) => {
             for node in [from, to] {
                 if !view.links.iter().any(|link| link.from == *node || link.to == *node) {
-                    return Err(Failure::not_found("unknown-node", format!("no link at {node}")));
+                    return Err(ProblemResponse::not_found(
+                        "unknown-node",
+                        format!("no link at {node}"),
+                    ));
                 }
             }
             let found = routes::between(&view.links, from, to, PATHS_MAX);
             match found.is_empty() || from == to {
-                true => Err(Failure::not_found("no-path", format!("no path from {from} to {to}"))),
+                true => Err(ProblemResponse::not_found(
+                    "no-path",
+                    format!("no path from {from} to {to}"),
+                )),
                 false => Ok(found),
             }
         }
@@ -198,7 +215,7 @@ fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, Failure> {
 }
 
 /// The tick of a start; 0 for as soon as possible.
-fn start_tick(view: &View, start: Option<Timestamp>) -> Result<u64, Failure> {
+fn start_tick(view: &View, start: Option<Timestamp>) -> Result<u64, ProblemResponse> {
     let Some(start) = start else { return Ok(0) };
     let tick = view.grid.tick_from(instant("start", start)?);
     if tick < view.now() {
@@ -213,7 +230,7 @@ fn from(view: &View, earliest: u64) -> u64 {
 }
 
 /// The tick of a deadline.
-fn tick_by(view: &View, by: Timestamp) -> Result<u64, Failure> {
+fn tick_by(view: &View, by: Timestamp) -> Result<u64, ProblemResponse> {
     Ok(view.grid.tick_by(instant("deadline", by)?))
 }
 

@@ -2,7 +2,7 @@ use longhaul_relay::{ANSWER_TIMEOUT_SECS, Answer, DialError, Place, Status};
 
 /// Why there is no session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct SessionError {
     /// The nearest number of `errno`.
     pub errno: i32,
     /// For people: what failed, at which gateway.
@@ -13,7 +13,7 @@ pub struct Failure {
     pub no_gateway: bool,
 }
 
-impl Failure {
+impl SessionError {
     /// A gateway's proven answer to a session to `target`.
     pub(crate) fn refused(answer: &Answer, target: &Place) -> Self {
         let from_target = answer.to == target.to_string();
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn who_does_not_know_the_token_is_named() {
         let gateway: Place = "gw:7421".parse().unwrap();
-        let failure = Failure::unproven(&Answer::new(Status::UNAUTHORIZED, ""), &gateway);
+        let failure = SessionError::unproven(&Answer::new(Status::UNAUTHORIZED, ""), &gateway);
         assert_eq!(failure.words, "gateway gw:7421 does not know this token");
     }
 
@@ -87,7 +87,7 @@ mod tests {
         let target: Place = "192.0.2.9:80".parse().unwrap();
         let failure = |status, to: &str| {
             let answer = Answer { to: to.into(), ..Answer::new(status, "gw") };
-            let failure = Failure::refused(&answer, &target);
+            let failure = SessionError::refused(&answer, &target);
             (failure.errno, failure.by_target, failure.no_gateway)
         };
         for (status, errno) in [
