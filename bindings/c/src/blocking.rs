@@ -1,6 +1,6 @@
 //! A `connect` that waits.
 
-use std::ffi::c_int;
+use std::ffi::{c_char, c_int};
 use std::io;
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, IntoRawFd};
@@ -11,20 +11,43 @@ use longhaul_relay_client::{Gateways, SessionError};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dial::{AGAIN, CONNECTED, Dial, FAILED, WANT_WRITE};
+use crate::route::Route;
+use crate::words::{Words, text};
 
-pub(crate) fn connect(
+#[unsafe(no_mangle)]
+unsafe extern "C" fn longhaul_relay_connect(
+    route: *const Route,
+    target: *const c_char,
+    timeout_ms: c_int,
+    error: *mut c_char,
+    error_len: usize,
+) -> c_int {
+    // SAFETY: as the header demands.
+    let (route, target, words) = unsafe { (&*route, text(target), Words::new(error, error_len)) };
+    match connect(&route.gateways, target, timeout_ms) {
+        Ok(fd) => fd,
+        Err(failure) => {
+            words.write(failure.words);
+            // SAFETY: the address is valid for the life of the thread.
+            unsafe { *libc::__errno_location() = failure.errno };
+            -1
+        }
+    }
+}
+
+fn connect(
     gateways: &Arc<Gateways>,
     target: Result<&str, &str>,
     timeout_ms: c_int,
 ) -> Result<c_int, SessionError> {
-    let target = target.map_err(|words| failure(libc::EINVAL, words))?;
+    let target = target.map_err(|words| SessionError::own(libc::EINVAL, words))?;
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let until = limit.map(|limit| Instant::now() + limit);
     let mut is_second = false;
     loop {
         let (stream, gateway) = reach(gateways, until)?;
         let dial = Dial::new(gateways.clone(), target, gateway);
-        let mut dial = dial.map_err(|words| failure(libc::EINVAL, words))?;
+        let mut dial = dial.map_err(|words| SessionError::own(libc::EINVAL, words))?;
         stream.set_nonblocking(true).map_err(|error| of(&error))?;
         // At the end of the dial's own time it says so itself.
         let answer_by = dial.until();
@@ -44,14 +67,14 @@ pub(crate) fn connect(
                 }
                 AGAIN if is_second => {
                     let words = "the gateway says another time than a moment ago";
-                    return Err(failure(libc::ECONNABORTED, words));
+                    return Err(SessionError::own(libc::ECONNABORTED, words));
                 }
                 AGAIN => {
                     is_second = true;
                     break;
                 }
                 FAILED => {
-                    let unknown = || failure(libc::EIO, "no reason");
+                    let unknown = || SessionError::own(libc::EIO, "no reason");
                     return Err(dial.failure().unwrap_or_else(unknown));
                 }
                 WANT_WRITE => wait(PollFlags::OUT)?,
@@ -61,16 +84,12 @@ pub(crate) fn connect(
     }
 }
 
-pub(crate) fn failure(errno: c_int, words: impl Into<String>) -> SessionError {
-    SessionError { errno, words: words.into(), by_target: false, no_gateway: false }
-}
-
 fn of(error: &io::Error) -> SessionError {
-    failure(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+    SessionError::own(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
 }
 
 fn timed_out() -> SessionError {
-    failure(libc::ETIMEDOUT, "no answer in time")
+    SessionError::own(libc::ETIMEDOUT, "no answer in time")
 }
 
 fn left(until: Option<Instant>) -> Result<Option<Duration>, SessionError> {
@@ -86,8 +105,9 @@ fn reach(
 ) -> Result<(TcpStream, SocketAddr), SessionError> {
     let place = gateways.first();
     let addresses = (place.host.to_string(), place.port).to_socket_addrs();
-    let addresses = addresses
-        .map_err(|error| failure(libc::ENETUNREACH, format!("cannot resolve {place}: {error}")))?;
+    let addresses = addresses.map_err(|error| {
+        SessionError::own(libc::ENETUNREACH, format!("cannot resolve {place}: {error}"))
+    })?;
     let mut last = "it has no address".to_owned();
     for address in addresses {
         let connected = match left(until)? {
@@ -100,7 +120,7 @@ fn reach(
         }
     }
     let words = last.split(" (os error").next().unwrap_or_default().to_lowercase();
-    Err(failure(libc::ENETUNREACH, format!("gateway {place} does not answer: {words}")))
+    Err(SessionError::own(libc::ENETUNREACH, format!("gateway {place} does not answer: {words}")))
 }
 
 /// Waits for readiness; `false` where it takes longer.
@@ -110,6 +130,6 @@ fn wait(stream: &TcpStream, for_: PollFlags, until: Instant) -> Result<bool, Ses
     match poll(&mut [PollFd::new(stream, for_)], left.as_ref()) {
         Ok(0) => Ok(false),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
-        Err(error) => Err(failure(error.raw_os_error(), error.to_string())),
+        Err(error) => Err(SessionError::own(error.raw_os_error(), error.to_string())),
     }
 }

@@ -64,7 +64,7 @@ impl Dial {
 
     pub fn failure(&self) -> Option<SessionError> {
         let (errno, words) = self.failure.as_ref()?;
-        Some(crate::blocking::failure(*errno, words.to_string_lossy()))
+        Some(SessionError::own(*errno, words.to_string_lossy()))
     }
 }
 

@@ -1,10 +1,9 @@
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul_relay_client::{Gateways, read_token};
 
-use crate::blocking;
 use crate::words::{Words, owned, text};
 
 /// `longhaul_relay_route`.
@@ -50,25 +49,4 @@ unsafe extern "C" fn longhaul_relay_route_free(route: *mut Route) {
 unsafe extern "C" fn longhaul_relay_route_gateway(route: *const Route) -> *const c_char {
     // SAFETY: it comes from `longhaul_relay_route_new`.
     unsafe { (*route).first.as_ptr() }
-}
-
-#[unsafe(no_mangle)]
-unsafe extern "C" fn longhaul_relay_connect(
-    route: *const Route,
-    target: *const c_char,
-    timeout_ms: c_int,
-    error: *mut c_char,
-    error_len: usize,
-) -> c_int {
-    // SAFETY: as the header demands.
-    let (route, target, words) = unsafe { (&*route, text(target), Words::new(error, error_len)) };
-    match blocking::connect(&route.gateways, target, timeout_ms) {
-        Ok(fd) => fd,
-        Err(failure) => {
-            words.write(failure.words);
-            // SAFETY: the address is valid for the life of the thread.
-            unsafe { *libc::__errno_location() = failure.errno };
-            -1
-        }
-    }
 }

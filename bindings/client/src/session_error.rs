@@ -45,13 +45,12 @@ impl SessionError {
                 format!("no gateway answers at {gateway}: it proves no token, and says {status}")
             }
         };
-        Self { errno: libc::EACCES, words, by_target: false, no_gateway: false }
+        Self::own(libc::EACCES, words)
     }
 
     /// No answer of a gateway.
     pub(crate) fn no_answer(error: DialError, gateway: &Place) -> Self {
-        let words = format!("gateway {gateway}: {error}");
-        Self { errno: libc::EPROTO, words, by_target: false, no_gateway: false }
+        Self::own(libc::EPROTO, format!("gateway {gateway}: {error}"))
     }
 
     /// The first gateway took the header and gave no answer in [`ANSWER_TIMEOUT_SECS`].
@@ -64,10 +63,14 @@ impl SessionError {
         }
     }
 
+    /// A fault that neither a gateway nor the target reported.
+    pub fn own(errno: i32, words: impl Into<String>) -> Self {
+        Self { errno, words: words.into(), by_target: false, no_gateway: false }
+    }
+
     /// The connection to the first gateway broke before its answer had come.
     pub fn lost(errno: i32, words: impl std::fmt::Display) -> Self {
-        let words = format!("the gateway was lost before it had answered: {words}");
-        Self { errno, words, by_target: false, no_gateway: false }
+        Self::own(errno, format!("the gateway was lost before it had answered: {words}"))
     }
 }
 

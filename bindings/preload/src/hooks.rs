@@ -13,7 +13,7 @@ use crate::early;
 use crate::mark::Mark;
 use crate::next::next;
 use crate::pending::{self, Progress};
-use crate::{connect, sys};
+use crate::{connect, first_gateway, sys};
 
 /// Functions that read from `fd`: the answer is taken off first. Behind `if` stands what is asked
 /// not to wait.
@@ -243,7 +243,7 @@ unsafe extern "C-unwind" fn getpeername(
         return -1;
     }
     let errno = sys::errno();
-    let peer = Mark::read(fd).and_then(|mark| Raw::new(mark.peer, connect::domain(fd)));
+    let peer = Mark::read(fd).and_then(|mark| Raw::new(mark.peer, first_gateway::domain(fd)));
     sys::set_errno(errno);
     let Some(peer) = peer else {
         // SAFETY: what the program promises goes on unchanged.

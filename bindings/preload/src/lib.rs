@@ -31,8 +31,11 @@
 #![cfg_attr(test, allow(dead_code))]
 
 mod address;
+#[cfg(not(test))]
+mod at_load;
 mod connect;
 mod early;
+mod first_gateway;
 mod fork;
 mod hooks;
 mod mark;

@@ -9,8 +9,8 @@ use std::time::Instant;
 
 use longhaul_relay_client::{Attempt, SessionError, Step};
 
-use crate::connect;
 use crate::early::Early;
+use crate::first_gateway;
 use crate::fork::{Guard, Shared};
 use crate::mark::Mark;
 use crate::sys;
@@ -185,7 +185,7 @@ impl Session {
                     State::Stands
                 }
                 Step::WrongClock(clock, failure) if !set_up.is_second => {
-                    match connect::again(fd, self.mark.peer, clock, &set_up.early) {
+                    match first_gateway::again(fd, self.mark.peer, clock, &set_up.early) {
                         Ok(attempt) => {
                             let early = std::mem::replace(&mut set_up.early, Early::new());
                             let again = SetUp::new(attempt);
@@ -198,7 +198,7 @@ impl Session {
                 Step::WrongClock(_, failure) => self.fail(fd, &failure),
                 Step::Failed(failure) if failure.no_gateway => {
                     if set_up.attempt.until() <= Instant::now() {
-                        connect::note_silence();
+                        first_gateway::note_silence();
                     }
                     self.without_gateway(fd, set_up, &failure)
                 }
@@ -351,7 +351,7 @@ impl Session {
 
     /// A gateway cannot be reached: directly, where that is allowed.
     fn without_gateway(&self, fd: c_int, set_up: &SetUp, failure: &SessionError) -> State {
-        match connect::directly(fd, self.mark.peer, failure, &set_up.early) {
+        match first_gateway::directly(fd, self.mark.peer, failure, &set_up.early) {
             Some(Ok(())) => {
                 Mark::remove(fd);
                 forget(self.mark.id);

@@ -39,18 +39,5 @@ impl Loaded {
     }
 }
 
-#[cfg(not(test))]
-extern "C" fn load() {
-    if loaded().is_some() {
-        crate::pending::survive_forks();
-    }
-}
-
-#[cfg(not(test))]
-#[used]
-// SAFETY: the loader calls it once, before `main`, when the C library works.
-#[unsafe(link_section = ".init_array")]
-static AT_LOAD: extern "C" fn() = load;
-
 /// As shells have it for a program that cannot be started.
 const EXIT_STATUS: i32 = 126;

@@ -30,7 +30,7 @@ pub(super) async fn health(State(site): State<Site>) -> (StatusCode, Json<Health
         leader: status.leader,
         status: status.text,
         seq: view.seq,
-        now: translate::timestamp(&view, view.now()),
+        now: view.timestamp(view.now()),
         clock_ahead_seconds: view.clock.ahead_of_wall() as f64 / 1e9,
         bookings: view.open.len(),
     };
@@ -49,7 +49,7 @@ pub(super) async fn topology(State(site): State<Site>, caller: Caller) -> Json<T
     let quota = view.projects.get(&caller.project);
     let limit = quota.map(|quota| quota.max_rate).filter(|most| *most < u32::MAX);
     Json(Topology {
-        max_rate_bps: limit.map(|most| translate::bps(&view, most)),
+        max_rate_bps: limit.map(|most| view.bps(most)),
         nodes,
         links: view.links.iter().map(|link| shown(&view, link)).collect(),
         tick_nanos: view.rules.tick_nanos,
@@ -64,7 +64,7 @@ fn shown(view: &View, spec: &LinkSpec) -> Link {
         name: spec.name.clone(),
         from: spec.from.clone(),
         to: spec.to.clone(),
-        capacity_bps: translate::bps(view, spec.capacity),
+        capacity_bps: view.bps(spec.capacity),
         price_micros_per_tb: spec.price_micros,
     }
 }

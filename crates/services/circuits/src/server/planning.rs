@@ -65,7 +65,7 @@ pub(super) async fn plan(
     if chosen.len() == asks.len() {
         let quoted = Quoted { project: caller.project, until, plans: chosen, note: asked.note };
         let id = quotes::remember(&site, &view, quoted)?;
-        preview.quote = Some(Quote { id, valid_until: translate::timestamp(&view, until) });
+        preview.quote = Some(Quote { id, valid_until: view.timestamp(until) });
     }
     if value.recurring.is_some() {
         preview.occurrences = occurrences;
@@ -80,8 +80,8 @@ fn occurrence(view: &View, ask: &Ask, plan: Option<&longhaul_calendar::Plan>) ->
         Ask::Hold { .. } => None,
     };
     Occurrence {
-        start: translate::timestamp(view, Request::from(*ask).earliest()),
-        deadline: deadline.map(|by| translate::timestamp(view, by)),
+        start: view.timestamp(Request::from(*ask).earliest()),
+        deadline: deadline.map(|by| view.timestamp(by)),
         plan: plan.map(|plan| shown_plan(view, plan)),
     }
 }
@@ -149,7 +149,7 @@ pub(super) async fn explain(
     let paths = [booking.path.clone()];
     let mut found = explanation(&view, &capacity, &ask.into(), &paths)
         .map_err(|error| ProblemResponse::refused(&view, &Refusal::of_plan(error, 0)))?;
-    let finish = translate::timestamp(&view, booking.finish());
+    let finish = view.timestamp(booking.finish());
     found.summary = format!("Booking {id} finishes at {finish}. Planned now: {}", found.summary);
     found.finish = Some(finish);
     Ok(Json(found))
@@ -228,12 +228,12 @@ pub(super) fn availability(view: &View, link: LinkId, from: u64, to: u64) -> Opt
             break;
         }
         free.push(api::Range {
-            start: translate::timestamp(view, segment.start),
-            end: translate::timestamp(view, segment.end),
-            rate_bps: translate::bps(view, segment.free),
+            start: view.timestamp(segment.start),
+            end: view.timestamp(segment.end),
+            rate_bps: view.bps(segment.free),
         });
     }
-    let capacity_bps = translate::bps(view, spec.capacity);
+    let capacity_bps = view.bps(spec.capacity);
     Some(Availability { link: spec.name.clone(), capacity_bps, free, truncated })
 }
 

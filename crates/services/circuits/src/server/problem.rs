@@ -71,7 +71,7 @@ impl ProblemResponse {
 
     /// A refusal for the client, with times for ticks.
     pub(super) fn refused(view: &View, refusal: &Refusal) -> Self {
-        let time = |tick| super::translate::timestamp(view, tick);
+        let time = |tick| view.timestamp(tick);
         let link =
             |number: u32| view.links.get(number as usize).map_or("?", |link| link.name.as_str());
         let detail = match refusal {

@@ -159,13 +159,13 @@ fn explained(
 
 /// The explanation, for people.
 pub(super) fn in_sentences(view: &View, found: longhaul_calendar::Explanation) -> Explanation {
-    let time = |tick| translate::timestamp(view, tick);
+    let time = |tick| view.timestamp(tick);
     let binding = found.binding.map(|binding| api::Binding {
         link: translate::names(view, &Route(vec![binding.link.0])).concat(),
         range: api::Range {
             start: time(binding.start),
             end: time(binding.end),
-            rate_bps: translate::bps(view, binding.free),
+            rate_bps: view.bps(binding.free),
         },
     });
     let seconds = view.grid.tick().as_secs_f64();
@@ -204,13 +204,13 @@ pub(super) fn in_sentences(view: &View, found: longhaul_calendar::Explanation) -
 pub(super) fn in_words(view: &View, change: Alternative) -> String {
     match change {
         Alternative::Deadline(tick) => {
-            format!("a deadline of {}", translate::timestamp(view, tick))
+            format!("a deadline of {}", view.timestamp(tick))
         }
         Alternative::Volume(volume) => format!("no more than {}", view.grid.bytes(volume)),
         Alternative::MaxRate(rate) => format!("a maximum rate of {}", view.grid.rate(rate)),
         Alternative::VaryingRate => "a varying rate".into(),
         Alternative::LatestStart(tick) => {
-            format!("a start as late as {}", translate::timestamp(view, tick))
+            format!("a start as late as {}", view.timestamp(tick))
         }
         Alternative::Duration(ticks) => {
             let seconds = ticks as f64 * view.grid.tick().as_secs_f64();

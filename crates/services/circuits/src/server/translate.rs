@@ -37,17 +37,6 @@ pub(super) fn instant(name: &str, time: Timestamp) -> Result<Instant, ProblemRes
         .map_err(|_| invalid(format!("{name}: {time} is not a time this service knows")))
 }
 
-/// When a tick begins.
-pub(super) fn timestamp(view: &View, tick: u64) -> Timestamp {
-    let nanos = view.grid.instant(tick).as_nanos();
-    Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or(Timestamp::MAX)
-}
-
-/// A rate in bits per second.
-pub(super) fn bps(view: &View, channels: u32) -> u64 {
-    view.grid.rate(channels).as_bps()
-}
-
 pub(super) fn invalid(detail: impl Into<String>) -> ProblemResponse {
     ProblemResponse::invalid(detail)
 }

@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use longhaul_calendar::{Booking, Grid, LinkSet};
 use longhaul_units::{Duration, Rate};
 
@@ -115,6 +116,17 @@ impl View {
     /// The tick that is now.
     pub fn now(&self) -> u64 {
         self.clock.nanos() / self.rules.tick_nanos.max(1)
+    }
+
+    /// When a tick begins.
+    pub(crate) fn timestamp(&self, tick: u64) -> Timestamp {
+        let nanos = self.grid.instant(tick).as_nanos();
+        Timestamp::from_nanosecond(i128::from(nanos)).unwrap_or(Timestamp::MAX)
+    }
+
+    /// A rate in bits per second.
+    pub(crate) fn bps(&self, channels: u32) -> u64 {
+        self.grid.rate(channels).as_bps()
     }
 
     /// Number of the latest change.

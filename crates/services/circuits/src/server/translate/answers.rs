@@ -2,7 +2,7 @@
 
 use longhaul_calendar::{Allocation, Request, TrcVector};
 
-use super::{bps, names, timestamp};
+use super::names;
 use crate::api;
 use crate::ledger::{Closed, Ending, Id, Ranges, Route};
 use crate::service::{Open, View};
@@ -10,9 +10,9 @@ use crate::service::{Open, View};
 /// A vector as it travels.
 fn ranges(view: &View, vector: &TrcVector) -> Vec<api::Range> {
     let range = |r: Allocation| api::Range {
-        start: timestamp(view, r.start),
-        end: timestamp(view, r.end),
-        rate_bps: bps(view, r.rate),
+        start: view.timestamp(r.start),
+        end: view.timestamp(r.end),
+        rate_bps: view.bps(r.rate),
     };
     vector.merged().map(range).collect()
 }
@@ -36,14 +36,14 @@ pub(in crate::server) fn open(view: &View, id: Id, open: &Open) -> api::Booking 
         label: note.label.clone(),
         links: names(view, &path),
         ranges: ranges(view, vector),
-        start: timestamp(view, vector.start().unwrap_or(0)),
-        finish: timestamp(view, open.booking.finish()),
-        promise: timestamp(view, open.booking.promise),
+        start: view.timestamp(vector.start().unwrap_or(0)),
+        finish: view.timestamp(open.booking.finish()),
+        promise: view.timestamp(open.booking.promise),
         bytes: note.bytes,
         booked_bytes,
         series: open.entry.series,
-        held_until: open.entry.held_until.map(|until| timestamp(view, until)),
-        made: timestamp(view, open.entry.made),
+        held_until: open.entry.held_until.map(|until| view.timestamp(until)),
+        made: view.timestamp(open.entry.made),
         price_micros: crate::ledger::price(&view.links, &path, booked_bytes),
         destination: note.destination,
     }
@@ -72,14 +72,14 @@ pub(in crate::server) fn closed(view: &View, id: Id, closed: &Closed) -> api::Bo
         label: closed.entry.note.label.clone(),
         links: names(view, &closed.path),
         ranges: ranges(view, &vector),
-        start: timestamp(view, start),
-        finish: timestamp(view, finish),
-        promise: timestamp(view, finish),
+        start: view.timestamp(start),
+        finish: view.timestamp(finish),
+        promise: view.timestamp(finish),
         bytes: closed.entry.note.bytes,
         booked_bytes: closed.used_bytes,
         series: closed.entry.series,
         held_until: None,
-        made: timestamp(view, closed.entry.made),
+        made: view.timestamp(closed.entry.made),
         price_micros: closed.price_micros,
         destination: closed.entry.note.destination,
     }
@@ -91,8 +91,8 @@ pub(in crate::server) fn plan(view: &View, route: &Route, vector: &TrcVector) ->
     api::Plan {
         links: names(view, route),
         ranges: ranges(view, vector),
-        start: timestamp(view, vector.start().unwrap_or(0)),
-        finish: timestamp(view, vector.finish().unwrap_or(0)),
+        start: view.timestamp(vector.start().unwrap_or(0)),
+        finish: view.timestamp(vector.finish().unwrap_or(0)),
         price_micros: crate::ledger::price(&view.links, route, bytes),
     }
 }

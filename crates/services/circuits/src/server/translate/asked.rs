@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use longhaul_units::acts_on_terminals;
 
 use super::amounts::{channels, channels_above, ticks, volume};
-use super::{instant, invalid, link, timestamp};
+use super::{instant, invalid, link};
 use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest};
 use crate::ledger::{Ask, Note, Placing, Route};
 use crate::server::problem::ProblemResponse;
@@ -37,7 +37,7 @@ pub(in crate::server) fn request(
             return Err(invalid("start: a recurring request starts by its own clock"));
         }
         (Some(rule), None) => {
-            let found = recur::occurrences(rule, timestamp(view, view.now())).map_err(invalid)?;
+            let found = recur::occurrences(rule, view.timestamp(view.now())).map_err(invalid)?;
             found.into_iter().map(|(start, by)| (Some(start), by)).collect()
         }
     };
