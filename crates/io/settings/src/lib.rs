@@ -1,7 +1,7 @@
 //! Settings files in TOML: their mistakes, for people.
 //!
 //! A mistake has line, key, the value that stands there and what is expected instead, in the words of people.
-//! The meaning of the values is up to the caller.
+//! The meaning of the values is up to the caller, whose own mistakes are [`WrongValue`].
 //!
 //! ```
 //! #[derive(serde::Deserialize, Debug)]
@@ -14,9 +14,13 @@
 //! assert_eq!(wrong.to_string(), words);
 //! ```
 
+mod wrong_value;
+
 use std::fmt;
 
 use serde::de::DeserializeOwned;
+
+pub use wrong_value::WrongValue;
 
 /// The first mistake of a file: its line, counted from 1, and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! [`Command`]; `docs/circuits.md` describes the exchange.
 
 mod command;
+mod error;
 mod htb;
 mod lease;
 
@@ -14,8 +15,9 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 pub use self::command::Command;
+pub use self::error::{DriverError, ProgramError};
 pub use self::htb::Htb;
-pub use self::lease::Lease;
+pub use self::lease::{Lease, LeaseError};
 use crate::ledger::Id;
 
 /// Switches the bookings of one link.
@@ -23,8 +25,8 @@ pub trait Driver: Send {
     /// Called once, before all else, by the thread that makes all other calls.
     ///
     /// # Errors
-    /// In words, for the operator: what will be worse than it could be.
-    fn begin(&mut self) -> Result<(), String> {
+    /// Something will be worse than it could be.
+    fn begin(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
 
@@ -32,13 +34,17 @@ pub trait Driver: Send {
     /// From here on a driver switches nothing once the lease is over, nor for an earlier leader.
     ///
     /// # Errors
-    /// In words, for the operator.
-    fn reset(&mut self, lease: &Lease) -> Result<(), String>;
+    /// The link may carry what was left behind.
+    fn reset(&mut self, lease: &Lease) -> Result<(), DriverError>;
 
     /// From now on bookings have these rates; with rate 0 they end or pause. All of them are due,
     /// those that fall before those that rise. The driver calls `report` for each in this order,
-    /// once it is done or has failed: why, in words, for the operator.
-    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>));
+    /// once it is done or has failed.
+    fn set(
+        &mut self,
+        switches: &[Switch],
+        report: &mut dyn FnMut(&Switch, Result<(), DriverError>),
+    );
 }
 
 /// A change of rate that is due.

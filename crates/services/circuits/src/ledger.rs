@@ -8,6 +8,7 @@
 
 mod apply;
 pub mod audit;
+mod corrupt;
 mod decide;
 mod keys;
 mod order;
@@ -22,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_calendar::{Book, BookConfig, Booking, BookingId, Grid, LinkSet};
 use longhaul_units::{Duration, Rate};
 
-pub use self::apply::Corrupt;
+pub use self::corrupt::{Contradiction, Corrupt};
 pub use self::decide::Decision;
 use self::keys::Keys;
 pub use self::order::{

@@ -23,6 +23,7 @@ use std::thread::JoinHandle;
 use tokio::sync::{oneshot, watch};
 
 use self::config::Config;
+pub use self::lead::ConfigMismatch;
 use self::metrics::Metrics;
 pub use self::view::{Change, Open, View};
 use longhaul_sys::threads;
@@ -121,10 +122,10 @@ pub enum StartError {
     Log(#[from] crate::ledger::Corrupt),
     /// The configuration does not fit the store.
     #[error("{0}")]
-    Config(String),
+    Config(#[from] ConfigMismatch),
     /// A driver.
     #[error("{0}")]
-    Driver(String),
+    Driver(#[from] crate::drivers::DriverError),
     /// The operating system.
     #[error("{0}")]
     System(#[from] std::io::Error),

@@ -124,7 +124,7 @@ fn compare_and_fail() {
     driver.reset(&Lease::new(1)).unwrap();
 
     let mut nowhere = Htb::new("no-such", 1_000_000_000).unwrap();
-    assert!(nowhere.reset(&Lease::new(1)).unwrap_err().contains("No such device"));
+    assert!(nowhere.reset(&Lease::new(1)).unwrap_err().to_string().contains("No such device"));
     std::thread::spawn(move || {
         rustix::thread::set_capabilities(
             None,
@@ -135,12 +135,12 @@ fn compare_and_fail() {
             },
         )
         .unwrap();
-        let error = driver.reset(&Lease::new(1)).unwrap_err();
+        let error = driver.reset(&Lease::new(1)).unwrap_err().to_string();
         assert!(
             error.starts_with("lo: ") && error.ends_with("; CAP_NET_ADMIN would allow it"),
             "{error}"
         );
-        assert!(driver.begin().unwrap_err().contains("CAP_SYS_NICE"));
+        assert!(driver.begin().unwrap_err().to_string().contains("CAP_SYS_NICE"));
     })
     .join()
     .unwrap();
@@ -154,7 +154,9 @@ fn switch(booking: u64, rate_bps: u64, destination: Option<IpAddr>) -> Switch {
 
 fn set(driver: &mut Htb, switches: &[Switch]) -> Vec<Result<(), String>> {
     let mut reports = Vec::new();
-    driver.set(switches, &mut |switch, done| reports.push((switch.booking, done)));
+    driver.set(switches, &mut |switch, done| {
+        reports.push((switch.booking, done.map_err(|why| why.to_string())));
+    });
     assert!(reports.iter().map(|(id, _)| id).eq(switches.iter().map(|switch| &switch.booking)));
     reports.into_iter().map(|(_, done)| done).collect()
 }

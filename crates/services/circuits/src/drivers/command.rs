@@ -1,14 +1,14 @@
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::json;
 
 use super::lease::Fence;
-use super::{Driver, Lease, Switch};
+use super::{Driver, DriverError, Lease, ProgramError, Switch};
 
 /// A program of the operator, run once for each change with a JSON object on its standard input:
 /// [`Switch`]. It must end within ten seconds, and while its leader's lease lasts, with status 0 if
@@ -26,53 +26,60 @@ impl Command {
     ///
     /// # Errors
     /// There is no such file.
-    pub fn new(link: &str, program: &Path) -> Result<Self, String> {
+    pub fn new(link: &str, program: &Path) -> Result<Self, DriverError> {
         match program.is_file() {
             true => {
                 Ok(Self { link: link.into(), program: program.into(), fence: Fence::default() })
             }
-            false => Err(format!("link {link}: {} is no program", program.display())),
+            false => Err(DriverError::NoProgram { link: link.into(), program: program.into() }),
         }
     }
 
-    fn run(&self, mut input: serde_json::Value) -> Result<(), String> {
+    fn run(&self, mut input: serde_json::Value) -> Result<(), DriverError> {
         let lease = self.fence.check()?;
         input["epoch"] = lease.epoch().into();
-        let wrong = |why: String| format!("{}: {why}", self.program.display());
+        let program = || self.program.clone();
+        self.order(&input, lease)
+            .map_err(|error| DriverError::Program { program: program(), error })
+    }
+
+    fn order(&self, input: &serde_json::Value, lease: &Lease) -> Result<(), ProgramError> {
         let mut child = std::process::Command::new(&self.program)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .process_group(0)
             .spawn()
-            .map_err(|error| wrong(error.to_string()))?;
+            .map_err(ProgramError::System)?;
         if let Some(mut stdin) = child.stdin.take() {
             // A program that does not read its input may still do what is right.
             let _ = writeln!(stdin, "{input}");
         }
-        let status = wait(&mut child, lease).map_err(wrong)?;
-        if status.success() { Ok(()) } else { Err(wrong(status.to_string())) }
+        let status = wait(&mut child, lease)?;
+        if status.success() { Ok(()) } else { Err(ProgramError::Status(status)) }
     }
 }
 
 impl Driver for Command {
-    fn reset(&mut self, lease: &Lease) -> Result<(), String> {
+    fn reset(&mut self, lease: &Lease) -> Result<(), DriverError> {
         self.fence.begin(lease)?;
         self.run(json!({ "do": "reset", "link": self.link }))
     }
 
-    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>)) {
+    fn set(
+        &mut self,
+        switches: &[Switch],
+        report: &mut dyn FnMut(&Switch, Result<(), DriverError>),
+    ) {
         for switch in switches {
-            let input = serde_json::to_value(switch).map_err(|error| error.to_string());
-            let done = input.and_then(|mut input| {
-                input["do"] = "set".into();
-                self.run(input)
-            });
-            report(switch, done);
+            let mut input =
+                serde_json::to_value(switch).expect("texts and numbers have their JSON");
+            input["do"] = "set".into();
+            report(switch, self.run(input));
         }
     }
 }
 
-fn wait(child: &mut Child, lease: &Lease) -> Result<std::process::ExitStatus, String> {
+fn wait(child: &mut Child, lease: &Lease) -> Result<ExitStatus, ProgramError> {
     let begin = Instant::now();
     loop {
         match child.try_wait() {
@@ -82,12 +89,12 @@ fn wait(child: &mut Child, lease: &Lease) -> Result<std::process::ExitStatus, St
                 let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
                 let _ = child.wait();
                 return Err(match lease.holds() {
-                    true => format!("killed after {} s", PATIENCE.as_secs()),
-                    false => format!("killed: the lease of epoch {} is over", lease.epoch()),
+                    true => ProgramError::Slow { after_secs: PATIENCE.as_secs() },
+                    false => ProgramError::LeaseOver { epoch: lease.epoch() },
                 });
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(1)),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(ProgramError::System(error)),
         }
     }
 }
@@ -110,7 +117,7 @@ mod tests {
         assert!(install.args(["-m", "755"]).args([&written, &script]).status().unwrap().success());
         let lease = Lease::new(1);
         let mut driver = Command::new("a-b", &script).unwrap();
-        let why = driver.reset(&lease).unwrap_err();
+        let why = driver.reset(&lease).unwrap_err().to_string();
         assert_eq!(why, format!("{}: killed after 10 s", script.display()));
         is_gone(&child);
         // Or sooner, when its leader may not switch any more.
@@ -124,12 +131,14 @@ mod tests {
                 }
                 lease.end();
             });
-            let why = driver.reset(&lease).unwrap_err();
+            let why = driver.reset(&lease).unwrap_err().to_string();
             assert_eq!(why, format!("{}: killed: the lease of epoch 1 is over", script.display()));
         });
         is_gone(&child);
         std::fs::remove_file(&child).unwrap();
-        assert!(driver.reset(&lease).unwrap_err().contains("the lease of epoch 1 is over"));
+        assert!(
+            driver.reset(&lease).unwrap_err().to_string().contains("the lease of epoch 1 is over")
+        );
         assert!(!child.exists(), "it is not even started");
     }
 

@@ -6,7 +6,7 @@ use longhaul_sys::traffic_control::{Change, Class, Egress, burst};
 use longhaul_units::Rate;
 
 use super::lease::Fence;
-use super::{Driver, Lease, Switch};
+use super::{Driver, DriverError, Lease, Switch};
 use crate::ledger::Id;
 
 /// A real switch for the lab: HTB classes on an interface of this machine.
@@ -29,22 +29,26 @@ impl Htb {
     ///
     /// # Errors
     /// The kernel does not talk about interfaces.
-    pub fn new(interface: &str, capacity_bps: u64) -> Result<Self, String> {
-        let egress = Egress::of(interface).map_err(|error| format!("{interface}: {error}"))?;
-        let (interface, classes, fence) = (interface.into(), BTreeMap::new(), Fence::default());
+    pub fn new(interface: &str, capacity_bps: u64) -> Result<Self, DriverError> {
+        let name = || interface.to_owned();
+        let egress = Egress::of(interface)
+            .map_err(|error| DriverError::NoNetlink { interface: name(), error })?;
+        let (interface, classes, fence) = (name(), BTreeMap::new(), Fence::default());
         Ok(Self { interface, capacity_bps, egress, classes, fence })
     }
 
     /// Lists the changes for a switch of rate. The booking has its class from here on.
-    fn plan(&mut self, switch: &Switch) -> Result<Vec<Change>, String> {
+    fn plan(&mut self, switch: &Switch) -> Result<Vec<Change>, DriverError> {
         let known = self.classes.get(&switch.booking).copied();
         let rate = Rate::from_bps(switch.rate_bps);
         let sort = |minor| switch.destination.map(|to| Change::AddFilter { class: minor, to });
         Ok(match known {
             None if rate == Rate::ZERO => Vec::new(),
             None => {
-                let minor = self.spare().ok_or_else(|| {
-                    format!("{}: no class is left for booking {}", self.interface, switch.booking)
+                let (interface, booking) = (&self.interface, switch.booking);
+                let minor = self.spare().ok_or_else(|| DriverError::NoClass {
+                    interface: interface.clone(),
+                    booking,
                 })?;
                 self.classes.insert(switch.booking, minor);
                 let add = Change::AddClass(class(minor, LINK, rate));
@@ -64,7 +68,7 @@ impl Htb {
         booking: Id,
         plan: Vec<Change>,
         verdicts: &mut impl Iterator<Item = io::Result<()>>,
-    ) -> Result<(), String> {
+    ) -> Result<(), DriverError> {
         let mut fault = None;
         for (change, verdict) in plan.into_iter().zip(verdicts) {
             let failed = verdict.as_ref().err().map(io::Error::kind);
@@ -76,7 +80,7 @@ impl Htb {
             }
             fault = fault.or(verdict.err());
         }
-        fault.map_or(Ok(()), |error| Err(self.describe(&error)))
+        fault.map_or(Ok(()), |error| Err(self.refused(error)))
     }
 
     /// A class that no booking has.
@@ -85,27 +89,18 @@ impl Htb {
         (FIRST..=LAST).find(|minor| !used(minor))
     }
 
-    fn describe(&self, error: &io::Error) -> String {
-        let hint = match error.kind() {
-            io::ErrorKind::PermissionDenied => "; CAP_NET_ADMIN would allow it",
-            _ => "",
-        };
-        format!("{}: {error}{hint}", self.interface)
+    fn refused(&self, error: io::Error) -> DriverError {
+        DriverError::Kernel { interface: self.interface.clone(), error }
     }
 }
 
 impl Driver for Htb {
     /// A rate that comes late has been another booking's, so its thread runs before others.
-    fn begin(&mut self) -> Result<(), String> {
-        host::run_first().map_err(|error| {
-            format!(
-                "rates may change late while this machine is busy: what changes them may not run \
-                 before others ({error}); CAP_SYS_NICE would allow it"
-            )
-        })
+    fn begin(&mut self) -> Result<(), DriverError> {
+        host::run_first().map_err(DriverError::NotFirst)
     }
 
-    fn reset(&mut self, lease: &Lease) -> Result<(), String> {
+    fn reset(&mut self, lease: &Lease) -> Result<(), DriverError> {
         self.fence.begin(lease)?;
         self.classes.clear();
         let ceiling = Rate::from_bps(self.capacity_bps);
@@ -125,12 +120,16 @@ impl Driver for Htb {
             }
             verdict => verdict,
         });
-        done.collect::<io::Result<()>>().map_err(|error| self.describe(&error))
+        done.collect::<io::Result<()>>().map_err(|error| self.refused(error))
     }
 
-    fn set(&mut self, switches: &[Switch], report: &mut dyn FnMut(&Switch, Result<(), String>)) {
+    fn set(
+        &mut self,
+        switches: &[Switch],
+        report: &mut dyn FnMut(&Switch, Result<(), DriverError>),
+    ) {
         if let Err(why) = self.fence.check() {
-            return switches.iter().for_each(|switch| report(switch, Err(why.clone())));
+            return switches.iter().for_each(|switch| report(switch, Err(why.clone().into())));
         }
         let plans: Vec<_> = switches.iter().map(|switch| self.plan(switch)).collect();
         let changes: Vec<_> = plans.iter().flatten().flatten().copied().collect();

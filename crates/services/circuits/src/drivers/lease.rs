@@ -52,6 +52,29 @@ impl Lease {
     }
 }
 
+/// Why nothing is switched for a leader.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LeaseError {
+    /// Another leader has followed it.
+    #[error("nothing is switched for epoch {epoch}, since epoch {latest} has begun")]
+    Followed {
+        /// Its epoch.
+        epoch: u64,
+        /// That of the other.
+        latest: u64,
+    },
+    /// The driver was used before [`Driver::reset`](super::Driver::reset).
+    #[error("nothing is switched before anybody leads")]
+    NoLeader,
+    /// Its lease has ended.
+    #[error("nothing is switched: the lease of epoch {epoch} is over")]
+    Over {
+        /// Its epoch.
+        epoch: u64,
+    },
+}
+
 /// A driver's knowledge of its leaders.
 #[derive(Debug, Default)]
 pub(super) struct Fence {
@@ -63,12 +86,11 @@ impl Fence {
     ///
     /// # Errors
     /// A later one has begun, or its lease is over.
-    pub(super) fn begin(&mut self, lease: &Lease) -> Result<(), String> {
+    pub(super) fn begin(&mut self, lease: &Lease) -> Result<(), LeaseError> {
         match &self.latest {
-            Some(latest) if latest.epoch > lease.epoch => Err(format!(
-                "nothing is switched for epoch {}, since epoch {} has begun",
-                lease.epoch, latest.epoch
-            )),
+            Some(Lease { epoch: latest, .. }) if *latest > lease.epoch => {
+                Err(LeaseError::Followed { epoch: lease.epoch, latest: *latest })
+            }
             _ => {
                 self.latest = Some(lease.clone());
                 self.check().map(drop)
@@ -77,13 +99,11 @@ impl Fence {
     }
 
     /// The lease under which something may be switched now.
-    pub(super) fn check(&self) -> Result<&Lease, String> {
-        let latest = self.latest.as_ref().ok_or("nothing is switched before anybody leads")?;
+    pub(super) fn check(&self) -> Result<&Lease, LeaseError> {
+        let latest = self.latest.as_ref().ok_or(LeaseError::NoLeader)?;
         match latest.holds() {
             true => Ok(latest),
-            false => {
-                Err(format!("nothing is switched: the lease of epoch {} is over", latest.epoch))
-            }
+            false => Err(LeaseError::Over { epoch: latest.epoch }),
         }
     }
 }
@@ -114,9 +134,11 @@ mod tests {
         let (old, new) = (Lease::new(3), Lease::new(4));
         fence.begin(&old).unwrap();
         fence.begin(&new).unwrap();
-        assert!(fence.begin(&old).unwrap_err().contains("since epoch 4 has begun"));
+        let why = fence.begin(&old).unwrap_err();
+        assert_eq!(why, LeaseError::Followed { epoch: 3, latest: 4 });
+        assert!(why.to_string().contains("since epoch 4 has begun"));
         assert_eq!(fence.check().unwrap().epoch(), 4);
         new.end();
-        assert!(fence.check().unwrap_err().contains("the lease of epoch 4 is over"));
+        assert!(fence.check().unwrap_err().to_string().contains("the lease of epoch 4 is over"));
     }
 }

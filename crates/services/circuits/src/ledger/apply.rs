@@ -1,26 +1,11 @@
 //! Rebuilding a ledger from the events that it recorded.
 
-use longhaul_calendar::{BookError, Booking, BookingId};
+use longhaul_calendar::{Booking, BookingId};
 
+use super::corrupt::{Contradiction, Corrupt};
 use super::order::{Command, Event, Id, Note, Place, Ranges, Record};
 use super::usage::Ending;
 use super::{Entry, Ledger};
-
-/// The log does not make a ledger: at this position it contradicts itself.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("record {seq} of the log is wrong: {why}")]
-pub struct Corrupt {
-    /// Position.
-    pub seq: u64,
-    /// The fault.
-    pub why: String,
-}
-
-impl Corrupt {
-    pub(super) fn new(seq: u64, why: impl ToString) -> Self {
-        Self { seq, why: why.to_string() }
-    }
-}
 
 impl Ledger {
     /// The ledger that a log leads to; `None` for an empty log.
@@ -38,13 +23,13 @@ impl Ledger {
     }
 
     /// The ledger that the first record founds.
-    pub(super) fn founded(record: &Record) -> Result<Self, Corrupt> {
+    pub(crate) fn founded(record: &Record) -> Result<Self, Corrupt> {
         let Command::Found(rules) = &record.order.command else {
-            return Err(Corrupt::new(record.seq, "the first record must found the ledger"));
+            return Err(Corrupt::new(record.seq, Contradiction::NotFounded));
         };
         let mut ledger = Self::new(rules.clone(), record.tick);
         if ledger.grid().is_none() {
-            return Err(Corrupt::new(record.seq, "the rules make no grid"));
+            return Err(Corrupt::new(record.seq, Contradiction::NoGrid));
         }
         ledger.seq = record.seq;
         Ok(ledger)
@@ -55,12 +40,12 @@ impl Ledger {
     /// # Errors
     /// It cannot be done after the records before it; the ledger is then of no use.
     pub fn apply(&mut self, record: &Record) -> Result<Vec<Id>, Corrupt> {
-        let wrong = |why: String| Corrupt::new(record.seq, why);
+        let wrong = |why| Corrupt::new(record.seq, why);
         if record.seq != self.seq + 1 {
-            return Err(wrong(format!("it follows record {}", self.seq)));
+            return Err(wrong(Contradiction::Follows(self.seq)));
         }
         if record.tick < self.now() {
-            return Err(wrong(format!("its tick {} lies before {}", record.tick, self.now())));
+            return Err(wrong(Contradiction::Past { tick: record.tick, now: self.now() }));
         }
         let ended = self.advance(record.tick);
         self.seq = record.seq;
@@ -72,18 +57,23 @@ impl Ledger {
         Ok(ended)
     }
 
-    fn happen(&mut self, record: &Record, event: &Event, ids: &mut Vec<Id>) -> Result<(), String> {
+    fn happen(
+        &mut self,
+        record: &Record,
+        event: &Event,
+        ids: &mut Vec<Id>,
+    ) -> Result<(), Contradiction> {
         match event {
             Event::Set => match &record.order.command {
                 Command::SetProjects { projects } => self.projects.clone_from(projects),
-                _ => return Err("it sets nothing".into()),
+                _ => return Err(Contradiction::SetsNothing),
             },
             Event::LinkAdded { .. } => match &record.order.command {
                 Command::AddLink(spec) => {
                     self.book.add_link(spec.capacity);
                     self.links.push(spec.clone());
                 }
-                _ => return Err("it adds no link".into()),
+                _ => return Err(Contradiction::AddsNoLink),
             },
             Event::Booked { id, series, held_until, place } => {
                 let note = match &record.order.command {
@@ -176,30 +166,30 @@ impl Ledger {
     }
 
     /// Takes a booking out of the book; returns it as it was.
-    fn lift(&mut self, id: Id) -> Result<Booking, String> {
-        let whole = self.book.get(BookingId(id)).cloned().ok_or("there is no such booking")?;
-        self.book.release(BookingId(id)).map_err(|error| error.to_string())?;
+    fn lift(&mut self, id: Id) -> Result<Booking, Contradiction> {
+        let whole = self.book.get(BookingId(id)).cloned().ok_or(Contradiction::NoBooking)?;
+        self.book.release(BookingId(id))?;
         Ok(whole)
     }
 
-    pub(super) fn restore(&mut self, id: Id, place: &Place) -> Result<(), String> {
+    pub(super) fn restore(&mut self, id: Id, place: &Place) -> Result<(), Contradiction> {
         let booking = Booking {
             request: place.request.into(),
-            path: place.path.path().ok_or("its path is none")?,
-            vector: place.ranges.vector(self.rules.guard).ok_or("its ranges make no vector")?,
+            path: place.path.path().ok_or(Contradiction::NoPath)?,
+            vector: place.ranges.vector(self.rules.guard).ok_or(Contradiction::NoVector)?,
             promise: place.promise,
         };
         self.put(id, booking)
     }
 
-    fn put(&mut self, id: Id, booking: Booking) -> Result<(), String> {
-        self.book.restore(BookingId(id), booking).map_err(|error: BookError| error.to_string())
+    fn put(&mut self, id: Id, booking: Booking) -> Result<(), Contradiction> {
+        Ok(self.book.restore(BookingId(id), booking)?)
     }
 
-    fn move_all(&mut self, moved: &[(Id, Ranges)]) -> Result<(), String> {
+    fn move_all(&mut self, moved: &[(Id, Ranges)]) -> Result<(), Contradiction> {
         let mut lifted = Vec::with_capacity(moved.len());
         for (id, ranges) in moved {
-            let vector = ranges.vector(self.rules.guard).ok_or("its ranges make no vector")?;
+            let vector = ranges.vector(self.rules.guard).ok_or(Contradiction::NoVector)?;
             let old = self.lift(*id)?;
             lifted.push((*id, Booking { vector, ..old.clone() }, old));
         }

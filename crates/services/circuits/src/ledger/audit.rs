@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Ledger;
-use super::apply::Corrupt;
+use super::corrupt::{Contradiction, Corrupt};
 use super::decide::Decision;
 use super::order::{Event, Id, Ranges, Record, Route};
 
@@ -39,18 +39,14 @@ pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Cor
     let mut held = BTreeMap::new();
     let mut keys = BTreeMap::new();
     for record in rest {
-        let wrong = |why: String| Corrupt::new(record.seq, why);
+        let wrong = |why| Corrupt::new(record.seq, why);
         let ended = applied.apply(record)?;
         note(&applied, ended, &mut held);
         match decided.decide(record.tick, record.order.clone()).0 {
             Decision::Logged(again) if *again == *record => {}
-            Decision::Logged(again) => {
-                return Err(wrong(format!("decided again it gives {:?}", again.outcome)));
-            }
-            Decision::Repeated(_) => return Err(wrong("it repeats an earlier key".into())),
-            Decision::Refused(why) => {
-                return Err(wrong(format!("decided again it is refused: {why}")));
-            }
+            Decision::Logged(again) => return Err(wrong(Contradiction::Otherwise(again.outcome))),
+            Decision::Repeated(_) => return Err(wrong(Contradiction::Repeated)),
+            Decision::Refused(why) => return Err(wrong(Contradiction::Refused(why))),
         }
         let events = &record.outcome;
         let ends =
@@ -63,15 +59,15 @@ pub fn verify(records: &[Record], state: Option<&Ledger>) -> Result<Summary, Cor
             let life = applied.rules().key_life;
             let before = keys.insert(used, record.tick);
             if before.is_some_and(|before| record.tick < before + life) {
-                return Err(wrong(format!("the key {key} booked before")));
+                return Err(wrong(Contradiction::KeyUsed(key.clone())));
             }
         }
         if state.is_some_and(|state| state.seq() == record.seq && !state.same(&applied)) {
-            return Err(wrong("the state that was kept after it is another".into()));
+            return Err(wrong(Contradiction::OtherState));
         }
     }
     if !applied.same(&decided) {
-        return Err(Corrupt::new(applied.seq(), "events and orders lead to different ledgers"));
+        return Err(Corrupt::new(applied.seq(), Contradiction::OtherLedger));
     }
     for (id, _, booking) in applied.iter() {
         held.insert(id, (Route::of(&booking.path), Ranges::of(&booking.vector)));
@@ -114,8 +110,8 @@ fn peak<'a>(
         for (tick, change) in changes {
             sum += change;
             if sum > i64::from(spec.capacity) {
-                let (name, capacity) = (&spec.name, spec.capacity);
-                let why = format!("{sum} of {capacity} channels of {name} are held at {tick}");
+                let (link, capacity) = (spec.name.clone(), spec.capacity);
+                let why = Contradiction::Exceeds { sum, capacity, link, tick };
                 return Err(Corrupt::new(ledger.seq(), why));
             }
             peak = peak.max(sum.unsigned_abs() * 1_000_000 / u64::from(spec.capacity).max(1));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_calendar::BookingId;
 use serde::{Deserialize, Serialize};
 
-use super::apply::Corrupt;
+use super::corrupt::{Contradiction, Corrupt};
 use super::order::{Id, LinkSpec, Place, Quota, Ranges, Route, Rules};
 use super::usage::{Closed, Totals};
 use super::{Entry, Ledger};
@@ -68,7 +68,8 @@ impl Ledger {
             totals: self.totals.clone(),
             keys: keys.collect(),
         };
-        serde_json::to_string(&snapshot).map_err(|error| Corrupt::new(self.seq, error))
+        serde_json::to_string(&snapshot)
+            .map_err(|error| Corrupt::new(self.seq, Contradiction::Json(error.to_string())))
     }
 
     /// The ledger that a text of [`Ledger::snapshot`] stands for.
@@ -76,12 +77,12 @@ impl Ledger {
     /// # Errors
     /// It is no such text, or contradicts itself.
     pub fn from_snapshot(text: &str) -> Result<Self, Corrupt> {
-        let found: Snapshot =
-            serde_json::from_str(text).map_err(|error| Corrupt::new(0, error.to_string()))?;
-        let wrong = |why: String| Corrupt::new(found.seq, format!("in the state after it, {why}"));
+        let found: Snapshot = serde_json::from_str(text)
+            .map_err(|error| Corrupt::new(0, Contradiction::Json(error.to_string())))?;
+        let wrong = |why| Corrupt::new(found.seq, Contradiction::InState(Box::new(why)));
         let mut ledger = Self::new(found.rules, found.tick);
         if ledger.grid().is_none() {
-            return Err(wrong("the rules make no grid".into()));
+            return Err(wrong(Contradiction::NoGrid));
         }
         ledger.seq = found.seq;
         for link in found.links {

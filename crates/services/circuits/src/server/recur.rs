@@ -3,6 +3,7 @@
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
+use longhaul_settings::WrongValue;
 
 use crate::api::Recurring;
 
@@ -12,28 +13,33 @@ pub(super) type Occurrence = (Timestamp, Option<Timestamp>);
 /// All occurrences that begin at `now` or later.
 ///
 /// # Errors
-/// Something of it makes no sense; in words.
-pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurrence>, String> {
+/// Something of it makes no sense.
+pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurrence>, WrongValue> {
     if rule.count == 0 || rule.count > COUNT_MAX {
-        return Err(format!("count: expected 1 to {COUNT_MAX} occurrences, not {}", rule.count));
+        return Err(WrongValue::new(format_args!(
+            "count: expected 1 to {COUNT_MAX} occurrences, not {}",
+            rule.count
+        )));
     }
-    let zone = TimeZone::get(&rule.time_zone)
-        .map_err(|_| format!("time_zone: there is no zone {:?}", rule.time_zone))?;
+    let zone = TimeZone::get(&rule.time_zone).map_err(|_| {
+        WrongValue::new(format_args!("time_zone: there is no zone {:?}", rule.time_zone))
+    })?;
     let at = local_time("at", &rule.at)?;
     let by = rule.by.as_deref().map(|by| local_time("by", by)).transpose()?;
     let days = rule.on.iter().map(|day| weekday(day)).collect::<Result<Vec<_>, _>>()?;
     let mut day = match &rule.first {
         None => now.to_zoned(zone.clone()).date(),
-        Some(first) => first
-            .parse::<Date>()
-            .map_err(|_| format!("first: expected a day like 2027-03-01, not {first:?}"))?,
+        Some(first) => first.parse::<Date>().map_err(|_| {
+            WrongValue::new(format_args!("first: expected a day like 2027-03-01, not {first:?}"))
+        })?,
     };
-    let wrong = |error: jiff::Error| format!("these times are out of range: {error}");
+    let wrong =
+        |error: jiff::Error| WrongValue::new(format_args!("these times are out of range: {error}"));
     let mut found = Vec::new();
     // Each day of the week comes within a week; the first day may have passed already.
     for _ in 0..u64::from(rule.count) * 7 + 8 {
         if days.is_empty() || days.contains(&day.weekday()) {
-            let instant = |day: Date, time: Time| -> Result<Timestamp, String> {
+            let instant = |day: Date, time: Time| -> Result<Timestamp, WrongValue> {
                 let zoned = day.to_datetime(time).to_zoned(zone.clone()).map_err(wrong)?;
                 Ok(zoned.timestamp())
             };
@@ -46,7 +52,7 @@ pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurr
                     break;
                 }
             } else if rule.first.is_some() && found.is_empty() && start < now {
-                return Err(format!("first: {day} {at} has passed"));
+                return Err(WrongValue::new(format_args!("first: {day} {at} has passed")));
             }
         }
         day = day.checked_add(1.day()).map_err(wrong)?;
@@ -54,14 +60,15 @@ pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurr
     Ok(found)
 }
 
-fn local_time(name: &str, text: &str) -> Result<Time, String> {
-    let wrong = || format!("{name}: expected a local time like 22:00, not {text:?}");
+fn local_time(name: &str, text: &str) -> Result<Time, WrongValue> {
+    let wrong =
+        || WrongValue::new(format_args!("{name}: expected a local time like 22:00, not {text:?}"));
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let time: Time = text.parse().map_err(|_| wrong())?;
     if digits { Ok(time) } else { Err(wrong()) }
 }
 
-fn weekday(text: &str) -> Result<Weekday, String> {
+fn weekday(text: &str) -> Result<Weekday, WrongValue> {
     Ok(match text {
         "mon" => Weekday::Monday,
         "tue" => Weekday::Tuesday,
@@ -70,7 +77,11 @@ fn weekday(text: &str) -> Result<Weekday, String> {
         "fri" => Weekday::Friday,
         "sat" => Weekday::Saturday,
         "sun" => Weekday::Sunday,
-        _ => return Err(format!("on: expected mon, tue, wed, thu, fri, sat or sun, not {text:?}")),
+        _ => {
+            return Err(WrongValue::new(format_args!(
+                "on: expected mon, tue, wed, thu, fri, sat or sun, not {text:?}"
+            )));
+        }
     })
 }
 
@@ -154,7 +165,7 @@ mod tests {
             (Recurring { count: 1_000_000, ..good.clone() }, "count"),
             (Recurring { first: Some("9999-12-30".into()), count: 5, ..good }, "out of range"),
         ] {
-            let error = occurrences(&bad, now).unwrap_err();
+            let error = occurrences(&bad, now).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

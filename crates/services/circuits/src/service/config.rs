@@ -7,11 +7,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use longhaul_settings::{Mistake, WrongValue};
 use longhaul_units::Rate;
 use serde::Deserialize;
 
 pub use self::limits::{Limits, Pace};
-pub use self::traffic::{Prefix, Traffic};
+pub use self::traffic::{ForeignDestination, ParsePrefixError, Prefix, Traffic};
 use crate::ledger::{LinkSpec, Quota, Rules};
 use crate::store::Location;
 
@@ -93,14 +94,38 @@ pub enum Role {
     Operator,
 }
 
-/// A mistake in a configuration.
+/// Why a file is no configuration. The operator is to blame.
 #[derive(Debug, thiserror::Error)]
-#[error("{file}: {why}")]
-pub struct ConfigError {
-    /// The file.
-    pub file: String,
-    /// The mistake.
-    pub why: String,
+#[non_exhaustive]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{}: {error}", file.display())]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// The system's answer.
+        error: std::io::Error,
+    },
+    /// It has a mistake.
+    #[error("{}: {error}", file.display())]
+    Mistaken {
+        /// The file.
+        file: PathBuf,
+        /// The mistake.
+        error: ParseConfigError,
+    },
+}
+
+/// The mistake of a configuration's text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseConfigError {
+    /// It is no TOML, or has a key that means nothing.
+    #[error("{0}")]
+    Form(#[from] Mistake),
+    /// A value makes no sense.
+    #[error("{0}")]
+    Value(#[from] WrongValue),
 }
 
 impl Config {
@@ -109,18 +134,18 @@ impl Config {
     /// # Errors
     /// It cannot be read, or says something that makes no sense; the message says where.
     pub fn read(file: &Path) -> Result<Self, ConfigError> {
-        let wrong = |why: String| ConfigError { file: file.display().to_string(), why };
-        let text = std::fs::read_to_string(file).map_err(|error| wrong(error.to_string()))?;
-        Self::parse(&text).map_err(wrong)
+        let text = std::fs::read_to_string(file)
+            .map_err(|error| ConfigError::Unreadable { file: file.into(), error })?;
+        Self::parse(&text).map_err(|error| ConfigError::Mistaken { file: file.into(), error })
     }
 
     /// Reads the text of a file.
     ///
     /// # Errors
     /// It says something that makes no sense.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let file: File = longhaul_settings::parse(text).map_err(|mistake| mistake.to_string())?;
-        file.check()
+    pub fn parse(text: &str) -> Result<Self, ParseConfigError> {
+        let file: File = longhaul_settings::parse(text)?;
+        Ok(file.check()?)
     }
 
     /// Where the log is, in words.
@@ -232,7 +257,7 @@ struct FileAccess {
 }
 
 impl File {
-    fn check(self) -> Result<Config, String> {
+    fn check(self) -> Result<Config, WrongValue> {
         let rules = self.rules.check()?;
         let store = match self.store {
             Some(url) if url.starts_with("postgres://") || url.starts_with("postgresql://") => {
@@ -247,7 +272,7 @@ impl File {
         let mut drivers = BTreeMap::new();
         for link in self.link {
             if links.iter().any(|other: &LinkSpec| other.name == link.name) {
-                return Err(format!("there are two links {}", link.name));
+                return Err(WrongValue::new(format_args!("there are two links {}", link.name)));
             }
             if let Some(driver) = link.driver()? {
                 drivers.insert(link.name.clone(), driver);
@@ -258,18 +283,25 @@ impl File {
         for project in self.project {
             let own: Result<Vec<Prefix>, _> =
                 project.destinations.iter().map(|text| text.parse()).collect();
-            let own =
-                own.map_err(|why| format!("project {}: destinations: {why}", project.name))?;
+            let own = own.map_err(|why| {
+                WrongValue::new(format_args!("project {}: destinations: {why}", project.name))
+            })?;
             destinations.insert(project.name.clone(), own);
             let quota = project.check(&rules)?;
             if projects.insert(project.name.clone(), quota).is_some() {
-                return Err(format!("there are two projects {}", project.name));
+                return Err(WrongValue::new(format_args!(
+                    "there are two projects {}",
+                    project.name
+                )));
             }
         }
         let mut access = Vec::new();
         for entry in self.access {
             if entry.role != Role::Operator && !projects.contains_key(&entry.project) {
-                return Err(format!("access names project {}, which is not there", entry.project));
+                return Err(WrongValue::new(format_args!(
+                    "access names project {}, which is not there",
+                    entry.project
+                )));
             }
             let FileAccess { token_file, project, role } = entry;
             access.push(Access { token_file, project, role });
@@ -295,16 +327,18 @@ impl File {
 }
 
 impl FileRules {
-    fn check(&self) -> Result<Rules, String> {
+    fn check(&self) -> Result<Rules, WrongValue> {
         let tick = time("tick", &self.tick)?;
         let tick_nanos = u64::try_from(tick.as_nanos()).unwrap_or(0);
         if tick_nanos == 0 || tick > Duration::from_secs(3600) {
-            return Err("tick: expected more than nothing, and no more than an hour".into());
+            let why = "tick: expected more than nothing, and no more than an hour";
+            return Err(WrongValue::new(why));
         }
         let channel_bps = rate("channel", &self.channel)?;
-        let ticks = |name: &str, text: &str| -> Result<u64, String> {
+        let ticks = |name: &str, text: &str| -> Result<u64, WrongValue> {
             let ticks = time(name, text)?.as_nanos().div_ceil(u128::from(tick_nanos));
-            u64::try_from(ticks).map_err(|_| format!("{name}: {text} is too long"))
+            u64::try_from(ticks)
+                .map_err(|_| WrongValue::new(format_args!("{name}: {text} is too long")))
         };
         some_time("horizon", &self.horizon)?;
         Ok(Rules {
@@ -320,31 +354,36 @@ impl FileRules {
 }
 
 impl FileLink {
-    fn driver(&self) -> Result<Option<DriverSpec>, String> {
+    fn driver(&self) -> Result<Option<DriverSpec>, WrongValue> {
         let name = &self.name;
         match (self.driver.as_str(), &self.interface, &self.command) {
             ("none", None, None) => Ok(None),
             ("htb", Some(interface), None) => {
                 let letters = interface.bytes().all(|b| b.is_ascii_graphic() && b != b'/');
                 if interface.is_empty() || interface.len() > 15 || !letters {
-                    return Err(format!("link {name}: {interface} is no name of an interface"));
+                    return Err(WrongValue::new(format_args!(
+                        "link {name}: {interface} is no name of an interface"
+                    )));
                 }
                 Ok(Some(DriverSpec::Htb { interface: interface.clone() }))
             }
             ("command", None, Some(program)) => {
                 Ok(Some(DriverSpec::Command { program: program.clone() }))
             }
-            _ => Err(format!(
+            _ => Err(WrongValue::new(format_args!(
                 "link {name}: expected driver = \"none\", driver = \"htb\" with interface, or \
                  driver = \"command\" with command"
-            )),
+            ))),
         }
     }
 
-    fn check(self, rules: &Rules) -> Result<LinkSpec, String> {
+    fn check(self, rules: &Rules) -> Result<LinkSpec, WrongValue> {
         let capacity = channels("capacity", &self.capacity, rules)?;
         if !(0.0..=1e9).contains(&self.price_per_tb) {
-            return Err(format!("link {}: price_per_tb must be 0 to 10^9", self.name));
+            return Err(WrongValue::new(format_args!(
+                "link {}: price_per_tb must be 0 to 10^9",
+                self.name
+            )));
         }
         let price_micros = (self.price_per_tb * 1e6).round() as u64;
         let Self { name, from, to, .. } = self;
@@ -354,7 +393,7 @@ impl FileLink {
 }
 
 impl FileProject {
-    fn check(&self, rules: &Rules) -> Result<Quota, String> {
+    fn check(&self, rules: &Rules) -> Result<Quota, WrongValue> {
         name_is_sound(&self.name)?;
         let horizon = match &self.horizon {
             None => rules.horizon,
@@ -368,17 +407,20 @@ impl FileProject {
             Some(text) => channels("max_rate", text, rules)?,
         };
         if self.share > 1.0 {
-            return Err(format!("share: {} is more than the whole", self.share));
+            return Err(WrongValue::new(format_args!(
+                "share: {} is more than the whole",
+                self.share
+            )));
         }
         Ok(Quota { share_ppm: parts("share", self.share)?, horizon, max_rate })
     }
 }
 
 /// Checks that a link has sound names and leads somewhere.
-pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), String> {
+pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), WrongValue> {
     [name, from, to].into_iter().try_for_each(name_is_sound)?;
     match from == to {
-        true => Err(format!("link {name}: it leads from {from} to {from}")),
+        true => Err(WrongValue::new(format_args!("link {name}: it leads from {from} to {from}"))),
         false => Ok(()),
     }
 }
@@ -386,58 +428,68 @@ pub(crate) fn link_is_sound(name: &str, from: &str, to: &str) -> Result<(), Stri
 /// Checks that the names of a new link and its nodes can be given wherever one names them: as a
 /// word of a command, in a list with commas, in a URL as `--circuit` takes it. A link that a store
 /// has keeps its names.
-pub(crate) fn link_can_be_named(name: &str, from: &str, to: &str) -> Result<(), String> {
+pub(crate) fn link_can_be_named(name: &str, from: &str, to: &str) -> Result<(), WrongValue> {
     let good = |name: &str| {
         name.starts_with(|first: char| first.is_ascii_alphanumeric()) && !name.contains('/')
     };
     match [name, from, to].into_iter().find(|name| !good(name)) {
         None => Ok(()),
-        Some(bad) => Err(format!(
+        Some(bad) => Err(WrongValue::new(format_args!(
             "link {name}: {bad} could not be named in URLs and commands: names of links and nodes \
              begin with a letter or digit and have no /"
-        )),
+        ))),
     }
 }
 
 /// Checks that a name can stand in a log and a table.
-fn name_is_sound(name: &str) -> Result<(), String> {
+fn name_is_sound(name: &str) -> Result<(), WrongValue> {
     let sound = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:/>".contains(&b));
     if name.is_empty() || name.len() > 64 || !sound {
-        return Err(format!(
+        return Err(WrongValue::new(format_args!(
             "{name:?} is no name: expected up to 64 letters, digits and - _ . : > (a project's has / \
              too)"
-        ));
+        )));
     }
     Ok(())
 }
 
-fn parts(name: &str, part: f64) -> Result<u32, String> {
+fn parts(name: &str, part: f64) -> Result<u32, WrongValue> {
     match (0.0..=1000.0).contains(&part) {
         true => Ok((part * 1e6).round() as u32),
-        false => Err(format!("{name}: expected a part like 0.25")),
+        false => Err(WrongValue::new(format_args!("{name}: expected a part like 0.25"))),
     }
 }
 
-fn rate(name: &str, text: &str) -> Result<u64, String> {
-    let rate: Rate = text.parse().map_err(|error| format!("{name}: {text}: {error}"))?;
+fn rate(name: &str, text: &str) -> Result<u64, WrongValue> {
+    let rate: Rate =
+        text.parse().map_err(|error| WrongValue::new(format_args!("{name}: {text}: {error}")))?;
     match rate.as_bps() {
-        0 => Err(format!("{name}: a rate of zero")),
+        0 => Err(WrongValue::new(format_args!("{name}: a rate of zero"))),
         bps => Ok(bps),
     }
 }
 
-fn channels(name: &str, text: &str, rules: &Rules) -> Result<u32, String> {
+fn channels(name: &str, text: &str, rules: &Rules) -> Result<u32, WrongValue> {
     let channels = rate(name, text)? / rules.channel_bps;
     match u32::try_from(channels) {
-        Ok(0) => Err(format!("{name}: {text} is less than a channel ({} b/s)", rules.channel_bps)),
+        Ok(0) => Err(WrongValue::new(format_args!(
+            "{name}: {text} is less than a channel ({} b/s)",
+            rules.channel_bps
+        ))),
         Ok(channels) => Ok(channels),
-        Err(_) => Err(format!("{name}: {text} is more than 2^32 channels: choose wider channels")),
+        Err(_) => Err(WrongValue::new(format_args!(
+            "{name}: {text} is more than 2^32 channels: choose wider channels"
+        ))),
     }
 }
 
 /// Reads `10ms`, `90s`, `2h`, `30d`.
-pub fn time(name: &str, text: &str) -> Result<Duration, String> {
-    let wrong = || format!("{name}: expected a time like 10ms, 90s, 2h or 30d, not {text:?}");
+pub fn time(name: &str, text: &str) -> Result<Duration, WrongValue> {
+    let wrong = || {
+        WrongValue::new(format_args!(
+            "{name}: expected a time like 10ms, 90s, 2h or 30d, not {text:?}"
+        ))
+    };
     let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(at);
     let number: u64 = number.parse().map_err(|_| wrong())?;
@@ -455,9 +507,9 @@ pub fn time(name: &str, text: &str) -> Result<Duration, String> {
 }
 
 /// The same, but not nothing.
-fn some_time(name: &str, text: &str) -> Result<Duration, String> {
+fn some_time(name: &str, text: &str) -> Result<Duration, WrongValue> {
     match time(name, text)? {
-        Duration::ZERO => Err(format!("{name}: {text} is no time at all")),
+        Duration::ZERO => Err(WrongValue::new(format_args!("{name}: {text} is no time at all"))),
         time => Ok(time),
     }
 }
@@ -553,7 +605,7 @@ mod tests {
             ("to = \"chi\"", "to = \"gva\"", "from gva to gva"),
             ("\"user\"", "\"root\"", "root"),
         ] {
-            let error = Config::parse(&TEXT.replacen(from, to, 1)).unwrap_err();
+            let error = Config::parse(&TEXT.replacen(from, to, 1)).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -15,7 +15,7 @@ use super::{Shared, StartError};
 use longhaul_sys::threads;
 
 use crate::clock::Clock;
-use crate::drivers::{Command, Driver, Htb, Lease, Switch};
+use crate::drivers::{Command, Driver, DriverError, Htb, Lease, Switch};
 use crate::ledger::{Entry, Event, Id, Ledger};
 
 /// The threads of all driven links.
@@ -68,11 +68,9 @@ impl Drive {
                     let own = shared.config.links.iter().find(|spec| spec.name == *link);
                     let channels = own.map_or(0, |spec| u64::from(spec.capacity));
                     let capacity = channels.saturating_mul(shared.config.rules.channel_bps);
-                    Box::new(Htb::new(interface, capacity).map_err(StartError::Driver)?)
+                    Box::new(Htb::new(interface, capacity)?)
                 }
-                DriverSpec::Command { program } => {
-                    Box::new(Command::new(link, program).map_err(StartError::Driver)?)
-                }
+                DriverSpec::Command { program } => Box::new(Command::new(link, program)?),
             };
             let (tasks, inbox) = inbox();
             let switcher = Switcher {
@@ -318,14 +316,14 @@ impl Switcher {
     }
 }
 
-fn report(shared: &Shared, link: &str, done: Result<(), String>) {
+fn report(shared: &Shared, link: &str, done: Result<(), DriverError>) {
     if let Err(why) = done {
         shared.metrics.driver_failed();
         notice(shared, link, &why);
     }
 }
 
-fn notice(shared: &Shared, link: &str, why: &str) {
+fn notice(shared: &Shared, link: &str, why: &DriverError) {
     (shared.notice)(&format!("link {link}: {why}"));
 }
 

@@ -1,7 +1,9 @@
 //! Becoming the one that decides: rebuild the ledger, bring it in line with the configuration.
 
-use std::fmt;
+use std::path::PathBuf;
 use std::time::Instant;
+
+use longhaul_settings::WrongValue;
 
 use super::Notice;
 use super::clock_from;
@@ -9,7 +11,9 @@ use super::config::{Archive, Config, link_can_be_named};
 use crate::archive;
 use crate::clock::Clock;
 use crate::drivers::Lease;
-use crate::ledger::{Command, Corrupt, Decision, Event, Ledger, Order, Record};
+use crate::ledger::{
+    Command, Corrupt, Decision, Event, Ledger, LinkSpec, Order, Record, Refusal, Rules,
+};
 use crate::store::{Store, StoreError};
 
 /// State of the node that leads.
@@ -19,34 +23,61 @@ pub(super) struct Leading {
     pub(super) lease: Lease,
 }
 
+/// Why this node does not lead.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum LeadError {
-    Store(StoreError),
-    Log(Corrupt),
-    Config(String),
-    Archive(String, std::io::Error),
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Log(#[from] Corrupt),
+    #[error("{0}")]
+    Config(#[from] ConfigMismatch),
 }
 
-impl fmt::Display for LeadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Store(error) => error.fmt(f),
-            Self::Log(error) => error.fmt(f),
-            Self::Config(error) => f.write_str(error),
-            Self::Archive(folder, error) => write!(f, "{folder}: {error}"),
-        }
-    }
+/// The configuration does not fit the store. The operator changes the one or names another of the other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigMismatch {
+    /// A link that the store does not have yet needs another name.
+    #[error("{0}")]
+    LinkName(#[from] WrongValue),
+    /// The rules differ.
+    #[error(
+        "{place} was founded with other rules, which do not change: {rules:?}. Take them into the \
+         configuration, or name another store"
+    )]
+    Rules {
+        /// Where the store is.
+        place: String,
+        /// Its rules.
+        rules: Box<Rules>,
+    },
+    /// A link differs.
+    #[error(
+        "link {} leads in {place} from {} to {} with {} channels, for {} millionths a TB: a link \
+         does not change. Give the changed one another name",
+        known.name, known.from, known.to, known.capacity, known.price_micros
+    )]
+    Link {
+        /// Where the store is.
+        place: String,
+        /// The link as the store has it.
+        known: Box<LinkSpec>,
+    },
+    /// The ledger does not take a project or a link.
+    #[error("{0}")]
+    Refused(Refusal),
 }
 
-impl From<StoreError> for LeadError {
-    fn from(error: StoreError) -> Self {
-        Self::Store(error)
-    }
-}
-
-impl From<Corrupt> for LeadError {
-    fn from(error: Corrupt) -> Self {
-        Self::Log(error)
-    }
+/// Why the store goes on keeping all records.
+#[derive(Debug, thiserror::Error)]
+enum CompactError {
+    #[error("{0}")]
+    Store(#[from] StoreError),
+    #[error("{0}")]
+    Log(#[from] Corrupt),
+    #[error("{}: {error}", folder.display())]
+    Archive { folder: PathBuf, error: std::io::Error },
 }
 
 /// An order of the service itself.
@@ -72,33 +103,29 @@ pub(super) fn take(
         for record in page {
             match &mut ledger {
                 Some(ledger) => drop(ledger.apply(&record)?),
-                None => ledger = Ledger::replay([record])?,
+                None => ledger = Some(Ledger::founded(&record)?),
             }
         }
     }
     let known = ledger.as_ref().map_or(&[][..], Ledger::links);
     for new in config.links.iter().filter(|link| known.iter().all(|one| one.name != link.name)) {
-        link_can_be_named(&new.name, &new.from, &new.to).map_err(LeadError::Config)?;
+        link_can_be_named(&new.name, &new.from, &new.to).map_err(ConfigMismatch::LinkName)?;
     }
     let mut ledger = match ledger {
         Some(ledger) => ledger,
         None => found(store, config)?,
     };
     if *ledger.rules() != config.rules {
-        return Err(LeadError::Config(format!(
-            "{} was founded with other rules, which do not change: {:?}. Take them into the \
-             configuration, or name another store",
-            config.place(),
-            ledger.rules()
-        )));
+        let (place, rules) = (config.place(), Box::new(ledger.rules().clone()));
+        return Err(ConfigMismatch::Rules { place, rules }.into());
     }
     if let Some(archive) = &config.archive
         && ledger.seq() - compacted >= archive.after
     {
         match compact(store, &ledger, compacted, archive) {
-            Err(LeadError::Store(StoreError::Fenced)) => return Err(StoreError::Fenced.into()),
+            Err(CompactError::Store(StoreError::Fenced)) => return Err(StoreError::Fenced.into()),
             // With its records the store is as good; the next leader tries again.
-            Err(failure) => notice(&format!("the log was not compacted: {failure}")),
+            Err(error) => notice(&format!("the log was not compacted: {error}")),
             Ok(()) => {}
         }
     }
@@ -117,8 +144,8 @@ fn compact(
     ledger: &Ledger,
     from: u64,
     to: &Archive,
-) -> Result<(), LeadError> {
-    let failed = |error| LeadError::Archive(to.folder.display().to_string(), error);
+) -> Result<(), CompactError> {
+    let failed = |error| CompactError::Archive { folder: to.folder.clone(), error };
     let mut file = archive::Archive::begin(&to.folder).map_err(failed)?;
     let mut after = from;
     while after < ledger.seq() {
@@ -141,7 +168,7 @@ fn found(store: &mut dyn Store, config: &Config) -> Result<Ledger, LeadError> {
         outcome: vec![Event::Set],
     };
     store.append(std::slice::from_ref(&record))?;
-    Ledger::replay([record])?.ok_or_else(|| LeadError::Config("the log stays empty".into()))
+    Ok(Ledger::founded(&record)?)
 }
 
 /// Enters projects and links of the configuration that the ledger does not have.
@@ -160,16 +187,8 @@ fn settle(
             None => commands.push(Command::AddLink(wanted.clone())),
             Some(known) if known == wanted => {}
             Some(known) => {
-                return Err(LeadError::Config(format!(
-                    "link {} leads in {} from {} to {} with {} channels, for {} millionths a TB: a \
-                     link does not change. Give the changed one another name",
-                    wanted.name,
-                    config.place(),
-                    known.from,
-                    known.to,
-                    known.capacity,
-                    known.price_micros
-                )));
+                let (place, known) = (config.place(), Box::new(known.clone()));
+                return Err(ConfigMismatch::Link { place, known }.into());
             }
         }
     }
@@ -178,7 +197,7 @@ fn settle(
         match ledger.decide(tick, own(command)).0 {
             Decision::Logged(record) => records.push(*record),
             Decision::Repeated(_) => {}
-            Decision::Refused(refusal) => return Err(LeadError::Config(refusal.to_string())),
+            Decision::Refused(refusal) => return Err(ConfigMismatch::Refused(refusal).into()),
         }
     }
     if !records.is_empty() {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::drive::Drive;
-use super::lead::Leading;
+use super::lead::{LeadError, Leading};
 use super::refusals::Refusals;
 use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::ledger::{Decision, Event, Id, Order, Record};
@@ -53,12 +53,12 @@ impl Scheduler {
         };
         match lead::take(this.store.as_mut(), &this.shared.config, &this.shared.notice) {
             Ok(leading) => this.begin(leading),
-            Err(lead::LeadError::Store(StoreError::Led { node, url })) => this.follow(&node, url),
-            Err(lead::LeadError::Store(error)) => {
+            Err(LeadError::Store(StoreError::Led { node, url })) => this.follow(&node, url),
+            Err(LeadError::Store(error)) => {
                 return Err(StartError::Store { place: this.shared.config.place(), error });
             }
-            Err(lead::LeadError::Log(error)) => return Err(error.into()),
-            Err(failure) => return Err(StartError::Config(failure.to_string())),
+            Err(LeadError::Log(error)) => return Err(error.into()),
+            Err(LeadError::Config(error)) => return Err(error.into()),
         }
         Ok(this)
     }
@@ -210,11 +210,11 @@ impl Scheduler {
     fn try_to_lead(&mut self) {
         match lead::take(self.store.as_mut(), &self.shared.config, &self.shared.notice) {
             Ok(leading) => self.begin(leading),
-            Err(lead::LeadError::Store(StoreError::Led { node, url })) => self.follow(&node, url),
-            Err(failure) => {
-                self.set_status(false, false, &failure.to_string(), None);
-                self.trouble = match failure {
-                    lead::LeadError::Store(error) => error,
+            Err(LeadError::Store(StoreError::Led { node, url })) => self.follow(&node, url),
+            Err(error) => {
+                self.set_status(false, false, &error.to_string(), None);
+                self.trouble = match error {
+                    LeadError::Store(error) => error,
                     other => StoreError::Corrupt(other.to_string()),
                 };
                 self.wait();

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use longhaul_settings::WrongValue;
 use serde::Deserialize;
 
 /// Bounds of the REST interface.
@@ -62,12 +63,12 @@ impl Default for File {
 }
 
 impl File {
-    pub(super) fn check(self) -> Result<Limits, String> {
+    pub(super) fn check(self) -> Result<Limits, WrongValue> {
         let Self { connections, watchers, requests_per_second: rate, requests_at_once: burst } =
             self;
         if connections == 0 || rate == 0 || burst == 0 {
             let names = "connections, requests_per_second and requests_at_once";
-            return Err(format!("limits: {names} are at least 1"));
+            return Err(WrongValue::new(format_args!("limits: {names} are at least 1")));
         }
         Ok(Limits { connections, watchers, pace: Pace { rate, burst }, ..Limits::default() })
     }

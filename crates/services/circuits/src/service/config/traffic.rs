@@ -5,6 +5,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
+use longhaul_settings::WrongValue;
+
 /// The destinations that bookings may name. Each belongs to one project, so that none has another's
 /// traffic sorted into its bookings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -22,14 +24,14 @@ impl Traffic {
     pub(super) fn new(
         destinations: BTreeMap<String, Vec<Prefix>>,
         driven: bool,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, WrongValue> {
         let all = || destinations.iter().flat_map(|(name, own)| own.iter().map(move |p| (name, p)));
         for (one, prefix) in all() {
             if let Some((other, same)) = all().find(|(name, p)| *name > one && p.overlaps(prefix)) {
-                return Err(format!(
+                return Err(WrongValue::new(format_args!(
                     "projects {one} and {other} both have destinations of {prefix} and {same}: each \
                      would have the other's traffic sorted into its bookings"
-                ));
+                )));
             }
         }
         let sorted = driven || destinations.values().any(|own| !own.is_empty());
@@ -39,20 +41,37 @@ impl Traffic {
     /// Checks that a booking of `project` may name `destination`.
     ///
     /// # Errors
-    /// It may not: why, in words.
-    pub fn may_name(&self, project: &str, destination: IpAddr) -> Result<(), String> {
+    /// It may not.
+    pub fn may_name(&self, project: &str, destination: IpAddr) -> Result<(), ForeignDestination> {
         let own = self.destinations.get(project).map_or(&[][..], Vec::as_slice);
         if !self.sorted || own.iter().any(|prefix| prefix.contains(destination)) {
             return Ok(());
         }
-        let may = match own {
-            [] => "it has none: the service's configuration lists them".to_owned(),
-            own => format!(
-                "it has {}",
-                own.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-            ),
-        };
-        Err(format!("{destination} is no destination of project {project}; {may}"))
+        let (project, own) = (project.to_owned(), own.to_owned());
+        Err(ForeignDestination { destination, project, own })
+    }
+}
+
+/// A booking names a destination that is not its project's. The client is to blame, or the operator
+/// has not listed it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{destination} is no destination of project {project}; {}", list(.own))]
+pub struct ForeignDestination {
+    /// The destination.
+    pub destination: IpAddr,
+    /// The project.
+    pub project: String,
+    /// The project's own destinations.
+    pub own: Vec<Prefix>,
+}
+
+fn list(own: &[Prefix]) -> String {
+    match own {
+        [] => "it has none: the service's configuration lists them".to_owned(),
+        own => {
+            let own: Vec<String> = own.iter().map(ToString::to_string).collect();
+            format!("it has {}", own.join(", "))
+        }
     }
 }
 
@@ -77,25 +96,32 @@ impl Prefix {
 }
 
 impl FromStr for Prefix {
-    type Err = String;
+    type Err = ParsePrefixError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = |why: &str| format!("{text:?}: {why}, like 192.0.2.0/24 or 2001:db8::7");
+    fn from_str(text: &str) -> Result<Self, ParsePrefixError> {
+        let wrong = |expected| ParsePrefixError { text: text.to_owned(), expected };
         let (address, length) = match text.split_once('/') {
             Some((address, length)) => (address, Some(length)),
             None => (text, None),
         };
-        let first: IpAddr =
-            address.parse().map_err(|_| wrong("expected an address or a network"))?;
+        let first: IpAddr = address.parse().map_err(|_| wrong("an address or a network"))?;
         let length = length.map_or(Ok(width(first)), str::parse);
         let length = length.ok().filter(|length| *length <= width(first));
-        let length = length.ok_or_else(|| wrong("expected a length behind the /"))?;
+        let length = length.ok_or_else(|| wrong("a length behind the /"))?;
         let rest = bits(first).checked_shl(128 - width(first) + length).unwrap_or(0);
         match rest {
             0 => Ok(Self { first, length }),
-            _ => Err(wrong("expected the first address of a network")),
+            _ => Err(wrong("the first address of a network")),
         }
     }
+}
+
+/// A text is no network.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: expected {expected}, like 192.0.2.0/24 or 2001:db8::7")]
+pub struct ParsePrefixError {
+    text: String,
+    expected: &'static str,
 }
 
 impl fmt::Display for Prefix {
@@ -156,12 +182,14 @@ mod tests {
         let traffic =
             of(&[("astro", &["192.0.2.0/24"]), ("bio", &["192.0.3.0/24"])], true).unwrap();
         assert_eq!(traffic.may_name("astro", to), Ok(()));
-        assert!(traffic.may_name("bio", to).unwrap_err().ends_with("it has 192.0.3.0/24"));
-        assert!(traffic.may_name("net", to).unwrap_err().contains("it has none"));
+        assert!(
+            traffic.may_name("bio", to).unwrap_err().to_string().ends_with("it has 192.0.3.0/24")
+        );
+        assert!(traffic.may_name("net", to).unwrap_err().to_string().contains("it has none"));
         assert!(of(&[], true).unwrap().may_name("astro", to).is_err(), "a switch would obey");
         assert_eq!(of(&[], false).unwrap().may_name("astro", to), Ok(()), "nothing sorts by it");
         let same = of(&[("astro", &["10.0.0.0/8"]), ("bio", &["192.0.2.1", "10.1.0.0/16"])], true);
-        assert!(same.unwrap_err().contains("projects astro and bio"));
+        assert!(same.unwrap_err().to_string().contains("projects astro and bio"));
         assert!(of(&[("astro", &["10.0.0.0/8", "10.1.0.0/16"])], true).is_ok());
     }
 }
