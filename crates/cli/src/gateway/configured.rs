@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use longhaul_gateway::config::{Checked, Config, Mistake, SegmentConfig, Written};
+use longhaul_gateway::config::{Checked, Config, Mistake, SegmentConfig, Written, WrongValue};
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -29,7 +29,9 @@ fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
     if let Some(file) = &config.socks_password_file {
         token::warn_of_readers(&file.value, "passwords");
     }
-    config.check(&|file| token::read_at_server(file).map_err(|failure| failure.message))
+    config.check(&|file| {
+        token::read_at_server(file).map_err(|failure| WrongValue::new(failure.message))
+    })
 }
 
 /// All mistakes, one a line.

@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use check::Tokens;
+pub use longhaul_settings::WrongValue;
 
 use crate::gateway::GatewaySettings;
 

@@ -311,8 +311,8 @@ impl Session {
                     }
                     let place = self.admission.get_in(&client);
                     self.summary.client = client;
-                    if let Err(reason) = place {
-                        return Ok(self.turn_away(Status::BUSY, &reason, cx));
+                    if let Err(error) = place {
+                        return Ok(self.turn_away(Status::BUSY, &error.to_string(), cx));
                     }
                     if !self.admission.name(route.session) {
                         return Ok(self.refuse(Status::LOOP, "", cx));

@@ -177,6 +177,24 @@ pub struct Admission {
     session: Option<SessionId>,
 }
 
+/// Why a client gets no place among the sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NoPlace {
+    /// The gateway has as many sessions as it may.
+    #[error("all its {most} places are taken")]
+    Full {
+        /// Its places.
+        most: usize,
+    },
+    /// The client has as many as it may.
+    #[error("this client has {held} sessions there")]
+    OneClient {
+        /// Its sessions.
+        held: usize,
+    },
+}
+
 #[derive(Debug)]
 enum Place {
     Stranger(Ticket),
@@ -203,18 +221,18 @@ impl Admission {
     /// Takes a place among the sessions of `client`.
     ///
     /// # Errors
-    /// Which limit stands against it.
-    pub fn get_in(&mut self, client: &str) -> Result<(), String> {
+    /// A limit stands against it.
+    pub fn get_in(&mut self, client: &str) -> Result<(), NoPlace> {
         let Place::Stranger(ticket) = self.place else { return Ok(()) };
         let most = self.shared.max_sessions();
         let most_of_one = self.shared.policy().max_sessions_per_client;
         let mut clients = lock(&self.shared.clients);
         if self.shared.sessions() >= most {
-            return Err(format!("all its {most} places are taken"));
+            return Err(NoPlace::Full { most });
         }
         let held = clients.get(client).copied().unwrap_or_default();
         if held >= most_of_one {
-            return Err(format!("this client has {held} sessions there"));
+            return Err(NoPlace::OneClient { held });
         }
         clients.insert(client.to_owned(), held + 1);
         self.shared.sessions.fetch_add(1, Ordering::AcqRel);

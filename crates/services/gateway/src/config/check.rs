@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
 use longhaul_session::Token;
+use longhaul_settings::WrongValue;
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
 use super::{
@@ -21,7 +22,7 @@ use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 
 /// Reads the tokens of a file, at least one, or says why it cannot.
-pub type Tokens<'t> = &'t dyn Fn(&Path) -> Result<Vec<Token>, String>;
+pub type Tokens<'t> = &'t dyn Fn(&Path) -> Result<Vec<Token>, WrongValue>;
 
 impl Config {
     /// Judges everything, and reads the files that are named.
@@ -42,8 +43,8 @@ impl Config {
         };
         let passwords = self.socks_password_file.as_ref().and_then(|file| {
             check.file(file, |path| {
-                let text = fs::read_to_string(path).map_err(|error| error.to_string())?;
-                Passwords::parse(&text).map_err(|error| error.to_string())
+                let text = fs::read_to_string(path).map_err(WrongValue::new)?;
+                Passwords::parse(&text).map_err(WrongValue::new)
             })
         });
         let segment = check.settings(&self.segment, &SegmentSettings::default());
@@ -125,19 +126,23 @@ impl Check {
     fn one<T>(
         &mut self,
         written: &Written,
-        read: impl FnOnce(&str) -> Result<T, String>,
+        read: impl FnOnce(&str) -> Result<T, WrongValue>,
     ) -> Option<T> {
         read(&written.value).map_err(|why| self.wrong(written, why)).ok()
     }
 
-    fn each<T>(&mut self, written: &[Written], read: impl Fn(&str) -> Result<T, String>) -> Vec<T> {
+    fn each<T>(
+        &mut self,
+        written: &[Written],
+        read: impl Fn(&str) -> Result<T, WrongValue>,
+    ) -> Vec<T> {
         written.iter().filter_map(|written| self.one(written, &read)).collect()
     }
 
     fn file<T>(
         &mut self,
         file: &Written<PathBuf>,
-        read: impl FnOnce(&Path) -> Result<T, String>,
+        read: impl FnOnce(&Path) -> Result<T, WrongValue>,
     ) -> Option<T> {
         let found = read(&file.value);
         let wrong = |why| Mistake {
@@ -193,7 +198,9 @@ impl Check {
     fn class(&mut self, config: &ClassConfig, others: &SegmentSettings) -> SegmentClass {
         let known = |text: &str| match text == Tcp.name() {
             true => Ok(text.to_owned()),
-            false => Err(format!("no such transport: expected {}", Tcp.name())),
+            false => {
+                Err(WrongValue::new(format_args!("no such transport: expected {}", Tcp.name())))
+            }
         };
         let transport = config.transport.as_ref().and_then(|written| self.one(written, known));
         SegmentClass {
@@ -216,56 +223,59 @@ impl Check {
     }
 }
 
-fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, String> {
-    text.parse().map_err(|error: T::Err| error.to_string())
+fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, WrongValue> {
+    text.parse().map_err(WrongValue::new)
 }
 
-fn name(text: &str) -> Result<String, String> {
-    let expected = || "expected a name without spaces, of at most 255 bytes".to_owned();
+fn name(text: &str) -> Result<String, WrongValue> {
+    let expected = || WrongValue::new("expected a name without spaces, of at most 255 bytes");
     Host::parse(text).map(|_| text.to_owned()).ok_or_else(expected)
 }
 
-fn rate(text: &str) -> Result<Rate, String> {
+fn rate(text: &str) -> Result<Rate, WrongValue> {
     let rate: Rate = parsed(text)?;
-    if rate.as_bps() < 8_000 { Err("expected at least 8kbps".into()) } else { Ok(rate) }
+    if rate.as_bps() < 8_000 { Err(WrongValue::new("expected at least 8kbps")) } else { Ok(rate) }
 }
 
-fn rtt(text: &str) -> Result<Duration, String> {
+fn rtt(text: &str) -> Result<Duration, WrongValue> {
     let time = parse_time(text).ok().filter(|time| (RTT_MIN..=RTT_MAX).contains(time));
-    time.ok_or_else(|| "expected a time of 1us to 10s, like 50ms".into())
+    time.ok_or_else(|| WrongValue::new("expected a time of 1us to 10s, like 50ms"))
 }
 
-fn memory(text: &str) -> Result<Bytes, String> {
+fn memory(text: &str) -> Result<Bytes, WrongValue> {
     let bytes: Bytes = parsed(text)?;
     let enough = bytes >= Bytes::new(SESSION_MEMORY);
-    enough.then_some(bytes).ok_or_else(|| "expected at least 64KiB, what one session takes".into())
+    enough
+        .then_some(bytes)
+        .ok_or_else(|| WrongValue::new("expected at least 64KiB, what one session takes"))
 }
 
 /// Reads `[ADDR:]PORT`.
-fn on_loopback(text: &str) -> Result<SocketAddr, String> {
+fn on_loopback(text: &str) -> Result<SocketAddr, WrongValue> {
     let local = || Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), text.parse().ok()?));
-    let expected = || "expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422".to_owned();
+    let expected = || WrongValue::new("expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422");
     text.parse().ok().or_else(local).ok_or_else(expected)
 }
 
-fn buffer(text: &str) -> Result<u32, String> {
+fn buffer(text: &str) -> Result<u32, WrongValue> {
     let bytes: Bytes = parsed(text)?;
     let fits = u32::try_from(bytes.get()).ok().filter(|bytes| (4096..=1 << 30).contains(bytes));
-    fits.ok_or_else(|| "expected 4KiB to 1GiB".into())
+    fits.ok_or_else(|| WrongValue::new("expected 4KiB to 1GiB"))
 }
 
 /// Reads `ADDR:PORT`, or an address alone where there is a usual port.
-pub(super) fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, String> {
+pub(super) fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, WrongValue> {
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     let alone = || bare.parse::<IpAddr>().ok().zip(port).map(SocketAddr::from);
     text.parse().ok().or_else(alone).ok_or_else(|| {
-        "expected an address and port of this host, like 192.0.2.7:1080 or [::1]:1080".into()
+        let expected = "an address and port of this host, like 192.0.2.7:1080 or [::1]:1080";
+        WrongValue::new(format_args!("expected {expected}"))
     })
 }
 
 /// Reads `[ADDR:]PORT=HOST:PORT`.
-pub(super) fn forward(text: &str) -> Result<(SocketAddr, Target), String> {
-    let expected = || "expected [ADDR:]PORT=HOST:PORT, like 8443=data.example:443".to_owned();
+pub(super) fn forward(text: &str) -> Result<(SocketAddr, Target), WrongValue> {
+    let expected = || WrongValue::new("expected [ADDR:]PORT=HOST:PORT, like 8443=data.example:443");
     let (here, there) = text.split_once('=').ok_or_else(expected)?;
     let on_loopback = || {
         let port = here.parse().ok()?;
@@ -299,7 +309,7 @@ mod tests {
             assert_eq!(target.place.to_string(), "data.example:443");
         }
         for text in ["", "8443", "8443=", "8443=host", "x=host:1", "70000=host:1", "1=host:0"] {
-            assert!(forward(text).unwrap_err().starts_with("expected"), "{text}");
+            assert!(forward(text).unwrap_err().to_string().starts_with("expected"), "{text}");
         }
     }
 
@@ -341,7 +351,7 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
     fn check(text: &str) -> Result<Checked, Vec<String>> {
         let tokens = |path: &Path| match path.to_str() {
             Some("tokens") => Ok(vec![Token::from_random([7; 16])]),
-            _ => Err("no such file".to_owned()),
+            _ => Err(WrongValue::new("no such file")),
         };
         let checked = Config::parse(text).map_err(|mistake| vec![mistake]);
         let checked = checked.and_then(|config| config.check(&tokens));

@@ -1,7 +1,10 @@
 //! Options of a hop (docs/relay.md section 2): what a client asks of the segment towards it.
 
-use longhaul_units::Rate;
+use std::io;
 
+use longhaul_units::{ParseQuantityError, Rate};
+
+use super::words;
 use crate::transport::{SegmentSettings, Transport};
 
 /// Settings that a client asks for, as far as it may.
@@ -9,6 +12,30 @@ use crate::transport::{SegmentSettings, Transport};
 pub(super) struct Asked {
     congestion_control: Option<String>,
     rate: Option<Rate>,
+}
+
+/// An option that the client insists on is not met. The client is to blame, unless the reason is the
+/// operator's or the transport's.
+#[derive(Debug, thiserror::Error)]
+#[error("{option:?}: {reason}")]
+pub(super) struct UnmetOption {
+    option: String,
+    reason: Unmet,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Unmet {
+    #[error("this gateway does not know it")]
+    Unknown,
+    /// The operator's choice.
+    #[error("the operator of this gateway has chosen {0}")]
+    Chosen(String),
+    #[error("{}", words(.0))]
+    Transport(io::Error),
+    #[error("{0}")]
+    NoRate(ParseQuantityError),
+    #[error("less than {LEAST}")]
+    Slow,
 }
 
 impl Asked {
@@ -20,19 +47,19 @@ impl Asked {
         options: &str,
         settings: &SegmentSettings,
         transport: &dyn Transport,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, UnmetOption> {
         let mut asked = Self::default();
         for option in options.split(' ').filter(|option| !option.is_empty()) {
             let written = option.strip_prefix('!').unwrap_or(option);
             let taken = match written.split_once('=') {
                 Some(("congestion", name)) => asked.take_congestion(name, settings, transport),
                 Some(("rate", rate)) => asked.take_rate(rate),
-                _ => Err("this gateway does not know it".to_owned()),
+                _ => Err(Unmet::Unknown),
             };
             if let Err(reason) = taken
                 && option.starts_with('!')
             {
-                return Err(format!("{written:?}: {reason}"));
+                return Err(UnmetOption { option: written.to_owned(), reason });
             }
         }
         Ok(asked)
@@ -43,24 +70,24 @@ impl Asked {
         name: &str,
         settings: &SegmentSettings,
         transport: &dyn Transport,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unmet> {
         match &settings.congestion_control {
             Some(own) if own != name => {
-                return Err(format!("the operator of this gateway has chosen {own}"));
+                return Err(Unmet::Chosen(own.clone()));
             }
             _ => {}
         }
         let congestion_control = Some(name.to_owned());
         let wanted = SegmentSettings { congestion_control, ..SegmentSettings::default() };
-        transport.judge(&wanted).map_err(|error| super::words(&error))?;
+        transport.judge(&wanted).map_err(Unmet::Transport)?;
         self.congestion_control = wanted.congestion_control;
         Ok(())
     }
 
-    fn take_rate(&mut self, rate: &str) -> Result<(), String> {
-        let rate: Rate = rate.parse().map_err(|error| format!("{error}"))?;
+    fn take_rate(&mut self, rate: &str) -> Result<(), Unmet> {
+        let rate: Rate = rate.parse().map_err(Unmet::NoRate)?;
         if rate < LEAST {
-            return Err(format!("less than {LEAST}"));
+            return Err(Unmet::Slow);
         }
         self.rate = Some(rate);
         Ok(())
@@ -126,6 +153,7 @@ mod tests {
             ("!rate=fast", "\"rate=fast\": "),
         ] {
             let error = Asked::read(options, &settings(Some("cubic"), None), &Tcp).unwrap_err();
+            let error = error.to_string();
             assert!(error.starts_with(words), "{error}");
         }
         let read = Asked::read("!congestion=cubic", &settings(Some("cubic"), None), &Tcp);

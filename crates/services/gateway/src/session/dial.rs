@@ -148,7 +148,9 @@ impl Session {
             };
             let asked = match Asked::read(options, &live.class.settings, &**transport) {
                 Ok(asked) => asked,
-                Err(reason) => return self.refuse(Status::UNSUPPORTED_OPTION, &reason, cx),
+                Err(unmet) => {
+                    return self.refuse(Status::UNSUPPORTED_OPTION, &unmet.to_string(), cx);
+                }
             };
             let spare = match (&dialling.next, dialling.spare) {
                 (Next::Aware(_), Spare::Wanted) if asked.is_nothing() => {
