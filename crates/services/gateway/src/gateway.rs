@@ -17,23 +17,21 @@ use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
 use longhaul_sys::threads;
 use longhaul_units::Bytes;
 
-use crate::Event;
 use crate::clocks;
 use crate::entry::Passwords;
+use crate::event::Report;
 use crate::http::Http;
-use crate::policy::Destinations;
+use crate::listener::EntryListener;
+use crate::policy::{Destinations, Policy};
 use crate::resolver::Resolver;
 use crate::routes::{Route, Routes};
 use crate::segments::{SegmentClass, Segments};
-use crate::shared::{Policy, Shared};
-use crate::status::{Source, Status};
+use crate::shared::Shared;
+use crate::status::Status;
+use crate::status_source::StatusSource;
 use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 use crate::worker::{Mailbox, Worker};
-pub(crate) use listeners::EntryListener;
-
-/// Takes what a gateway reports, from any of its threads.
-pub type Report = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// The work of a gateway.
 #[derive(Debug)]
@@ -267,8 +265,8 @@ impl Gateway {
         self.source().status()
     }
 
-    fn source(&self) -> Source {
-        Source::new(self.shared.clone(), self.mailboxes.clone())
+    fn source(&self) -> StatusSource {
+        StatusSource::new(self.shared.clone(), self.mailboxes.clone())
     }
 
     /// Where status and metrics are to be had.

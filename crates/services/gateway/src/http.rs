@@ -22,7 +22,8 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::status::{Source, Status};
+use crate::status::Status;
+use crate::status_source::StatusSource;
 
 /// The thread. It ends when this is dropped.
 #[derive(Debug)]
@@ -37,7 +38,7 @@ impl Http {
     ///
     /// # Errors
     /// It cannot be had, or there is no thread.
-    pub fn start(address: SocketAddr, source: Source) -> io::Result<Self> {
+    pub fn start(address: SocketAddr, source: StatusSource) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         let address = listener.local_addr()?;
@@ -66,7 +67,7 @@ impl Drop for Http {
 fn serve(
     runtime: &Runtime,
     listener: TcpListener,
-    source: Source,
+    source: StatusSource,
     stopped: oneshot::Receiver<Infallible>,
 ) {
     runtime.block_on(async {
@@ -78,7 +79,7 @@ fn serve(
     });
 }
 
-async fn accept(listener: tokio::net::TcpListener, source: Source) {
+async fn accept(listener: tokio::net::TcpListener, source: StatusSource) {
     let mut places: VecDeque<Place> = VecDeque::new();
     loop {
         let Ok((stream, from)) = listener.accept().await else {
@@ -127,7 +128,7 @@ async fn answer(stream: TcpStream, router: Router, asks: Arc<AtomicBool>) {
 }
 
 /// Metrics are for all who reach the address; clients and targets are named on this host only.
-fn router(source: Source, from: SocketAddr) -> Router {
+fn router(source: StatusSource, from: SocketAddr) -> Router {
     let metrics = source.clone();
     let router = Router::new()
         .route("/metrics", get(async move || status(metrics).await.map(|all| all.metrics())));
@@ -138,7 +139,7 @@ fn router(source: Source, from: SocketAddr) -> Router {
 }
 
 /// Runs what takes moments on a thread of its own: tokio panics where its own cannot be had.
-async fn status(source: Source) -> Result<Status, (StatusCode, String)> {
+async fn status(source: StatusSource) -> Result<Status, (StatusCode, String)> {
     let (done, all) = oneshot::channel();
     // One who left does not take it.
     let asked = threads::spawn("gateway-status", move || drop(done.send(source.status())));

@@ -15,9 +15,12 @@
 
 mod clocks;
 pub mod config;
+mod ending;
 pub mod entry;
+mod event;
 mod gateway;
 mod http;
+mod listener;
 mod memory;
 mod meter;
 pub mod policy;
@@ -29,37 +32,11 @@ pub mod session;
 pub mod shared;
 mod spares;
 pub mod status;
+mod status_source;
 mod strangers;
 pub mod transport;
 mod worker;
 
-use std::io;
-use std::net::SocketAddr;
-
-pub use gateway::{Gateway, GatewaySettings, Report, StartError};
-pub use session::{Ending, Summary};
-
-/// A gateway's report while it works.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// A client was let in. Of its session [`Self::Ended`] follows, also where the gateway stops.
-    Entered,
-    /// A session is over, or a client was not let in.
-    Ended {
-        /// Client and target.
-        summary: Summary,
-        /// Its ending.
-        ending: Ending,
-    },
-    /// A client came from an address that is not among those allowed; its connection was reset.
-    Stranger {
-        /// Its address.
-        from: SocketAddr,
-    },
-    /// A client could not be let in.
-    AcceptFailed {
-        /// Why.
-        error: io::Error,
-    },
-}
+pub use ending::{Ending, Summary};
+pub use event::{Event, Report};
+pub use gateway::{Gateway, GatewaySettings, StartError};

@@ -1,9 +1,41 @@
-//! Rules for the addresses that may be dialled.
+//! The decisions of an operator, and the addresses that may be dialled.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 
-use longhaul_relay::Rule;
+use longhaul_relay::{Hop, Rule};
+use longhaul_session::{KeyId, TokenKey};
 use longhaul_sys::route::is_local;
+
+use crate::routes::Routes;
+use crate::segments::Segments;
+
+/// The decisions of an operator, who may change them while sessions go on.
+#[derive(Debug, Default)]
+pub struct Policy {
+    /// The gateway's name in answers; without one, each answer names the address that was dialled.
+    pub name: Option<String>,
+    /// Tokens of gateways, which are believed about their clients' names and addresses.
+    pub neighbours: BTreeSet<KeyId>,
+    /// Proves this gateway to the next one.
+    pub via_key: Option<TokenKey>,
+    /// The addresses that may be dialled.
+    pub destinations: Destinations,
+    /// Gateways through which SOCKS and forwarded clients are led whom no route leads elsewhere.
+    pub via: Vec<Hop>,
+    /// Further gateways by target.
+    pub routes: Routes,
+    /// Settings of segments.
+    pub segments: Segments,
+    /// Most sessions at a time.
+    pub max_sessions: usize,
+    /// Most sessions of one client.
+    pub max_sessions_per_client: usize,
+    /// Most bytes of memory that all sessions may hold, those in the kernel included.
+    pub memory: u64,
+    /// Connections kept open to each next gateway of late.
+    pub spares: usize,
+}
 
 /// The destinations that a gateway may dial.
 ///

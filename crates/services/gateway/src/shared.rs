@@ -1,51 +1,21 @@
 //! Policy, credentials and limits of a gateway, which all its sessions share.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 
-use longhaul_relay::{Gatekeeper, Hop, SessionId};
-use longhaul_session::{KeyId, TokenKey};
+use longhaul_relay::{Gatekeeper, SessionId};
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 
 use crate::clocks::Clocks;
 use crate::memory::Lent;
-use crate::policy::Destinations;
-use crate::routes::Routes;
-use crate::segments::Segments;
+use crate::policy::Policy;
 use crate::spares::Spares;
 use crate::status::Totals;
 use crate::strangers::{Strangers, Ticket};
 use crate::transport::Transport;
-
-/// The decisions of an operator, who may change them while sessions go on.
-#[derive(Debug, Default)]
-pub struct Policy {
-    /// The gateway's name in answers; without one, each answer names the address that was dialled.
-    pub name: Option<String>,
-    /// Tokens of gateways, which are believed about their clients' names and addresses.
-    pub neighbours: BTreeSet<KeyId>,
-    /// Proves this gateway to the next one.
-    pub via_key: Option<TokenKey>,
-    /// The addresses that may be dialled.
-    pub destinations: Destinations,
-    /// Gateways through which SOCKS and forwarded clients are led whom no route leads elsewhere.
-    pub via: Vec<Hop>,
-    /// Further gateways by target.
-    pub routes: Routes,
-    /// Settings of segments.
-    pub segments: Segments,
-    /// Most sessions at a time.
-    pub max_sessions: usize,
-    /// Most sessions of one client.
-    pub max_sessions_per_client: usize,
-    /// Most bytes of memory that all sessions may hold, those in the kernel included.
-    pub memory: u64,
-    /// Connections kept open to each next gateway of late.
-    pub spares: usize,
-}
 
 /// Policy, credentials and limits of a gateway, which all its sessions share.
 #[derive(Debug)]

@@ -4,12 +4,12 @@
 use longhaul_sys::sync::lock;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use longhaul_units::{Duration, Instant};
 
-use crate::shared::Shared;
-use crate::transport::Segment;
+use crate::policy::Policy;
+use crate::transport::{Segment, Transport};
 
 /// Spare connections, by the address of the gateway.
 #[derive(Debug, Default)]
@@ -47,9 +47,13 @@ impl Spares {
         None
     }
 
-    /// Gives up what broke or grew old, and dials what is missing.
-    pub fn keep(&self, shared: &Shared, now: Instant) {
-        let policy = shared.policy();
+    /// Gives up what broke or grew old, and dials what is missing by the `transport` of its class.
+    pub fn keep<'t>(
+        &self,
+        policy: &Policy,
+        transport: impl Fn(&str) -> Option<&'t Arc<dyn Transport>>,
+        now: Instant,
+    ) {
         let mut all = self.lock();
         all.retain(|_, kept| now.since(kept.used_at) < REMEMBERED);
         for (address, kept) in all.iter_mut() {
@@ -61,7 +65,7 @@ impl Spares {
                 kept.next_dial = now + PAUSE;
             }
             let live = policy.segments.of(address.ip());
-            let Some(transport) = shared.transport(&live.class.transport) else { continue };
+            let Some(transport) = transport(&live.class.transport) else { continue };
             let may = policy.spares > 0 && policy.destinations.allow(*address);
             kept.segments.truncate(if may { policy.spares } else { 0 });
             while may && now >= kept.next_dial && kept.segments.len() < policy.spares {

@@ -2,19 +2,14 @@
 
 mod ask;
 mod metrics;
+mod totals;
 
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::{Ending, Summary};
-use crate::shared::Shared;
-use crate::worker::Mailbox;
-
 pub use ask::{AskError, ask};
+pub use totals::Totals;
 
 /// The port at which `gateway status` asks, unless another is named.
 pub const METRICS_PORT: u16 = 7422;
@@ -106,84 +101,3 @@ pub struct SegmentStatus {
     /// Part of the time of late in which bytes waited for it at this gateway.
     pub waited_for: f64,
 }
-
-/// Counts since the start.
-#[derive(Debug, Default)]
-pub struct Totals {
-    done: AtomicU64,
-    refused: AtomicU64,
-    not_connected: AtomicU64,
-    broken: AtomicU64,
-    bytes: [AtomicU64; 2],
-}
-
-impl Totals {
-    /// A session is over.
-    pub fn note(&self, summary: &Summary, ending: &Ending) {
-        let counter = match ending {
-            Ending::Clean | Ending::Left(_) => &self.done,
-            Ending::NotEntered(_) => &self.refused,
-            Ending::NotConnected(_) => &self.not_connected,
-            Ending::Reset(..) | Ending::Silent(_) | Ending::Stopped => &self.broken,
-        };
-        counter.fetch_add(1, Ordering::Relaxed);
-        for (all, bytes) in self.bytes.iter().zip(summary.bytes) {
-            all.fetch_add(bytes, Ordering::Relaxed);
-        }
-    }
-
-    fn with(&self, sessions: &[SessionStatus]) -> TotalsStatus {
-        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let there: u64 = sessions.iter().map(|session| session.bytes_there).sum();
-        let back: u64 = sessions.iter().map(|session| session.bytes_back).sum();
-        TotalsStatus {
-            done: load(&self.done),
-            refused: load(&self.refused),
-            not_connected: load(&self.not_connected),
-            broken: load(&self.broken),
-            bytes_there: load(&self.bytes[0]) + there,
-            bytes_back: load(&self.bytes[1]) + back,
-        }
-    }
-}
-
-/// Knows whom to ask for the state of everything.
-#[derive(Clone, Debug)]
-pub(crate) struct Source {
-    shared: Arc<Shared>,
-    mailboxes: Vec<Arc<Mailbox>>,
-}
-
-impl Source {
-    pub const fn new(shared: Arc<Shared>, mailboxes: Vec<Arc<Mailbox>>) -> Self {
-        Self { shared, mailboxes }
-    }
-
-    /// Waits until all threads have shown their sessions, or have ended.
-    pub fn status(&self) -> Status {
-        let (answer, answers) = mpsc::channel();
-        for mailbox in &self.mailboxes {
-            mailbox.ask(answer.clone());
-        }
-        drop(answer);
-        let until = Instant::now() + PATIENCE;
-        let mut sessions = Vec::new();
-        for _ in &self.mailboxes {
-            let left = until.saturating_duration_since(Instant::now());
-            let Ok(some) = answers.recv_timeout(left) else { break };
-            sessions.extend(some);
-        }
-        let held = sessions.iter().flat_map(|session| &session.segments);
-        Status {
-            max_sessions: self.shared.max_sessions() as u64,
-            at_door: self.shared.strangers() as u64,
-            memory: held.map(|segment| segment.memory).sum(),
-            max_memory: self.shared.policy().memory,
-            totals: self.shared.totals.with(&sessions),
-            sessions,
-        }
-    }
-}
-
-/// A thread gives each session a turn before it looks up.
-const PATIENCE: Duration = Duration::from_secs(5);

@@ -17,12 +17,13 @@ use longhaul_sys::wait::Waker;
 use longhaul_units::{Duration, Instant};
 use rustix::event::epoll::{self, EventData, EventFlags};
 
-use crate::Event;
 use crate::clocks;
-use crate::gateway::{EntryListener, Report};
+use crate::ending::Ending;
+use crate::event::{Event, Report};
+use crate::listener::EntryListener;
 use crate::pump::Pool;
 use crate::resolver::{Lookup, Resolver};
-use crate::session::{Context, Ending, Session, Turn, is_exhausted};
+use crate::session::{Context, Session, Turn, is_exhausted};
 use crate::shared::Shared;
 use crate::status::SessionStatus;
 
@@ -393,7 +394,9 @@ impl Worker {
 
     fn look(&mut self) {
         if self.keeps_spares && !self.draining {
-            self.shared.spares.keep(&self.shared, clock::now());
+            let shared = &self.shared;
+            let transport = |name: &str| shared.transport(name);
+            shared.spares.keep(&shared.policy(), transport, clock::now());
         }
         for slot in 0..self.slots.len() as u32 {
             let generation = self.slots[slot as usize].generation;

@@ -9,11 +9,12 @@ use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use longhaul_gateway::Ending;
 use longhaul_gateway::entry::HeaderEntry;
-use longhaul_gateway::policy::Destinations;
+use longhaul_gateway::policy::{Destinations, Policy};
 use longhaul_gateway::pump::Pool;
-use longhaul_gateway::session::{Context, Ending, Session, Turn};
-use longhaul_gateway::shared::{Policy, Shared};
+use longhaul_gateway::session::{Context, Session, Turn};
+use longhaul_gateway::shared::Shared;
 use longhaul_gateway::transport::memory::{Link, Memory, Network};
 use longhaul_gateway::transport::{Direction, Listener, Segment, SegmentSettings, Transport};
 use longhaul_relay::{Addressed, Clock, Dialled, Dialler, Gatekeeper, Place, Route, Side, Target};

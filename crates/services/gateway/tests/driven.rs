@@ -7,11 +7,12 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 
+use longhaul_gateway::Ending;
 use longhaul_gateway::entry::Forward;
-use longhaul_gateway::policy::Destinations;
+use longhaul_gateway::policy::{Destinations, Policy};
 use longhaul_gateway::pump::Pool;
-use longhaul_gateway::session::{Context, Ending, Session, Turn};
-use longhaul_gateway::shared::{Policy, Shared};
+use longhaul_gateway::session::{Context, Session, Turn};
+use longhaul_gateway::shared::Shared;
 use longhaul_gateway::transport::tcp::Tcp;
 use longhaul_gateway::transport::{SegmentSettings, Transport};
 use longhaul_relay::{Clock, Gatekeeper, Side, Target};

@@ -1,49 +1,12 @@
-//! Listeners: the addresses where clients arrive.
+//! Opening the addresses where clients arrive.
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
 
-use longhaul_relay::{Prefix, Target};
+use longhaul_relay::Prefix;
 
 use super::{GatewaySettings, StartError};
-use crate::entry::{Entry, Forward, HeaderEntry, Passwords, Socks};
-use crate::transport::{Listener, Transport};
-
-/// A listener, and the protocol of its clients.
-#[derive(Debug)]
-pub(crate) struct EntryListener {
-    /// As the settings have it: the port may be 0.
-    address: SocketAddr,
-    pub socket: Arc<dyn Listener>,
-    kind: Kind,
-    /// Addresses from which clients may come; without any, from everywhere.
-    from: Vec<Prefix>,
-}
-
-#[derive(Debug)]
-enum Kind {
-    Header,
-    Socks { passwords: Option<Passwords> },
-    Forward(Target),
-}
-
-impl EntryListener {
-    /// A client with this address may come in.
-    pub fn admits(&self, from: IpAddr) -> bool {
-        self.from.is_empty()
-            || from.to_canonical().is_loopback()
-            || self.from.iter().any(|prefix| prefix.contains(from))
-    }
-
-    /// The entry of one client.
-    pub fn entry(&self) -> Box<dyn Entry> {
-        match &self.kind {
-            Kind::Header => Box::new(HeaderEntry::default()),
-            Kind::Socks { passwords } => Box::new(Socks::new(passwords.clone())),
-            Kind::Forward(target) => Box::new(Forward::new(target.clone())),
-        }
-    }
-}
+use crate::listener::{EntryKind, EntryListener};
+use crate::transport::Transport;
 
 /// Opens the listeners of `settings`. Those that are `open` already at the same addresses stay
 /// open, and lose no client.
@@ -69,13 +32,17 @@ pub(super) fn open(
         Ok(())
     };
     for address in &settings.listen {
-        place(*address, Kind::Header, &[])?;
+        place(*address, EntryKind::Header, &[])?;
     }
     for address in &settings.socks {
-        place(*address, Kind::Socks { passwords: settings.passwords.clone() }, &settings.from)?;
+        place(
+            *address,
+            EntryKind::Socks { passwords: settings.passwords.clone() },
+            &settings.from,
+        )?;
     }
     for (address, target) in &settings.forwards {
-        place(*address, Kind::Forward(target.clone()), &settings.from)?;
+        place(*address, EntryKind::Forward(target.clone()), &settings.from)?;
     }
     Ok(listeners)
 }

@@ -10,9 +10,10 @@ use longhaul_units::{Instant, Rate};
 use super::asked::Asked;
 use super::{FAR, NEAR, Session, index};
 use crate::memory::Loan;
+use crate::policy::Policy;
 use crate::pump::{PIPE, Pump};
 use crate::segments::Member;
-use crate::shared::{Admission, Policy, SESSION_MEMORY};
+use crate::shared::{Admission, SESSION_MEMORY};
 use crate::transport::SegmentSettings;
 
 /// A session's parts of memory and rates.
