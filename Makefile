@@ -10,7 +10,7 @@ TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
 XIO := $(TARGET)/release/libglobus_xio_longhaul_driver.so
 # What tests use beside it: they are ignored, with the reason, where that is missing.
-WISHED := ip postgres strace curl openssl iperf3 globus-xio
+WISHED := ip postgres strace curl openssl iperf3 globus-xio rsync
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt4
 SERVER_PEERS := rsync-ssh uftp 'haproxy cubic x1'

@@ -34,6 +34,7 @@ mod refused;
 mod relay;
 mod reports;
 mod routes;
+mod rsync;
 mod server;
 mod signals;
 mod sizes;

@@ -13,6 +13,7 @@ use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
 use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
+use crate::filter::FilterArgs;
 use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
 use crate::link::choice;
@@ -114,6 +115,15 @@ pub struct CpArgs {
     /// Send also what is there with its size and modification time
     #[arg(short = 'I', long)]
     pub ignore_times: bool,
+    /// Leave alone what is newer at the destination
+    #[arg(short = 'u', long)]
+    pub update: bool,
+    /// Names that are copied, and names that are not.
+    #[command(flatten)]
+    pub filter: FilterArgs,
+    /// DST is the new name of SRC, also where a directory has that name
+    #[arg(short = 'T', long, hide_short_help = true)]
+    pub no_target_directory: bool,
     /// Do not hash the data at both ends
     ///
     /// Takes less processor time, and finds only what is corrupted on the network. Not with --protect clear.

@@ -150,6 +150,9 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     options.merge = args.merge;
     options.verify = !args.no_verify;
     options.ignore_times = args.ignore_times;
+    options.update = args.update;
+    options.rules = args.filter.rules()?;
+    options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
     options.secret = pushed.then(|| secret::open(output)).flatten();

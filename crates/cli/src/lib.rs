@@ -25,6 +25,7 @@ mod cp;
 pub mod demo;
 mod failure;
 mod figures;
+mod filter;
 pub mod gateway;
 mod habits;
 mod history;

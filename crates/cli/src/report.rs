@@ -30,7 +30,11 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "failures": ended(&report.failures),
         "skipped": report.skipped.count,
         "skips": ended(&report.skipped),
-        "unchanged": { "files": report.unchanged.0, "bytes": report.unchanged.1 },
+        "unchanged": {
+            "files": report.unchanged.0,
+            "bytes": report.unchanged.1,
+            "newer": report.newer,
+        },
     }));
     fields.append(&mut of_link(&report.link));
     if let Some(Value::Array(notices)) = fields.get_mut("notices") {
@@ -154,8 +158,12 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     if report.resumed_bytes > 0 {
         text += &format!("; {} were there before", Bytes::new(report.resumed_bytes));
     }
-    if report.unchanged.0 > 0 {
-        text += &format!("; {} unchanged, not read", entries(report.unchanged.0));
+    let unchanged = report.unchanged.0 - report.newer;
+    if unchanged > 0 {
+        text += &format!("; {} unchanged, not read", entries(unchanged));
+    }
+    if report.newer > 0 {
+        text += &format!("; {} newer there, left alone", entries(report.newer));
     }
     if !report.skipped.is_empty() {
         text += &format!("; {} skipped", entries(report.skipped.count));
@@ -284,7 +292,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [],
-            "skipped": 0, "skips": [], "unchanged": { "files": 0, "bytes": 0 },
+            "skipped": 0, "skips": [], "unchanged": { "files": 0, "bytes": 0, "newer": 0 },
             "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
         });

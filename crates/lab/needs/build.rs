@@ -61,6 +61,7 @@ const ALL: &[(&str, Probe)] = &[
     ("srt", || programs(&["srt-file-transmit"])),
     ("haproxy", || programs(&["haproxy"])),
     ("stunnel", || programs(&["stunnel"])),
+    ("rsync", || programs(&["rsync"])),
     ("rsync_ssh", || programs(&["rsync", "ssh", "sshd", "ssh-keygen"])),
 ];
 

@@ -71,6 +71,8 @@ pub struct CopyReport {
     /// Files that were at the destination already, with their size and modification time, and their bytes:
     /// neither read nor sent.
     pub unchanged: (u64, u64),
+    /// Files among them that are newer at the destination.
+    pub newer: u64,
     /// How the data travelled.
     pub link: LinkReport,
 }

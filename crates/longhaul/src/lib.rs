@@ -39,7 +39,7 @@ pub use longhaul_history::History;
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
-pub use longhaul_wire::{CloseCode, Listed, ListedKind, PipeRole, Protect};
+pub use longhaul_wire::{CloseCode, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect};
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,

@@ -11,7 +11,7 @@ use longhaul_control::Via;
 use longhaul_history::History;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
-use longhaul_wire::Protect;
+use longhaul_wire::{FilterRule, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
@@ -177,11 +177,18 @@ pub struct CopyOptions {
     pub destination_is_directory: bool,
     /// A source was written as `SRC/.`: its contents are copied.
     pub copy_contents: bool,
+    /// The destination is the new name of the one source, even where a directory has that name.
+    pub destination_is_name: bool,
+    /// Names that are copied and names that are not: the first rule that matches decides. Patterns are
+    /// those of `rsync` (docs/protocol.md section 7.9); at most [`longhaul_wire::MAX_RULES`].
+    pub rules: Vec<FilterRule>,
     /// Contents of a server's directory go into a directory here that holds something already too. The
     /// server chooses every name in it then, and may replace what is there.
     pub merge: bool,
     /// Files are sent though the destination has them, with their size and modification time.
     pub ignore_times: bool,
+    /// Files stay as they are that were modified later at the destination.
+    pub update: bool,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,
@@ -202,8 +209,11 @@ impl CopyOptions {
             paths,
             destination_is_directory: false,
             copy_contents: false,
+            destination_is_name: false,
+            rules: Vec::new(),
             merge: false,
             ignore_times: false,
+            update: false,
             verify: true,
             sync: true,
             direct: false,

@@ -44,8 +44,8 @@ pub enum Action {
     /// that name where it has its stamp in a directory that an earlier run left staged. Answered by
     /// [`Answer::Checked`].
     CheckPublished(Vec<RecordedFile>),
-    /// Say of each whether it is under its name with its size and modification time, the latter as fine as
-    /// the file system keeps it; then give it its mode. Answered by [`Answer::Compared`].
+    /// Compare each with the file that has its name: size, and modification time as fine as the file
+    /// system keeps it. One that is unchanged gets its mode. Answered by [`Answer::Compared`].
     CompareExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answered by
@@ -116,8 +116,8 @@ pub enum Answer {
         /// Those that are not what was recorded, or cannot be read.
         wrong: Vec<u32>,
     },
-    /// True of each that is there already.
-    Compared(Vec<(EntryId, bool)>),
+    /// Of each: the file that has its name, beside it.
+    Compared(Vec<(EntryId, Compared)>),
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not.
@@ -200,6 +200,17 @@ pub enum Made {
     InPlace,
     /// Out of sight, and empty: nothing has its name.
     Aside,
+}
+
+/// The file that has an entry's name, beside the entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Compared {
+    /// There is none, or it is another, modified no later.
+    Other,
+    /// It has its size and modification time.
+    Unchanged,
+    /// It was modified later.
+    Newer,
 }
 
 /// State of a file that an earlier run has recorded as published.

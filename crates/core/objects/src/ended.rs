@@ -30,7 +30,7 @@ impl EndedEntries {
     /// Keeps one, if there is room.
     pub(crate) fn note(&mut self, id: EntryId, path: &EntryPath, end: &EntryEnd) {
         let entries = match end.code {
-            EntryCode::Unchanged => return,
+            code if code.stays() => return,
             EntryCode::Skipped => &mut self.skipped,
             _ => &mut self.failed,
         };

@@ -83,8 +83,8 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Answer, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry,
+    NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use directory::{Directory, Named};
@@ -95,7 +95,7 @@ pub use intake::Intake;
 pub use names::TopNames;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState, Stamp};
-pub use sink::{Sink, SinkConfig, SinkError, SinkStats};
+pub use sink::{Keeps, Sink, SinkConfig, SinkError, SinkStats};
 pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
 pub use table::{ObjectTable, PlaceError, Placement};
 pub use tags::{Belief, Tag, TagKey};

@@ -91,8 +91,8 @@ pub struct Sink {
     answers: Answers,
     report: Report,
     ending: Ending,
-    keeps_unchanged: bool,
-    /// Entries that are unchanged, in objects that are not offered.
+    keeps: Keeps,
+    /// Entries that stay as they are, in objects that are not offered.
     unchanged: RangeSet,
 }
 
@@ -113,8 +113,24 @@ pub struct SinkConfig {
     /// The source is asked what it believes of the record of an earlier run: others may have written
     /// that. Who copies to himself believes his own.
     pub asks: bool,
-    /// A file that is there with its size and modification time stays as it is, and is not sent.
-    pub keeps_unchanged: bool,
+    /// What is there and stays as it is: it is not sent.
+    pub keeps: Keeps,
+}
+
+/// Files under their names that a sink keeps (docs/protocol.md section 7.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Keeps {
+    /// Those with the size and modification time of the source's.
+    pub unchanged: bool,
+    /// Those that were modified later.
+    pub newer: bool,
+}
+
+impl Keeps {
+    /// True if files are to be compared with what has their names.
+    pub fn compares(self) -> bool {
+        self.unchanged || self.newer
+    }
 }
 
 /// Tags of groups whose hashes come next.
@@ -134,7 +150,7 @@ impl Default for SinkConfig {
             nonce: [0; 16],
             names: TopNames::Any,
             asks: true,
-            keeps_unchanged: false,
+            keeps: Keeps::default(),
         }
     }
 }
@@ -162,10 +178,12 @@ pub struct SinkStats {
     pub failed: u32,
     /// Entries that the source has skipped.
     pub skipped: u32,
-    /// Entries that were there already, unchanged.
+    /// Entries that stay as they were: unchanged, or newer ones.
     pub unchanged: u32,
     /// Their bytes.
     pub unchanged_bytes: u64,
+    /// Those of them that are newer here.
+    pub newer: u32,
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -259,7 +277,7 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps_unchanged } = config;
+        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps } = config;
         Self {
             fsync,
             manifest: Manifest::new(names),
@@ -277,7 +295,7 @@ impl Sink {
             answers: Answers::new(),
             report: Report::new(),
             ending: Ending::new(),
-            keeps_unchanged,
+            keeps,
             unchanged: RangeSet::new(),
         }
     }

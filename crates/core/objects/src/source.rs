@@ -149,10 +149,12 @@ pub struct SourceStats {
     pub failed: u32,
     /// Entries that were skipped: they are not to be copied.
     pub skipped: u32,
-    /// Entries that the sink had before.
+    /// Entries that stay as the sink had them: unchanged, or newer ones.
     pub unchanged: u32,
     /// Their bytes.
     pub unchanged_bytes: u64,
+    /// Those of them of which the sink has a newer one.
+    pub newer: u32,
 }
 
 impl SourceStats {
@@ -165,7 +167,7 @@ impl SourceStats {
     fn ended(&mut self, code: EntryCode) -> &mut u32 {
         match code {
             EntryCode::Skipped => &mut self.skipped,
-            EntryCode::Unchanged => &mut self.unchanged,
+            code if code.stays() => &mut self.unchanged,
             _ => &mut self.failed,
         }
     }

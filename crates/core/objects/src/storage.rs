@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use longhaul_wire::{Entry, EntryEnd};
 
 use crate::action::{
-    Action, Answer, Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, RecordedFile, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry,
+    NamedFile, Prepared, Publication, RecordedFile, WritePiece, WriteTask,
 };
 use crate::entry::{EntryId, TempName};
 use crate::hash::ChainingValue;
@@ -43,7 +43,7 @@ pub trait Storage {
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
 
     /// See [`Action::CompareExisting`].
-    fn is_unchanged(&mut self, entry: &Entry) -> bool;
+    fn compare(&mut self, entry: &Entry) -> Compared;
 
     /// Writes a part of an unpublished file; see [`WritePiece`].
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), Self::Error>;
@@ -94,7 +94,7 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
         }
         Action::CompareExisting(batch) => {
-            Answer::Compared(each(batch, |file| (file.id, storage.is_unchanged(&file.entry))))
+            Answer::Compared(each(batch, |file| (file.id, storage.compare(&file.entry))))
         }
         Action::Publish(batch) => {
             Answer::Published(each(batch, |file| (file.id, ended(storage.publish(file)))))

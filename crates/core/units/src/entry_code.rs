@@ -20,12 +20,18 @@ registry! {
     12 TooLarge "too-large"
     13 OutOfResources "out-of-resources"
     14 Damaged "damaged"
+    15 Newer "newer"
 }
 
 impl EntryCode {
     /// True if an entry that ends so counts as failed: a copy with such an entry is not complete.
     pub const fn is_failure(self) -> bool {
-        !matches!(self, Self::Skipped | Self::Unchanged)
+        !matches!(self, Self::Skipped) && !self.stays()
+    }
+
+    /// True of what the sink leaves as it is, so that nothing of it is sent.
+    pub const fn stays(self) -> bool {
+        matches!(self, Self::Unchanged | Self::Newer)
     }
 
     /// True if trying again can help although nobody mends anything.
@@ -44,6 +50,7 @@ impl EntryCode {
     pub const fn of_source(self) -> Self {
         match self {
             Self::Unchanged
+            | Self::Newer
             | Self::WriteError
             | Self::NoSpace
             | Self::InTheWay
@@ -73,6 +80,6 @@ mod tests {
             assert!(code.is_failure() || !code.may_pass(), "{code}");
         }
         let complete = EntryCode::ALL.into_iter().filter(|code| !code.is_failure());
-        assert!(complete.eq([EntryCode::Skipped, EntryCode::Unchanged]));
+        assert!(complete.eq([EntryCode::Skipped, EntryCode::Unchanged, EntryCode::Newer]));
     }
 }

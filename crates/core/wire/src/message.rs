@@ -30,6 +30,8 @@ use crate::writer::Writer;
 
 /// Longest message, in bytes of type and body.
 pub const MAX_MESSAGE: usize = 1 << 20;
+/// Most rules about names that a request has.
+pub const MAX_RULES: usize = 1000;
 /// Longest name of a pipe, in bytes.
 pub const MAX_PIPE_NAME: usize = 255;
 
@@ -67,12 +69,36 @@ pub struct Request {
     pub unhashed: bool,
     /// A file that the sink has with its size and modification time stays as it is.
     pub keeps_unchanged: bool,
+    /// A file that the sink has with a later modification time stays as it is.
+    pub keeps_newer: bool,
+    /// The destination is the new name of the source, even where a directory has that name.
+    pub destination_is_name: bool,
     /// Label of the sources: the same when the same copy is made again, so that the
     /// sink finds what it has of it.
     pub label: [u8; 16],
     /// Paths at the server, each at most [`MAX_PATH`] bytes, none of them zero: the destination
     /// of a push, the sources of a pull.
     pub paths: Vec<Vec<u8>>,
+    /// Names that are copied and names that are not; the first rule that matches a path decides.
+    pub rules: Vec<FilterRule>,
+}
+
+/// A rule about names (docs/protocol.md section 7.9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterRule {
+    /// Treatment of what matches.
+    pub kind: FilterKind,
+    /// Pattern: 1 to [`MAX_PATH`] bytes, none of them zero.
+    pub pattern: Vec<u8>,
+}
+
+/// Treatment of a name that a rule matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FilterKind {
+    /// It is copied.
+    Include = 1,
+    /// It is not, nor anything in it.
+    Exclude = 2,
 }
 
 /// Which way the data goes.
@@ -249,7 +275,7 @@ pub struct Summary {
     pub failed: u64,
     /// Entries that the source skipped.
     pub skipped: u64,
-    /// Entries that were in place before.
+    /// Entries that stay as they were: unchanged, or newer ones.
     pub unchanged: u64,
     /// Bytes of the confirmed files.
     pub bytes: Bytes,
@@ -397,11 +423,17 @@ impl Request {
                 (self.copy_contents, COPY_CONTENTS),
                 (self.unhashed, UNHASHED),
                 (self.keeps_unchanged, KEEPS_UNCHANGED),
+                (self.keeps_newer, KEEPS_NEWER),
+                (self.destination_is_name, DESTINATION_IS_NAME),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
             w.varint(self.paths.len() as u64)?;
-            self.paths.iter().try_for_each(|path| w.sized(path))
+            self.paths.iter().try_for_each(|path| w.sized(path))?;
+            self.rules.iter().try_for_each(|rule| {
+                w.u8(rule.kind as u8)?;
+                w.sized(&rule.pattern)
+            })
         })
     }
 
@@ -424,6 +456,19 @@ impl Request {
             }
             paths.push(path.to_vec());
         }
+        let mut rules = Vec::new();
+        while !r.is_empty() {
+            let kind = match r.u8()? {
+                1 => FilterKind::Include,
+                2 => FilterKind::Exclude,
+                _ => return Err(r.invalid()),
+            };
+            let pattern = r.sized(MAX_PATH)?;
+            if pattern.is_empty() || pattern.contains(&0) || rules.len() == MAX_RULES {
+                return Err(r.invalid());
+            }
+            rules.push(FilterRule { kind, pattern: pattern.to_vec() });
+        }
         Ok(Self {
             direction,
             destination_is_directory: flags & DESTINATION_IS_DIRECTORY != 0,
@@ -431,8 +476,11 @@ impl Request {
             copy_contents: flags & COPY_CONTENTS != 0,
             unhashed: flags & UNHASHED != 0,
             keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
+            keeps_newer: flags & KEEPS_NEWER != 0,
+            destination_is_name: flags & DESTINATION_IS_NAME != 0,
             label,
             paths,
+            rules,
         })
     }
 }
@@ -757,7 +805,9 @@ const SYNC_AT_END: u64 = 2;
 const COPY_CONTENTS: u64 = 4;
 const UNHASHED: u64 = 8;
 const KEEPS_UNCHANGED: u64 = 16;
-const FLAGS: u64 = 31;
+const KEEPS_NEWER: u64 = 32;
+const DESTINATION_IS_NAME: u64 = 64;
+const FLAGS: u64 = 127;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;

@@ -92,6 +92,7 @@ impl Copy {
         let fsync = if sync { Fsync::End } else { Fsync::Never { boot: boot_id()? } };
         let options = SinkOptions {
             is_directory: false,
+            is_name: false,
             contents: false,
             transfer,
             fsync,

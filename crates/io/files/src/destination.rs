@@ -164,7 +164,7 @@ impl Destination<'_> {
     /// The new name of an interrupted run is a directory by now: the hidden directory beside it
     /// tells that it was not when the transfer began.
     pub(crate) fn resolve(&self, options: &SinkOptions) -> Result<Resolved, DestinationError> {
-        let SinkOptions { is_directory, contents, transfer, .. } = options;
+        let SinkOptions { is_directory, is_name, contents, transfer, .. } = options;
         let path = self.bytes();
         if path.split(|byte| *byte == b'/').any(is_hidden_name) {
             return Err(DestinationError::Hidden { path: self.shown() });
@@ -176,6 +176,9 @@ impl Destination<'_> {
             split => split,
         };
         let plain = !matches!(name, b"" | b"." | b"..");
+        if *is_name && plain && self.special(place).is_none() {
+            return self.as_name(parent, name);
+        }
         match self.open(place) {
             Ok(root) => {
                 if plain && !is_directory && self.was_begun_as_name(parent, transfer) {
@@ -392,6 +395,8 @@ pub struct SinkOptions {
     /// The destination is a directory, and made where it is missing: the user wrote a slash
     /// behind it, or there are several sources.
     pub is_directory: bool,
+    /// The destination is the new name of the source, even where a directory has it.
+    pub is_name: bool,
     /// The copy is the contents of a directory that keeps no name of its own: it can replace no
     /// file.
     pub contents: bool,

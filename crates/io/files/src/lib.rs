@@ -8,6 +8,7 @@ mod attributes;
 mod cache;
 mod destination;
 mod explain;
+mod filter;
 mod folding;
 mod hidden;
 mod identify;
@@ -29,6 +30,7 @@ mod trust;
 
 pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
+pub use filter::{Filter, FilterError};
 pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
 pub use listing::{Found, Listing};
 pub use sink::{SinkTree, StorageError};

@@ -15,9 +15,9 @@ use std::sync::{Mutex, OnceLock};
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    ChainingValue, Checked, Checkpoint, Existing, FilledDirectory, Fsync, Made, NamedEntry,
-    NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece,
-    record,
+    ChainingValue, Checked, Checkpoint, Compared, Existing, FilledDirectory, Fsync, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName,
+    WritePiece, record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
@@ -310,39 +310,49 @@ impl SinkTree {
     }
 
     pub(crate) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
-        self.is_in_place(entry, last, |parent, name| is_whole(parent, name, entry))
+        let look = |parent: &OwnedFd, name: &[u8]| is_whole(parent, name, entry).then_some(());
+        self.look_in_place(entry, last, look).is_some()
     }
 
-    /// True if the file has its name, size and time; then it gets its mode.
-    fn is_unchanged(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
-        self.is_in_place(entry, last, |parent, name| {
-            let stat = stat_of_size(parent, name, entry);
-            let Some(stat) = stat.filter(|stat| may_have_time(stat, entry)) else { return false };
-            if stat.st_mode & 0o777 != self.mode(entry) {
-                let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
-                // What the file system does not let be set was not set before either.
-                let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
+    /// Compares the file that has the entry's name with it. One that is unchanged gets its mode.
+    fn compare(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Compared {
+        let look = |parent: &OwnedFd, name: &[u8]| {
+            let stat = stat_of_file(parent, name)?;
+            if stat.st_size as u64 == entry.size && may_have_time(&stat, entry) {
+                self.mend_mode(parent, name, &stat, entry);
+                return Some(Compared::Unchanged);
             }
-            true
-        })
+            let modified = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
+            (modified > entry.modified).then_some(Compared::Newer)
+        };
+        self.look_in_place(entry, last, look).unwrap_or(Compared::Other)
     }
 
-    /// True if `is_that` holds of the directory that the entry is to be in, and its name there.
-    fn is_in_place(
+    fn mend_mode(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
+        if stat.st_mode & 0o777 != self.mode(entry) {
+            let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
+            // What the file system does not let be set was not set before either.
+            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
+        }
+    }
+
+    /// Looks at the entry's name in its directory. What `look` finds there is not replaced by an entry
+    /// whose name the file system takes for the same.
+    fn look_in_place<T>(
         &self,
         entry: &Entry,
         last: &mut Option<LastDirectory>,
-        is_that: impl FnOnce(&OwnedFd, &[u8]) -> bool,
-    ) -> bool {
-        let Ok(place) = self.place(entry) else { return false };
+        look: impl FnOnce(&OwnedFd, &[u8]) -> Option<T>,
+    ) -> Option<T> {
+        let place = self.place(entry).ok()?;
         let (parent, name) = split(&place);
-        let Ok(parent) = self.parent(parent, last) else { return false };
-        let is_there = is_that(parent, name);
-        if let Some(folding) = self.folding.as_ref().filter(|_| is_there) {
+        let parent = self.parent(parent, last).ok()?;
+        let found = look(parent, name);
+        if let Some(folding) = self.folding.as_ref().filter(|_| found.is_some()) {
             lock(folding).note(parent, name);
         }
-        is_there
+        found
     }
 
     fn check_published(&self, file: &RecordedFile, last: &mut Option<LastDirectory>) -> Checked {
@@ -474,8 +484,8 @@ impl Storage for TreeStorage<'_> {
         self.tree.recheck(entry, temp, groups)
     }
 
-    fn is_unchanged(&mut self, entry: &Entry) -> bool {
-        self.tree.is_unchanged(entry, &mut self.last)
+    fn compare(&mut self, entry: &Entry) -> Compared {
+        self.tree.compare(entry, &mut self.last)
     }
 
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
@@ -542,14 +552,14 @@ fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), EntryEnd> {
 
 /// True if a file of that name has the size and the modification time of `entry`.
 pub(crate) fn is_whole(directory: impl AsFd, name: &[u8], entry: &Entry) -> bool {
-    stat_of_size(directory, name, entry).is_some_and(|stat| has_time(&stat, entry))
+    stat_of_file(directory, name)
+        .is_some_and(|stat| stat.st_size as u64 == entry.size && has_time(&stat, entry))
 }
 
-/// Status of the file of that name, if it has the size of `entry`.
-fn stat_of_size(directory: impl AsFd, name: &[u8], entry: &Entry) -> Option<Stat> {
+/// Status of the file of that name, if it is one.
+fn stat_of_file(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
     let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    (is_file && stat.st_size as u64 == entry.size).then_some(stat)
+    (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then_some(stat)
 }
 
 /// True if it has the modification time of `entry`.

@@ -21,6 +21,7 @@ use rustix::fs::{CWD, Mode, OFlags, Stat};
 
 use crate::cache::HandleCache;
 use crate::explain;
+use crate::filter::Filter;
 use crate::identify::as_path;
 use crate::large::large;
 use crate::place::{beneath, open_at, split};
@@ -48,6 +49,7 @@ pub struct SourceTree {
     direct: bool,
     /// Memory for names of directories that were found and are still to be read.
     pub(crate) names_most: usize,
+    filter: Option<Filter>,
 }
 
 /// Directory that paths are relative to, and confined to.
@@ -91,6 +93,7 @@ impl SourceTree {
             files: HandleCache::new(FILES_OPEN),
             direct: false,
             names_most: NAMES_MOST,
+            filter: None,
         }
     }
 
@@ -98,6 +101,16 @@ impl SourceTree {
     /// reported and not copied.
     pub fn limit_names(self, most: Bytes) -> Self {
         Self { names_most: usize::try_from(most.get()).unwrap_or(usize::MAX), ..self }
+    }
+
+    /// Names that are copied, and names that are not: all without rules.
+    pub fn filter(self, filter: Option<Filter>) -> Self {
+        Self { filter, ..self }
+    }
+
+    /// True if what has this path, as an entry has it, is copied.
+    pub(crate) fn admits(&self, path: &[u8], is_directory: bool) -> bool {
+        path.is_empty() || self.filter.as_ref().is_none_or(|it| it.admits(path, is_directory))
     }
 
     /// Reads whole blocks of large files past the page cache (`O_DIRECT`), if `direct`.

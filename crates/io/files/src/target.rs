@@ -2,9 +2,9 @@
 
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Checked, Checkpoint, EntryId, Existing, FilledDirectory, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName,
-    WritePiece, WriteTask,
+    Action, Answer, ChainingValue, Checked, Checkpoint, Compared, EntryId, Existing,
+    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState,
+    Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
@@ -93,8 +93,8 @@ impl Storage for Discarded {
         Vec::new()
     }
 
-    fn is_unchanged(&mut self, _: &Entry) -> bool {
-        false
+    fn compare(&mut self, _: &Entry) -> Compared {
+        Compared::Other
     }
 
     fn check_published(&mut self, _: &RecordedFile) -> Checked {

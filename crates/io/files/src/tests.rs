@@ -51,6 +51,7 @@ impl Copy {
         let transfer = transfer_id(&[b"test"], b"", true);
         let options = SinkOptions {
             is_directory,
+            is_name: false,
             contents: false,
             transfer,
             fsync: Fsync::End,

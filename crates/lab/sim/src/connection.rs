@@ -777,9 +777,12 @@ fn wish(scenario: &Scenario) -> Wish {
         sync_at_end: scenario.fsync,
         copy_contents: false,
         unhashed: false,
-        keeps_unchanged: scenario.keeps_unchanged,
+        keeps_unchanged: scenario.keeps.unchanged,
+        keeps_newer: scenario.keeps.newer,
+        destination_is_name: false,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
+        rules: Vec::new(),
     })
 }
 

@@ -107,6 +107,17 @@ impl Files {
 
     /// A file gets other contents, and with them another identity.
     pub fn change(&mut self, choice: u64, draw: &mut Draw) -> bool {
+        self.renew(choice, draw, 1_000_000_000)
+    }
+
+    /// The same, and the new contents are older than those before: once, since versions differ by
+    /// their times.
+    pub fn age(&mut self, choice: u64, draw: &mut Draw) -> bool {
+        let is_first = |item: &mut Item| item.versions.len() == 1;
+        self.choose(choice).is_some_and(is_first) && self.renew(choice, draw, -500_000_000)
+    }
+
+    fn renew(&mut self, choice: u64, draw: &mut Draw, later_ns: i64) -> bool {
         let Some(item) = self.choose(choice) else { return false };
         let present = item.present();
         let size = match draw.below(3) {
@@ -115,7 +126,7 @@ impl Files {
             _ => present.entry.size + draw.between(1, 50_000),
         };
         let data = Arc::new(contents(draw, size));
-        let modified = present.entry.modified + 1_000_000_000;
+        let modified = present.entry.modified + later_ns;
         let inode = draw.word();
         let entry = Entry {
             size,

@@ -10,6 +10,7 @@ mod refusals;
 mod sizes;
 mod taking;
 
+use longhaul_objects::Keeps;
 use longhaul_pathsim::{DuplexConfig, PathConfig};
 
 pub use circuits::Circuit;
@@ -37,8 +38,8 @@ pub struct Scenario {
     pub pipe: bool,
     /// True if it is a listing, of a server that has [`Scenario::bytes`] of names.
     pub listing: bool,
-    /// True if the sink leaves alone what it has with its size and modification time.
-    pub keeps_unchanged: bool,
+    /// What the sink has and leaves alone.
+    pub keeps: Keeps,
     /// True if an earlier copy of the tree is there; some files were changed since.
     pub copied_before: bool,
     /// Its carrier.
@@ -201,7 +202,7 @@ impl Scenario {
             push: true,
             pipe: false,
             listing: false,
-            keeps_unchanged: false,
+            keeps: Keeps::default(),
             copied_before: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),

@@ -70,9 +70,9 @@ impl SinkDriver {
         // A client believes its own record.
         let asks = scenario.push;
         let transfer = TRANSFER;
-        let keeps_unchanged = scenario.keeps_unchanged;
+        let keeps = scenario.keeps;
         let names = TopNames::Any;
-        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps_unchanged };
+        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps };
         let copy = IncomingCopy::new(config, resume);
         let driver = Self {
             fsync,

@@ -1,6 +1,7 @@
 //! Seeds that found something, and what it was. The swarm's draws may change under them; they stay
 //! because they are as good as any other and cost milliseconds.
 
+use longhaul_objects::Keeps;
 use longhaul_sim::{Scenario, World};
 
 /// Seed, and the fault that it found.
@@ -288,7 +289,7 @@ fn seeds_that_failed_once_pass() {
             // They were copies and pipes.
             let scenario = Scenario {
                 listing: false,
-                keeps_unchanged: false,
+                keeps: Keeps::default(),
                 copied_before: false,
                 ..scenario
             };

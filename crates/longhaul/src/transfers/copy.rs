@@ -12,9 +12,10 @@ use std::sync::Arc;
 
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_files::{
-    Destination, SinkOptions, SourceTree, Target, boot_id, own_name, source_label, transfer_id,
+    Destination, Filter, SinkOptions, SourceTree, Target, boot_id, own_name, source_label,
+    transfer_id,
 };
-use longhaul_objects::{Belief, Fsync, ResumeState, SinkConfig, TagKey, TopNames};
+use longhaul_objects::{Belief, Fsync, Keeps, ResumeState, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
@@ -66,12 +67,13 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     if !options.verify && *protect == Protect::Clear {
         return Err(Error::usage(UNCHECKED));
     }
+    let filter = Filter::new(&options.rules).map_err(|error| Error::usage(error.to_string()))?;
     let failed = |failure| Error::of(failure, Some(Kept::of_copy(&progress.snapshot())));
     let wish = Wish::Copy(request(options));
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
-    let make = |_, shared: &Arc<Shared>| Part::new(options, (shared, memory));
+    let make = |_, shared: &Arc<Shared>| Part::new(options, filter.clone(), (shared, memory));
     Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
 }
 
@@ -91,6 +93,12 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
         return usage("nothing to copy");
     }
     remote.iter().try_for_each(|path| check_length(path))?;
+    if options.destination_is_name {
+        let is_one = sources.len() == 1 && !options.destination_is_directory;
+        if !is_one || options.copy_contents || own_name(sources[0]).is_none() {
+            return usage("-T gives one source, not its contents, the name DST, without a slash");
+        }
+    }
     if options.copy_contents {
         return Ok(());
     }
@@ -103,7 +111,7 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
 }
 
 fn request(options: &CopyOptions) -> Request {
-    let CopyOptions { copy_contents, .. } = *options;
+    let CopyOptions { copy_contents, destination_is_name, .. } = *options;
     let (direction, several, label, paths) = match &options.paths {
         CopyPaths::Push { sources, destination } => {
             let label = source_label(sources, copy_contents);
@@ -119,8 +127,12 @@ fn request(options: &CopyOptions) -> Request {
         copy_contents,
         unhashed: !options.verify,
         keeps_unchanged: !options.ignore_times,
+        keeps_newer: options.update,
+        destination_is_name,
         label,
         paths,
+        // Who has the files leaves out what is not to be copied.
+        rules: if direction == Direction::Pull { options.rules.clone() } else { Vec::new() },
     }
 }
 
@@ -173,10 +185,11 @@ enum Driver {
 impl Part {
     fn new(
         options: &CopyOptions,
+        filter: Option<Filter>,
         (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
         let driver = match &options.paths {
-            CopyPaths::Push { sources, .. } => push(options, sources, shared, budget),
+            CopyPaths::Push { sources, .. } => push(options, sources, filter, shared, budget),
             CopyPaths::Pull { sources, destination } => {
                 pull(options, sources, destination, shared, budget)?
             }
@@ -190,9 +203,16 @@ impl Part {
     }
 }
 
-fn push(options: &CopyOptions, sources: &[PathBuf], shared: &Shared, budget: Budget) -> Driver {
+fn push(
+    options: &CopyOptions,
+    sources: &[PathBuf],
+    filter: Option<Filter>,
+    shared: &Shared,
+    budget: Budget,
+) -> Driver {
     let tree = SourceTree::local(sources, options.copy_contents)
         .direct(options.direct)
+        .filter(filter)
         .limit_names(budget.of_names());
     let belief = match (options.verify, &options.secret) {
         (false, _) => Belief::Unhashed,
@@ -224,6 +244,7 @@ fn pull(
     let fsync = fsync(options.sync);
     let sink_options = SinkOptions {
         is_directory: options.destination_is_directory || sources.len() > 1,
+        is_name: options.destination_is_name,
         contents: names == TopNames::Contents,
         transfer,
         fsync,
@@ -233,7 +254,8 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let config = sink_config(fsync, transfer, budget, Some(names), !options.ignore_times);
+    let keeps = Keeps { unchanged: !options.ignore_times, newer: options.update };
+    let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     receive(shared, config, resume, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
 }
@@ -314,10 +336,12 @@ impl Task for Part {
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
     let mut unannounced = Vec::new();
-    let mut unchanged = (0, 0);
+    let (mut unchanged, mut newer) = ((0, 0), 0);
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
-            unchanged = (copy.stats().unchanged.into(), copy.stats().unchanged_bytes);
+            let stats = copy.stats();
+            unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
+            newer = stats.newer.into();
             copy.result().map_or((0, 0, 0, 0), |result| {
                 (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
             })
@@ -325,6 +349,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
             unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
+            newer = stats.newer.into();
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
@@ -348,6 +373,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         failures,
         skipped: task.shared.skipped(),
         unchanged,
+        newer,
         link,
     }
 }
@@ -362,7 +388,7 @@ fn sink_config(
     transfer: [u8; 16],
     memory: Budget,
     names: Option<TopNames>,
-    keeps_unchanged: bool,
+    keeps: Keeps,
 ) -> SinkConfig {
     SinkConfig {
         capacity: memory.of_sink().get(),
@@ -373,7 +399,7 @@ fn sink_config(
         // A client's record is its own.
         asks: names.is_none(),
         names: names.unwrap_or_default(),
-        keeps_unchanged,
+        keeps,
     }
 }
 

@@ -23,8 +23,11 @@ fn wish(direction: Direction) -> Wish {
         copy_contents: false,
         unhashed: false,
         keeps_unchanged: false,
+        keeps_newer: false,
+        destination_is_name: false,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
+        rules: Vec::new(),
     })
 }
 

@@ -74,7 +74,7 @@ impl Sink {
             Answer::Prepared(id, prepared) => self.prepared(id, prepared),
             Answer::Rechecked { file, groups, wrong } => self.groups_rechecked(file, groups, wrong),
             Answer::Compared(each) => {
-                each.into_iter().for_each(|(id, is_unchanged)| self.compared(id, is_unchanged));
+                each.into_iter().for_each(|(id, compared)| self.compared(id, compared));
             }
             Answer::Checked(each) => {
                 each.into_iter().for_each(|(id, checked)| self.checked(id, checked));

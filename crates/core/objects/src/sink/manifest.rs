@@ -104,7 +104,7 @@ impl Sink {
     }
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
-        let compared = self.keeps_unchanged && self.may_be_there(&entry, directory);
+        let compared = self.keeps.compares() && self.may_be_there(&entry, directory);
         let (temp, state) = self.setup.begin(id, &entry, compared, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
@@ -118,7 +118,8 @@ impl Sink {
             is_made && !self.staged.is_staged(id)
         };
         let is_made = || directory.is_none_or(is_there);
-        entry.kind == EntryKind::File && entry.size > 0 && (is_large(entry.size) || is_made())
+        let is_compared = entry.size > 0 || self.keeps.newer;
+        entry.kind == EntryKind::File && is_compared && (is_large(entry.size) || is_made())
     }
 
     fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {

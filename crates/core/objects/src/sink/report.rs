@@ -126,9 +126,10 @@ impl Report {
         self.ended.note(id, &entry.path, end);
         match end.code {
             EntryCode::Skipped => self.stats.skipped += 1,
-            EntryCode::Unchanged => {
+            code if code.stays() => {
                 self.stats.unchanged += 1;
                 self.stats.unchanged_bytes += entry.size;
+                self.stats.newer += u32::from(code == EntryCode::Newer);
             }
             _ => self.stats.failed += 1,
         }

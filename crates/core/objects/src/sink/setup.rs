@@ -9,7 +9,9 @@ use longhaul_wire::{Entry, EntryEnd};
 use super::entries::{Entries, Slot, State, is_large};
 use super::resumed::Earlier;
 use super::{Kept, Sink, SourceKnows};
-use crate::action::{Action, Checked, Existing, Made, NamedEntry, Prepared, RecordedFile};
+use crate::action::{
+    Action, Checked, Compared, Existing, Made, NamedEntry, Prepared, RecordedFile,
+};
 use crate::entry::key;
 use crate::entry::{EntryId, TempName};
 use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
@@ -30,7 +32,7 @@ pub(super) struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Make,
-    /// It may be there, unchanged.
+    /// It may be there, and stay.
     Compare,
     Prepare(TempName, Existing),
     /// It may be there with this stamp.
@@ -44,7 +46,7 @@ impl Setup {
     }
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
-    /// unpublished file, and whether it has to wait. Where it may be there, unchanged, it is to be
+    /// unpublished file, and whether it has to wait. Where it may be there, and stay, it is to be
     /// `compared`.
     pub(super) fn begin(
         &mut self,
@@ -55,7 +57,7 @@ impl Setup {
     ) -> (TempName, State) {
         let (key, size) = (key(entry), entry.size);
         let small = TempName::of_small(key);
-        if size == 0 {
+        if size == 0 && !compared {
             return (small, State::Open);
         }
         if let Some(stamp) = earlier.published(id, &key, size) {
@@ -207,7 +209,7 @@ impl Sink {
                     self.checkpoints.directory_in_place(id);
                 }
                 self.entries.directory_made(id);
-                if made == Made::InPlace && self.keeps_unchanged {
+                if made == Made::InPlace && self.keeps.compares() {
                     self.compare_files_of(id);
                 }
                 self.advance();
@@ -223,22 +225,26 @@ impl Sink {
                 Some(slot) if slot.directory() == Some(directory) => {}
                 _ => return,
             }
-            if self.entries.wait_again(id) {
+            if self.entries.wait_again(id, self.keeps.newer) {
                 self.setup.compare(id);
             }
         }
     }
 
     /// Answers [`Action::CompareExisting`] for one of its entries.
-    pub(super) fn compared(&mut self, id: EntryId, is_unchanged: bool) {
+    pub(super) fn compared(&mut self, id: EntryId, compared: Compared) {
         let existing = self.setup.existing.remove(&id);
         let Some(slot) = self.entries.in_state(id, State::Waiting) else {
             return;
         };
-        if is_unchanged {
+        let code = match compared {
+            Compared::Unchanged if self.keeps.unchanged => Some(EntryCode::Unchanged),
+            Compared::Newer if self.keeps.newer => Some(EntryCode::Newer),
+            _ => None,
+        };
+        if let Some(code) = code {
             self.unchanged.insert_one(u64::from(id.0));
-            let end = EntryEnd::new(EntryCode::Unchanged, "");
-            return self.fail(id, end, SourceKnows::No, Kept::Untouched);
+            return self.fail(id, EntryEnd::new(code, ""), SourceKnows::No, Kept::Untouched);
         }
         match existing {
             // What was announced behind it may be under way already.

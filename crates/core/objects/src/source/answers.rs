@@ -156,7 +156,7 @@ impl Source {
             return Err(error);
         }
         let is_dealt = slot.is_some_and(|slot| slot.object < self.accepted);
-        if end.code == EntryCode::Unchanged && !is_dealt {
+        if end.code.stays() && !is_dealt {
             self.unchanged.insert_one(u64::from(id.0));
         }
         let kept = self.settle(id, EntryState::Refused(end.code));
@@ -207,7 +207,8 @@ impl Source {
             }
             EntryState::Failed(code) | EntryState::Refused(code) => {
                 *self.stats.ended(code) += 1;
-                self.stats.unchanged_bytes += if code == EntryCode::Unchanged { size } else { 0 };
+                self.stats.unchanged_bytes += if code.stays() { size } else { 0 };
+                self.stats.newer += u32::from(code == EntryCode::Newer);
             }
             EntryState::Open => {}
         }

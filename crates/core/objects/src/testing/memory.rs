@@ -9,8 +9,8 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 use rand_core::Rng;
 
 use crate::action::{
-    Checked, Checkpoint, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared,
-    Publication, RecordedFile, WritePiece,
+    Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, WritePiece,
 };
 use crate::entry::TempName;
 use crate::entry::parent;
@@ -392,18 +392,22 @@ impl Storage for MemoryStorage {
         groups.iter().filter(|group| is_wrong(group)).map(|(group, _)| *group).collect()
     }
 
-    fn is_unchanged(&mut self, entry: &Entry) -> bool {
+    fn compare(&mut self, entry: &Entry) -> Compared {
         let path = entry.path.as_bytes();
-        let Some(&Node::File { mode, modified, inode }) =
-            self.node(path).filter(|node| self.is(Some(node), entry))
-        else {
-            return false;
+        let Some(&Node::File { mode, modified, inode }) = self.node(path) else {
+            return Compared::Other;
         };
+        if modified > entry.modified {
+            return Compared::Newer;
+        }
+        if !self.is(self.node(path), entry) {
+            return Compared::Other;
+        }
         if mode != entry.mode {
             let node = Node::File { mode: entry.mode, modified, inode };
             self.change(Change::Node(path.into(), node));
         }
-        true
+        Compared::Unchanged
     }
 
     fn check_published(&mut self, file: &RecordedFile) -> Checked {

@@ -31,8 +31,11 @@ fn messages(page: &mut Page) {
         copy_contents: false,
         unhashed: false,
         keeps_unchanged: false,
+        keeps_newer: false,
+        destination_is_name: false,
         label: [7; 16],
         paths: vec![b"archive".to_vec()],
+        rules: Vec::new(),
     };
     show(page, "REQUEST", request.into());
     let object = ObjectId(0);

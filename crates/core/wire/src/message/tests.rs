@@ -49,11 +49,15 @@ fn literal_bytes() {
         copy_contents: true,
         unhashed: false,
         keeps_unchanged: true,
+        keeps_newer: false,
+        destination_is_name: true,
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
+        rules: vec![FilterRule { kind: FilterKind::Exclude, pattern: b"*.o".to_vec() }],
     };
     let label = [7; 16];
-    check(&[&[23, 1, 1, 21][..], &label, &[2, 1, b'x', 0]].concat(), request);
+    let rest = [2, 1, b'x', 0, 2, 3, b'*', b'.', b'o'];
+    check(&[&[29, 1, 1, 0x40, 85][..], &label, &rest].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -156,10 +160,10 @@ fn a_code_that_nobody_knows_or_that_the_other_end_sends_is_a_plain_failure() {
     let failed = |entry, end| Message::from(SourceMessage::EntryFailed { entry, end });
     let refused = |entry, end| Message::from(SinkMessage::EntryRefused { entry, end });
     let plain = || EntryEnd::new(EntryCode::Failed, "x");
-    for code in [15, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
+    for code in [16, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
         assert_eq!(decode(&[4, 5, 9, code, b'x']), Ok(vec![failed(9, plain())]));
     }
-    for code in [15, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
+    for code in [16, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
         assert_eq!(decode(&[4, 10, 9, code, b'x']), Ok(vec![refused(9, plain())]));
     }
     // Nor is such a code sent.
@@ -437,20 +441,28 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         result,
     ];
-    let request = (any::<[bool; 6]>(), prop::collection::vec(path, 0..4)).prop_map(
-        |([push, destination_is_directory, sync_at_end, copy_contents, unhashed, keeps], paths)| {
-            Request {
-                direction: if push { Direction::Push } else { Direction::Pull },
-                destination_is_directory,
-                sync_at_end,
-                copy_contents,
-                unhashed,
-                keeps_unchanged: keeps,
-                label: [7; 16],
-                paths,
-            }
-        },
-    );
+    let rule =
+        (any::<bool>(), prop::collection::vec(1u8.., 1..9)).prop_map(|(include, pattern)| {
+            let kind = if include { FilterKind::Include } else { FilterKind::Exclude };
+            FilterRule { kind, pattern }
+        });
+    let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
+    let request = (any::<[bool; 8]>(), lists).prop_map(|(flags, (paths, rules))| {
+        let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
+        Request {
+            direction: if push { Direction::Push } else { Direction::Pull },
+            destination_is_directory,
+            sync_at_end,
+            copy_contents,
+            unhashed,
+            keeps_unchanged: flags[5],
+            keeps_newer: flags[6],
+            destination_is_name: flags[7],
+            label: [7; 16],
+            paths,
+            rules,
+        }
+    });
     let pipe = (any::<bool>(), prop::collection::vec(1u8.., 1..=MAX_PIPE_NAME)).prop_map(
         |(send, name)| PipeRequest {
             role: if send { PipeRole::Send } else { PipeRole::Receive },

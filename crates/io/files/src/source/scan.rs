@@ -111,7 +111,12 @@ impl<'a> Scan<'a> {
             Ok(stat) => stat,
             Err(error) => return Some(self.root_failed(root, explain::at_root(&error))),
         };
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !self.tree.admits(&name, is_directory) {
+            let end = EntryEnd::new(EntryCode::Skipped, "a pattern excludes it");
+            return Some(self.root_failed(root, end));
+        }
+        if is_directory {
             self.pend(Pending { root, above: None, name: name.into() });
             return None;
         }
@@ -202,6 +207,9 @@ impl<'a> Scan<'a> {
                 Err(error) => return Some(unreadable(path, explain::at_source(&error.into()))),
             },
         };
+        if !self.tree.admits(&path, kind == FileType::Directory) {
+            return None;
+        }
         match stat {
             Some(stat) if kind != FileType::Directory => {
                 Some(leaf(self.tree, path, &stat, listing.true_sizes, Some((directory, name))))

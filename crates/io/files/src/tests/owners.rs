@@ -180,6 +180,7 @@ fn another_users_hidden_directory_does_not_make_a_copy_look_begun() {
     let transfer = transfer_id(&[b"test"], b"", true);
     let options = SinkOptions {
         is_directory: false,
+        is_name: false,
         contents: true,
         transfer,
         fsync: Fsync::End,

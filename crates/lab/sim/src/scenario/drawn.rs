@@ -129,8 +129,10 @@ fn keep(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, KEEP_STREAM);
     // What somebody else has put there under the same names, sizes and times would stay.
     let is_other = scenario.pipe || scenario.listing || scenario.prepared && scenario.push;
-    scenario.keeps_unchanged = !is_other && draw.one_in(2);
-    scenario.copied_before = scenario.keeps_unchanged && !draw.one_in(4);
+    scenario.keeps.unchanged = !is_other && draw.one_in(2);
+    scenario.copied_before = scenario.keeps.unchanged && !draw.one_in(4);
+    let draw = &mut Draw::new(scenario.seed, NEWER_STREAM);
+    scenario.keeps.newer = scenario.copied_before && draw.one_in(3);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its
@@ -241,6 +243,7 @@ const PIPE_STREAM: u64 = 29;
 const LISTING_STREAM: u64 = 65;
 /// That of what a sink leaves alone, likewise.
 const KEEP_STREAM: u64 = 66;
+const NEWER_STREAM: u64 = 67;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

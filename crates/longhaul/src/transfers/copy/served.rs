@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_connection::Wish;
 use longhaul_files::{
-    Destination, DestinationError, SinkOptions, SinkTree, SourceTree, transfer_id,
+    Destination, DestinationError, Filter, SinkOptions, SinkTree, SourceTree, transfer_id,
 };
-use longhaul_objects::Belief;
+use longhaul_objects::{Belief, Keeps};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
@@ -62,7 +62,7 @@ impl ServedCopies {
             Direction::Push if !self.write => {
                 return refused("this server does not let anyone copy to it");
             }
-            Direction::Pull => self.send(asked, request),
+            Direction::Pull => self.send(asked, request)?,
             Direction::Push => self.receive(asked, request)?,
         }
         if let Some(granted) = granted.as_deref_mut() {
@@ -71,13 +71,16 @@ impl ServedCopies {
         Ok(())
     }
 
-    fn send(&self, asked: &Asked<'_>, request: &Request) {
+    fn send(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
+        let filter = Filter::new(&request.rules);
+        let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
         let root = self.root.clone();
         let tree = SourceTree::below(root, &request.paths, request.copy_contents);
-        let tree = tree.direct(self.direct).limit_names(asked.memory.of_names());
+        let tree = tree.direct(self.direct).filter(filter).limit_names(asked.memory.of_names());
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
         // What a client says to have hurts nobody else.
         send(asked.shared, asked.memory, self.patience, Belief::Everything);
+        Ok(())
     }
 
     fn receive(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
@@ -88,6 +91,7 @@ impl ServedCopies {
         let fsync = fsync(request.sync_at_end);
         let options = SinkOptions {
             is_directory: request.destination_is_directory,
+            is_name: request.destination_is_name,
             contents: request.copy_contents,
             transfer,
             fsync,
@@ -101,8 +105,9 @@ impl ServedCopies {
         let (tree, resume) = SinkTree::open(destination, &options)
             .map_err(|error| refuse(code(&error), error.to_string()))?;
         // Who may not read is not to learn what is here.
-        let keeps = request.keeps_unchanged && self.read;
-        if request.keeps_unchanged && !keeps {
+        let wanted = Keeps { unchanged: request.keeps_unchanged, newer: request.keeps_newer };
+        let keeps = if self.read { wanted } else { Keeps::default() };
+        if keeps != wanted {
             asked.shared.note(Summary::NOT_COMPARED);
         }
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);

@@ -17,6 +17,7 @@ use crate::transfers::copy::receive;
 fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>) {
     let options = SinkOptions {
         is_directory: true,
+        is_name: false,
         contents: false,
         transfer: [1; 16],
         fsync: Fsync::End,
@@ -34,8 +35,11 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         copy_contents: false,
         unhashed: false,
         keeps_unchanged: false,
+        keeps_newer: false,
+        destination_is_name: false,
         label: [0; 16],
         paths: vec![b"a".to_vec()],
+        rules: Vec::new(),
     });
     let shared = Shared::client(&wish, Mailboxes::new(vec![mailbox.clone()]));
     assert!(matches!(sent(&shared), Message::Request(_)));

@@ -1,0 +1,320 @@
+//! Copies beside `rsync -rlpt` with the same options: drawn trees, earlier destinations and command lines.
+//!
+//! The options mean the same, and so set, contents and metadata are the same afterwards, but for
+//! [`DIFFERENCES`]. `LONGHAUL_RSYNC_DRAWS` says how many are drawn, `LONGHAUL_RSYNC_FROM` the first.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use longhaul::{CopyOptions, CopyReport, FilterKind, FilterRule};
+use longhaul_needs::needs;
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
+
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::noise;
+
+/// Differences from rsync that are meant, and how the comparison makes up for them.
+const DIFFERENCES: [(&str, Difference); 2] = [
+    ("the destination directory itself keeps its mode and its time", Difference::Top),
+    ("a directory that was there keeps its mode", Difference::OldDirectoryMode),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Difference {
+    Top,
+    OldDirectoryMode,
+}
+
+#[needs(rsync)]
+#[test]
+fn trees_arrive_as_by_rsync_with_the_same_options() {
+    limited(|test| {
+        let server = Server::start(test);
+        let number = |name: &str, default: u64| {
+            std::env::var(name).map_or(default, |text| text.parse().unwrap())
+        };
+        let from = number("LONGHAUL_RSYNC_FROM", 1);
+        for seed in from..from + number("LONGHAUL_RSYNC_DRAWS", DRAWS) {
+            compare(test, &server, seed);
+        }
+    });
+}
+
+/// In `make test`; the limit of a test leaves time for some five times as many.
+const DRAWS: u64 = 80;
+
+fn compare(test: &Test, server: &Server, seed: u64) {
+    let mut draw = Draw(seed);
+    let pushes = draw.one_in(2);
+    let (from, to) = if pushes { ("here", "there") } else { ("there", "here") };
+    let source = test.path(from).join("tree");
+    let [ours, theirs] = ["ours", "theirs"].map(|name| test.path(to).join(name));
+    for old in [&source, &ours, &theirs] {
+        let _ = fs::remove_dir_all(old);
+    }
+    fs::create_dir(&source).unwrap();
+    fill(&mut draw, &source, 0);
+    let old: Vec<PathBuf> = match draw.one_in(4) {
+        true => Vec::new(),
+        false => {
+            let top = if draw.one_in(2) { "tree" } else { "" };
+            age(&mut draw, &source, &ours.join(top));
+            let status = Command::new("cp").arg("-a").arg(&ours).arg(&theirs).status().unwrap();
+            assert!(status.success());
+            directories(&ours)
+        }
+    };
+    for destination in [&ours, &theirs] {
+        fs::create_dir_all(destination).unwrap();
+    }
+    let words = Words::draw(&mut draw);
+    let mut rsync = Command::new("rsync");
+    rsync.arg("-rlpt").args(words.rsync());
+    let slash = if words.contents { "/" } else { "" };
+    rsync.arg(format!("{}{slash}", source.display())).arg(format!("{}/", theirs.display()));
+    let output = rsync.output().unwrap();
+    assert!(output.status.success(), "{rsync:?}: {output:?}");
+
+    let report = run_ours(test, server, &words, pushes, (&source, &ours));
+    assert_eq!(report.failures.count, 0, "seed {seed}, {rsync:?}: {report:?}");
+    let (left, right) = (look(&ours, &old, &ours), look(&theirs, &old, &ours));
+    for (path, node) in &right {
+        let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
+        assert_eq!(left.get(path), Some(node), "{}", differs());
+    }
+    let more: Vec<_> = left.keys().filter(|path| !right.contains_key(*path)).collect();
+    assert!(more.is_empty(), "seed {seed}, {rsync:?}: {more:?} too");
+}
+
+fn run_ours(
+    test: &Test,
+    server: &Server,
+    words: &Words,
+    pushes: bool,
+    (source, destination): (&Path, &Path),
+) -> CopyReport {
+    let mut options: CopyOptions = match pushes {
+        true => push(source, server.address, b"ours"),
+        false => pull(server.address, b"tree", destination),
+    };
+    options.destination_is_directory = true;
+    options.copy_contents = words.contents;
+    options.merge = true;
+    options.update = words.update;
+    options.ignore_times = words.ignore_times;
+    options.rules = words.rules.clone();
+    run(test, &options).unwrap()
+}
+
+/// Options of a drawn command line.
+struct Words {
+    contents: bool,
+    update: bool,
+    ignore_times: bool,
+    rules: Vec<FilterRule>,
+}
+
+impl Words {
+    fn draw(draw: &mut Draw) -> Self {
+        let (contents, update) = (draw.one_in(2), draw.one_in(3));
+        let ignore_times = draw.one_in(4);
+        let count = if draw.one_in(2) { 0 } else { 1 + draw.below(4) };
+        let rule = |_| FilterRule {
+            kind: if draw.one_in(3) { FilterKind::Include } else { FilterKind::Exclude },
+            pattern: draw.pick(&PATTERNS).as_bytes().to_vec(),
+        };
+        Self { contents, update, ignore_times, rules: (0..count).map(rule).collect() }
+    }
+
+    fn rsync(&self) -> Vec<String> {
+        let flag = |set: bool, word: &str| set.then(|| word.to_owned());
+        let rules = self.rules.iter().map(|rule| {
+            let option = if rule.kind == FilterKind::Include { "include" } else { "exclude" };
+            format!("--{option}={}", String::from_utf8_lossy(&rule.pattern))
+        });
+        let flags = [flag(self.update, "-u"), flag(self.ignore_times, "-I")];
+        flags.into_iter().flatten().chain(rules).collect()
+    }
+}
+
+const PATTERNS: [&str; 26] = [
+    "a",
+    "*.o",
+    "/a",
+    "/tree/a",
+    "b/",
+    "/b/",
+    "a/b",
+    "a/*",
+    "a/**",
+    "**/c",
+    "**c",
+    "c**",
+    "*/",
+    "*",
+    "d/***",
+    "/tree/*/c",
+    "[ab]",
+    "[!ab]",
+    "[[:digit:]]*",
+    "?",
+    "??",
+    "*.[oc]",
+    "tree",
+    "/tree/**/d.o",
+    "b/**/a",
+    "x?y",
+];
+const NAMES: [&str; 12] = ["a", "b", "c", "d", "a.o", "b.c", "c.o", "d.o", "1", "2x", "x y", ".e"];
+
+/// Files, links and directories, which hold such again.
+fn fill(draw: &mut Draw, at: &Path, depth: u64) {
+    for name in NAMES {
+        if !draw.one_in(2 + depth) {
+            continue;
+        }
+        let path = at.join(name);
+        match draw.below(8) {
+            0..3 if depth < 3 => {
+                fs::create_dir(&path).unwrap();
+                fill(draw, &path, depth + 1);
+                let mode = *draw.pick(&[0o755, 0o700, 0o750]);
+                fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+                set_time(&path, draw.below(1_000));
+            }
+            3 => {
+                symlink(*draw.pick(&["a", "../b", "nowhere"]), &path).unwrap();
+                set_time(&path, draw.below(1_000));
+            }
+            _ => write(draw, &path),
+        }
+    }
+}
+
+fn write(draw: &mut Draw, path: &Path) {
+    let size = match draw.below(5) {
+        0 => 0,
+        1 => 1_500_000,
+        _ => draw.below(3_000) as usize,
+    };
+    fs::write(path, noise(draw.next(), size)).unwrap();
+    let mode = *draw.pick(&[0o644, 0o600, 0o755, 0o444]);
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    set_time(path, draw.below(1_000));
+}
+
+/// An earlier copy of `from`, of which some is missing, changed, older or newer, and something more is there.
+fn age(draw: &mut Draw, from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    let mut entries: Vec<_> = fs::read_dir(from).unwrap().map(Result::unwrap).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, metadata) =
+            (to.join(entry.file_name()), fs::symlink_metadata(entry.path()).unwrap());
+        if draw.one_in(4) {
+            continue;
+        }
+        if metadata.is_dir() {
+            age(draw, &entry.path(), &path);
+            if draw.one_in(2) {
+                fs::set_permissions(&path, PermissionsExt::from_mode(0o711)).unwrap();
+            }
+        } else if metadata.is_symlink() {
+            symlink(if draw.one_in(2) { "other" } else { "a" }, &path).unwrap();
+        } else if draw.one_in(3) {
+            write(draw, &path);
+        } else {
+            fs::copy(entry.path(), &path).unwrap();
+            let time = metadata.mtime().unsigned_abs() - BEGIN;
+            set_time(&path, if draw.one_in(4) { time + 5 } else { time });
+            if draw.one_in(4) {
+                fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+            }
+        }
+    }
+    for name in ["more", "c.o", "z"] {
+        if draw.one_in(3) && fs::symlink_metadata(from.join(name)).is_err() {
+            write(draw, &to.join(name));
+        }
+    }
+}
+
+fn directories(at: &Path) -> Vec<PathBuf> {
+    let mut found = vec![at.to_owned()];
+    for entry in fs::read_dir(at).unwrap().map(Result::unwrap) {
+        if entry.file_type().unwrap().is_dir() {
+            found.extend(directories(&entry.path()));
+        }
+    }
+    found
+}
+
+/// Everything below `top`, by path: kind, contents, mode and time, as far as they are to be the same. Of
+/// `old` directories, named below `old_top`, that is not the mode.
+fn look(top: &Path, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
+    let is_meant = |difference| DIFFERENCES.iter().any(|(_, other)| *other == difference);
+    let mut found = BTreeMap::new();
+    let mut paths = vec![top.to_owned()];
+    while let Some(path) = paths.pop() {
+        let metadata = fs::symlink_metadata(&path).unwrap();
+        let own = path.strip_prefix(top).unwrap().to_owned();
+        let (mut mode, mut time) = (metadata.mode() & 0o7777, metadata.mtime());
+        let contents = if metadata.is_dir() {
+            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            "a directory".to_owned()
+        } else if metadata.is_symlink() {
+            mode = 0;
+            format!("a link to {}", fs::read_link(&path).unwrap().display())
+        } else {
+            blake3::hash(&fs::read(&path).unwrap()).to_hex().to_string()
+        };
+        if path == top && is_meant(Difference::Top) {
+            (mode, time) = (0, 0);
+        }
+        if metadata.is_dir()
+            && old.contains(&old_top.join(&own))
+            && is_meant(Difference::OldDirectoryMode)
+        {
+            mode = 0;
+        }
+        found.insert(own, format!("{contents}, mode {mode:o}, modified {time}"));
+    }
+    found
+}
+
+fn set_time(path: &Path, seconds: u64) {
+    let time = Timespec { tv_sec: (BEGIN + seconds) as i64, tv_nsec: 0 };
+    let times = Timestamps { last_access: time, last_modification: time };
+    utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+const BEGIN: u64 = 1_700_000_000;
+
+/// Choices from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut word = self.0;
+        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ word >> 31
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+
+    fn one_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+
+    fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        &from[self.below(from.len() as u64) as usize]
+    }
+}
