@@ -6,7 +6,8 @@
 //!   two ends share, and agree on version, protection, cipher, carrier and lanes.
 //! - [`Session`]: what was agreed; [`LaneKeys`]: the keys of a lane and direction, by epoch;
 //!   [`RecordKeys`]: those of a TCP connection under `clear`.
-//! - [`Origin`]: addresses that limits count as one, before anybody has proven anything.
+//! - [`Origin`]: addresses that limits count as one, before anybody has proven anything;
+//!   [`OriginTable`] and [`KnownOrigins`] count by them.
 //!
 //! The crate opens no connection, runs no TLS, seals no packet and has no randomness of its own;
 //! what a session means after the handshake is not its concern.
@@ -61,7 +62,7 @@ pub use handshake::{
     ServerProgress, VerifiedClient,
 };
 pub use keys::{Direction, EpochKeys, LaneKeys, RecordKeys};
-pub use origin::Origin;
+pub use origin::{KnownOrigins, Origin, OriginTable, Ticket};
 pub use role::Role;
 pub use secret::SessionSecret;
 pub use session::Session;

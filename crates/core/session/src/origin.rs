@@ -1,4 +1,10 @@
+mod known;
+mod table;
+
 use core::net::{IpAddr, Ipv4Addr};
+
+pub use self::known::KnownOrigins;
+pub use self::table::{OriginTable, Ticket};
 
 /// Addresses of which one host easily has all: limits count them as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

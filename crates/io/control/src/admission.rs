@@ -16,13 +16,11 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use longhaul_session::Origin;
+pub use longhaul_session::Ticket;
+use longhaul_session::{KnownOrigins, Origin, OriginTable};
 use longhaul_units::{Duration, Instant};
 
 use crate::accept::Stage;
-
-/// A connection that waits for authentication. Later ones have higher numbers.
-pub type Ticket = u64;
 
 /// Numbers of connections that may wait for authentication.
 #[derive(Clone, Copy, Debug)]
@@ -36,30 +34,20 @@ pub struct Limits {
 #[derive(Debug)]
 pub struct Strangers {
     limits: Limits,
-    next: Ticket,
-    waiting: BTreeMap<Ticket, Stranger>,
-    held: BTreeMap<Origin, usize>,
+    waiting: OriginTable<Stage>,
     /// Data connections that proven clients are to open.
     expected: BTreeMap<Origin, usize>,
     /// When clients there proved a token last.
-    proven: BTreeMap<Origin, Instant>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stranger {
-    origin: Origin,
-    stage: Stage,
+    proven: KnownOrigins<Instant>,
 }
 
 impl Strangers {
     pub fn new(limits: Limits) -> Self {
         Self {
             limits,
-            next: 0,
-            waiting: BTreeMap::new(),
-            held: BTreeMap::new(),
+            waiting: OriginTable::default(),
             expected: BTreeMap::new(),
-            proven: BTreeMap::new(),
+            proven: KnownOrigins::new(PROVEN_MAX),
         }
     }
 
@@ -68,18 +56,14 @@ impl Strangers {
         let origin = Origin::of(address);
         let all = self.limits.all + self.expected.values().sum::<usize>();
         let of_origin = self.limits.by_origin + self.expected_of(origin);
-        let gone = if self.held_by(origin) >= of_origin {
-            self.evict_one(now, of_origin, |stranger| stranger.origin == origin)
+        let gone = if self.waiting.held_by(origin) >= of_origin {
+            self.evict_one(now, of_origin, |other| other == origin)
         } else if self.waiting.len() >= all {
             self.evict_one(now, all, |_| true)
         } else {
             None
         };
-        let ticket = self.next;
-        self.next += 1;
-        self.waiting.insert(ticket, Stranger { origin, stage: Stage::Silent });
-        *self.held.entry(origin).or_default() += 1;
-        (ticket, gone)
+        (self.waiting.add(origin, Stage::Silent), gone)
     }
 
     /// A proxy names `address` as the origin of a connection: its places are counted from now on. Names
@@ -88,14 +72,10 @@ impl Strangers {
         let origin = Origin::of(address);
         let of_origin = self.limits.by_origin + self.expected_of(origin);
         let mut gone = None;
-        if self.held_by(origin) >= of_origin {
-            gone = self.evict_one(now, of_origin, |stranger| stranger.origin == origin);
+        if self.waiting.held_by(origin) >= of_origin {
+            gone = self.evict_one(now, of_origin, |other| other == origin);
         }
-        if let Some(stranger) = self.waiting.get_mut(&ticket) {
-            let before = std::mem::replace(&mut stranger.origin, origin);
-            take(&mut self.held, before, 1);
-            *self.held.entry(origin).or_default() += 1;
-        }
+        self.waiting.recount(ticket, origin);
         gone
     }
 
@@ -109,47 +89,39 @@ impl Strangers {
         &mut self,
         now: Instant,
         places: usize,
-        counts: impl Fn(&Stranger) -> bool,
+        counts: impl Fn(Origin) -> bool,
     ) -> Option<Ticket> {
-        let candidates = || self.waiting.iter().filter(|(_, stranger)| counts(stranger));
+        let candidates = || self.waiting.iter().filter(|(_, origin, _)| counts(*origin));
         // The one that comes is silent yet.
         let mut held = [1, 0, 0];
-        candidates().for_each(|(_, stranger)| held[stranger.stage as usize] += 1);
+        candidates().for_each(|(_, _, stage)| held[*stage as usize] += 1);
         let (first, second) = ((places / 4).max(1), places / 2);
         let parts = [first, second, places.saturating_sub(first + second)];
-        let over = candidates()
-            .filter(|(_, stranger)| held[stranger.stage as usize] > parts[stranger.stage as usize]);
-        let (ticket, _) = over.min_by_key(|(ticket, Stranger { origin, stage })| {
-            let excess = self.held_by(*origin).saturating_sub(self.expected_of(*origin));
-            (self.has_proven(now, *origin), Reverse(excess), *stage, **ticket)
+        let over =
+            candidates().filter(|(_, _, stage)| held[**stage as usize] > parts[**stage as usize]);
+        let (ticket, _, _) = over.min_by_key(|(ticket, origin, stage)| {
+            let excess = self.waiting.held_by(*origin).saturating_sub(self.expected_of(*origin));
+            (self.has_proven(now, *origin), Reverse(excess), **stage, *ticket)
         })?;
-        let ticket = *ticket;
         self.leave(ticket);
         Some(ticket)
     }
 
     /// A connection has come so far.
     pub fn reach(&mut self, ticket: Ticket, stage: Stage) {
-        if let Some(stranger) = self.waiting.get_mut(&ticket) {
-            stranger.stage = stranger.stage.max(stage);
+        if let Some(reached) = self.waiting.get_mut(ticket) {
+            *reached = stage.max(*reached);
         }
     }
 
     /// A connection waits no longer. Returns whether it did.
     pub fn leave(&mut self, ticket: Ticket) -> bool {
-        let Some(stranger) = self.waiting.remove(&ticket) else { return false };
-        take(&mut self.held, stranger.origin, 1);
-        true
+        self.waiting.remove(ticket).is_some()
     }
 
     /// A client at `address` has proven a token.
     pub fn prove(&mut self, now: Instant, address: IpAddr) {
-        self.proven.insert(Origin::of(address), now);
-        if self.proven.len() > PROVEN_MAX
-            && let Some((&oldest, _)) = self.proven.iter().min_by_key(|(_, at)| **at)
-        {
-            self.proven.remove(&oldest);
-        }
+        self.proven.note(Origin::of(address), now);
     }
 
     /// True where one has within a day.
@@ -158,7 +130,7 @@ impl Strangers {
     }
 
     fn has_proven(&self, now: Instant, origin: Origin) -> bool {
-        self.proven.get(&origin).is_some_and(|at| now - *at < REMEMBERED)
+        self.proven.last(origin).is_some_and(|at| now - at < REMEMBERED)
     }
 
     /// A proven client at `address` is to open `count` data connections.
@@ -168,24 +140,17 @@ impl Strangers {
 
     /// It has opened them, or will not.
     pub fn expect_no_more(&mut self, address: IpAddr, count: usize) {
-        take(&mut self.expected, Origin::of(address), count);
-    }
-
-    fn held_by(&self, origin: Origin) -> usize {
-        self.held.get(&origin).copied().unwrap_or_default()
+        let origin = Origin::of(address);
+        if let Some(expected) = self.expected.get_mut(&origin) {
+            *expected = expected.saturating_sub(count);
+            if *expected == 0 {
+                self.expected.remove(&origin);
+            }
+        }
     }
 
     fn expected_of(&self, origin: Origin) -> usize {
         self.expected.get(&origin).copied().unwrap_or_default()
-    }
-}
-
-fn take(counts: &mut BTreeMap<Origin, usize>, origin: Origin, count: usize) {
-    if let Some(counted) = counts.get_mut(&origin) {
-        *counted = counted.saturating_sub(count);
-        if *counted == 0 {
-            counts.remove(&origin);
-        }
     }
 }
 
@@ -247,7 +212,7 @@ mod tests {
         }
 
         fn has(&self, ticket: Ticket) -> bool {
-            self.waiting.contains_key(&ticket)
+            self.waiting.origin(ticket).is_some()
         }
     }
 
@@ -285,7 +250,6 @@ mod tests {
         let one_more = strangers.admit(NOW, v4(9)).0;
         assert_eq!(strangers.comes_from(NOW, one_more, v4(1)), Some(tickets[0]));
         assert!(strangers.has(other) && strangers.has(one_more));
-        assert_eq!(strangers.held.values().sum::<usize>(), strangers.waiting.len());
     }
 
     #[test]
@@ -297,7 +261,6 @@ mod tests {
         assert_eq!(strangers.admit(NOW, v4(4)).1, Some(1), "the oldest of three");
         assert_eq!(strangers.admit(NOW, v4(5)).1, Some(2), "the oldest of equals");
         assert_eq!(strangers.waiting.len(), 6);
-        assert_eq!(strangers.held.values().sum::<usize>(), 6);
     }
 
     #[test]
@@ -357,7 +320,6 @@ mod tests {
         for number in 0..PROVEN_MAX as u32 + 10 {
             strangers.prove(NOW + Duration::from_secs(number.into()), many(number));
         }
-        assert_eq!(strangers.proven.len(), PROVEN_MAX);
         let now = NOW + Duration::from_secs(PROVEN_MAX as u64 + 10);
         assert!(!strangers.has_proven(now, Origin::of(many(9))));
         assert!(strangers.has_proven(now, Origin::of(many(10))));

@@ -5,58 +5,40 @@
 //! many takes places from himself, and spare connections of neighbours go last.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use longhaul_session::Origin;
-
-/// The connection of a stranger. Later ones have higher numbers.
-pub(crate) type Ticket = u64;
+pub(crate) use longhaul_session::Ticket;
+use longhaul_session::{KnownOrigins, Origin, OriginTable};
 
 #[derive(Debug)]
 pub(crate) struct Strangers {
     all: usize,
-    next: Ticket,
-    waiting: BTreeMap<Ticket, Stranger>,
-    held: BTreeMap<Origin, usize>,
-    /// Origins that got in, with the next ticket when they last did.
-    known: BTreeMap<Origin, Ticket>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Stranger {
-    origin: Origin,
-    has_begun: bool,
+    /// Each with true once something has come from it.
+    waiting: OriginTable<bool>,
+    /// Origins that got in, by the count of [`Self::entered`] when they last did.
+    known: KnownOrigins<u64>,
+    entered: u64,
 }
 
 impl Strangers {
     /// Room for so many.
     pub fn new(all: usize) -> Self {
-        Self {
-            all,
-            next: 0,
-            waiting: BTreeMap::new(),
-            held: BTreeMap::new(),
-            known: BTreeMap::new(),
-        }
+        let (waiting, known) = (OriginTable::default(), KnownOrigins::new(KNOWN));
+        Self { all, waiting, known, entered: 0 }
     }
 
     /// One comes. Where it finds no place, another has to go, which [`Self::has`] tells it.
     pub fn arrive(&mut self, address: IpAddr) -> Ticket {
         let origin = Origin::of(address);
         // Clients of one host that come at the same moment find room, also for the first time.
-        let part = if self.known.contains_key(&origin) { 1 } else { 4 };
+        let part = if self.known.last(origin).is_some() { 1 } else { 4 };
         let by_origin = (self.all / part).max(1);
-        if self.held_by(origin) >= by_origin {
-            self.evict(|stranger| stranger.origin == origin);
+        if self.waiting.held_by(origin) >= by_origin {
+            self.evict(|other| other == origin);
         } else if self.waiting.len() >= self.all {
             self.evict(|_| true);
         }
-        let ticket = self.next;
-        self.next += 1;
-        self.waiting.insert(ticket, Stranger { origin, has_begun: false });
-        *self.held.entry(origin).or_default() += 1;
-        ticket
+        self.waiting.add(origin, false)
     }
 
     /// Descriptors are used up: one has to go. `false` where nobody waits.
@@ -66,36 +48,26 @@ impl Strangers {
 
     /// Something came from it.
     pub fn begin(&mut self, ticket: Ticket) {
-        if let Some(stranger) = self.waiting.get_mut(&ticket) {
-            stranger.has_begun = true;
+        if let Some(has_begun) = self.waiting.get_mut(ticket) {
+            *has_begun = true;
         }
     }
 
     /// It still has its place.
     pub fn has(&self, ticket: Ticket) -> bool {
-        self.waiting.contains_key(&ticket)
+        self.waiting.origin(ticket).is_some()
     }
 
     /// It needs its place no more.
     pub fn leave(&mut self, ticket: Ticket) {
-        let Some(stranger) = self.waiting.remove(&ticket) else { return };
-        if let Some(held) = self.held.get_mut(&stranger.origin) {
-            *held -= 1;
-            if *held == 0 {
-                self.held.remove(&stranger.origin);
-            }
-        }
+        self.waiting.remove(ticket);
     }
 
     /// It got in: its origin is known from now on.
     pub fn get_in(&mut self, ticket: Ticket) {
-        if let Some(Stranger { origin, .. }) = self.waiting.get(&ticket).copied() {
-            self.known.insert(origin, self.next);
-            if self.known.len() > KNOWN
-                && let Some((&oldest, _)) = self.known.iter().min_by_key(|(_, at)| **at)
-            {
-                self.known.remove(&oldest);
-            }
+        if let Some(origin) = self.waiting.origin(ticket) {
+            self.entered += 1;
+            self.known.note(origin, self.entered);
         }
         self.leave(ticket);
     }
@@ -105,19 +77,15 @@ impl Strangers {
         self.waiting.len()
     }
 
-    fn evict(&mut self, counts: impl Fn(&Stranger) -> bool) -> bool {
-        let candidates = self.waiting.iter().filter(|(_, stranger)| counts(stranger));
-        let first = candidates.min_by_key(|(ticket, Stranger { origin, has_begun })| {
-            let is_known = self.known.contains_key(origin);
-            (is_known, Reverse(self.held_by(*origin)), *has_begun, **ticket)
+    fn evict(&mut self, counts: impl Fn(Origin) -> bool) -> bool {
+        let candidates = self.waiting.iter().filter(|(_, origin, _)| counts(*origin));
+        let first = candidates.min_by_key(|(ticket, origin, has_begun)| {
+            let is_known = self.known.last(*origin).is_some();
+            (is_known, Reverse(self.waiting.held_by(*origin)), **has_begun, *ticket)
         });
-        let Some((&ticket, _)) = first else { return false };
+        let Some((ticket, _, _)) = first else { return false };
         self.leave(ticket);
         true
-    }
-
-    fn held_by(&self, origin: Origin) -> usize {
-        self.held.get(&origin).copied().unwrap_or_default()
     }
 }
 
@@ -180,7 +148,7 @@ mod tests {
             (0..BY_ORIGIN as u16 + 1).map(|last| strangers.arrive(v6(last))).collect();
         assert!(!strangers.has(tickets[0]));
         tickets.into_iter().for_each(|ticket| strangers.leave(ticket));
-        assert_eq!((strangers.len(), strangers.held.len()), (0, 0));
+        assert!(strangers.waiting.is_empty());
         assert!(!strangers.make_room());
     }
 }

@@ -1,7 +1,9 @@
 //! The connections of the server: a table of bounded size in which strangers make room.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use longhaul_session::{Origin, OriginTable, Ticket};
 
 /// A table of connections. One on which a known token has a request under way stays; every other
 /// one is there as long as there is room. When the table is full, the address that has most of
@@ -11,23 +13,23 @@ pub(super) struct ConnectionTable<T> {
     most: usize,
     next: u64,
     taken: BTreeMap<u64, Connection<T>>,
-    /// Connections that can lose their place, by origin, oldest first.
-    spare: BTreeMap<IpAddr, BTreeSet<(u64, u64)>>,
+    /// Numbers of connections that can lose their place.
+    spare: OriginTable<u64>,
 }
 
 #[derive(Debug)]
 struct Connection<T> {
-    origin: IpAddr,
+    origin: Origin,
     /// Its place among those that can lose it.
-    since: u64,
+    spare: Option<Ticket>,
     /// Requests under way that came with a known token.
     known: u32,
     _kept: T,
 }
 
 impl<T> ConnectionTable<T> {
-    pub(super) const fn new(most: usize) -> Self {
-        Self { most, next: 0, taken: BTreeMap::new(), spare: BTreeMap::new() }
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, next: 0, taken: BTreeMap::new(), spare: OriginTable::default() }
     }
 
     /// Gives a place to a connection from `address`; `None` if known tokens have all.
@@ -37,9 +39,10 @@ impl<T> ConnectionTable<T> {
                 return None;
             }
         }
-        let (id, origin) = (self.count(), origin(address));
-        self.taken.insert(id, Connection { origin, since: id, known: 0, _kept: kept });
-        self.spare.entry(origin).or_default().insert((id, id));
+        let (id, origin) = (self.next, Origin::of(address));
+        self.next += 1;
+        let spare = Some(self.spare.add(origin, id));
+        self.taken.insert(id, Connection { origin, spare, known: 0, _kept: kept });
         Some(id)
     }
 
@@ -47,61 +50,33 @@ impl<T> ConnectionTable<T> {
     pub(super) fn begin(&mut self, id: u64) -> bool {
         let Some(connection) = self.taken.get_mut(&id) else { return false };
         connection.known += 1;
-        let (origin, place) = (connection.origin, (connection.since, id));
-        self.not_spare(origin, place);
+        if let Some(ticket) = connection.spare.take() {
+            self.spare.remove(ticket);
+        }
         true
     }
 
     /// Such a request has ended.
     pub(super) fn end(&mut self, id: u64) {
-        let now = self.count();
         if let Some(connection) = self.taken.get_mut(&id) {
             connection.known = connection.known.saturating_sub(1);
             if connection.known == 0 {
-                connection.since = now;
-                self.spare.entry(connection.origin).or_default().insert((now, id));
+                connection.spare = Some(self.spare.add(connection.origin, id));
             }
         }
     }
 
     /// A connection has ended.
     pub(super) fn leave(&mut self, id: u64) {
-        if let Some(connection) = self.taken.remove(&id) {
-            self.not_spare(connection.origin, (connection.since, id));
+        if let Some(ticket) = self.taken.remove(&id).and_then(|connection| connection.spare) {
+            self.spare.remove(ticket);
         }
     }
 
     /// Takes a place away; false if none can be.
     pub(super) fn make_room(&mut self) -> bool {
-        let most = self.spare.values().max_by_key(|places| places.len());
-        let oldest = most.and_then(|places| places.first().copied());
-        if let Some((_, id)) = oldest {
-            self.leave(id);
-        }
-        oldest.is_some()
-    }
-
-    fn not_spare(&mut self, origin: IpAddr, place: (u64, u64)) {
-        if let Some(places) = self.spare.get_mut(&origin) {
-            places.remove(&place);
-            if places.is_empty() {
-                self.spare.remove(&origin);
-            }
-        }
-    }
-
-    fn count(&mut self) -> u64 {
-        self.next += 1;
-        self.next
-    }
-}
-
-/// The address by which a connection counts: with IPv6 a whole network, since a host has as many of
-/// its addresses as it likes.
-fn origin(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64)).into(),
-        address => address,
+        let oldest = self.spare.oldest_of_most().and_then(|ticket| self.spare.remove(ticket));
+        oldest.is_some_and(|id| self.taken.remove(&id).is_some())
     }
 }
 
@@ -133,6 +108,15 @@ mod tests {
     }
 
     #[test]
+    fn many_addresses_with_one_connection_each_crowd_out_the_oldest_whatever_its_address() {
+        let mut table = ConnectionTable::new(8);
+        let old = table.admit(address(1), ()).unwrap();
+        let honest = table.admit(address(255), ()).unwrap();
+        (2..9).for_each(|last| assert!(table.admit(address(last), ()).is_some()));
+        assert!(!table.begin(old) && table.begin(honest));
+    }
+
+    #[test]
     fn known_tokens_keep_their_places_and_give_them_back() {
         let mut table = ConnectionTable::new(3);
         let ids: Vec<u64> = (1..=3).map(|last| table.admit(address(last), ()).unwrap()).collect();
@@ -149,10 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_counts_as_one_address() {
-        let parse = |text: &str| origin(text.parse().unwrap());
-        assert_eq!(parse("2001:db8::1"), parse("2001:db8::ffff:0:0:2"));
-        assert_ne!(parse("2001:db8::1"), parse("2001:db8:0:1::1"));
-        assert_eq!(parse("::ffff:192.0.2.1"), address(1));
+    fn a_network_of_ipv6_counts_as_one_address_and_a_mapped_one_is_ipv4() {
+        for [first, same, other] in [
+            ["2001:db8::1", "2001:db8::ffff:0:0:2", "2001:db8:0:1::1"],
+            ["192.0.2.1", "::ffff:192.0.2.1", "192.0.2.2"],
+        ] {
+            let mut table = ConnectionTable::new(3);
+            let ids = [other, first, same, "198.51.100.1"]
+                .map(|text| table.admit(text.parse().unwrap(), ()).unwrap());
+            assert_eq!(ids.map(|id| table.begin(id)), [true, false, true, true]);
+        }
     }
 }
