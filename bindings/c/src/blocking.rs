@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::dial::{AGAIN, CONNECTED, Dial, FAILED, WANT_WRITE};
 use crate::route::Route;
-use crate::words::{Words, text};
+use crate::words::{TextError, Words, text};
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn longhaul_relay_connect(
@@ -37,17 +37,17 @@ unsafe extern "C" fn longhaul_relay_connect(
 
 fn connect(
     gateways: &Arc<Gateways>,
-    target: Result<&str, &str>,
+    target: Result<&str, TextError>,
     timeout_ms: c_int,
 ) -> Result<c_int, SessionError> {
-    let target = target.map_err(|words| SessionError::own(libc::EINVAL, words))?;
+    let target = target.map_err(|error| SessionError::own(libc::EINVAL, error))?;
     let limit = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     let until = limit.map(|limit| Instant::now() + limit);
     let mut is_second = false;
     loop {
         let (stream, gateway) = reach(gateways, until)?;
         let dial = Dial::new(gateways.clone(), target, gateway);
-        let mut dial = dial.map_err(|words| SessionError::own(libc::EINVAL, words))?;
+        let mut dial = dial.map_err(|error| SessionError::own(libc::EINVAL, error))?;
         stream.set_nonblocking(true).map_err(|error| of(&error))?;
         // At the end of the dial's own time it says so itself.
         let answer_by = dial.until();
@@ -85,7 +85,7 @@ fn connect(
 }
 
 fn of(error: &io::Error) -> SessionError {
-    SessionError::own(error.raw_os_error().unwrap_or(libc::EIO), error.to_string())
+    SessionError::own(error.raw_os_error().unwrap_or(libc::EIO), error)
 }
 
 fn timed_out() -> SessionError {
@@ -130,6 +130,6 @@ fn wait(stream: &TcpStream, for_: PollFlags, until: Instant) -> Result<bool, Ses
     match poll(&mut [PollFd::new(stream, for_)], left.as_ref()) {
         Ok(0) => Ok(false),
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(true),
-        Err(error) => Err(SessionError::own(error.raw_os_error(), error.to_string())),
+        Err(error) => Err(SessionError::own(error.raw_os_error(), error)),
     }
 }

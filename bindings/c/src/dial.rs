@@ -4,17 +4,31 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
-use longhaul_relay_client::{Attempt, Gateways, SessionError, Step};
+use longhaul_relay::ParsePlaceError;
+use longhaul_relay_client::{self as client, Attempt, Gateways, SessionError, Step};
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::route::Route;
-use crate::words::{Words, owned, text};
+use crate::words::{TextError, Words, owned, text};
 
 /// `longhaul_relay_dial`.
 pub(crate) struct Dial {
     gateways: Arc<Gateways>,
     attempt: Attempt,
     failure: Option<(c_int, CString)>,
+}
+
+/// Why no set-up begins: the caller gave something wrong, but for the header.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DialError {
+    #[error("{0}")]
+    Text(#[from] TextError),
+    #[error("{target}: {error}")]
+    Target { target: String, error: ParsePlaceError },
+    #[error("{0}: no address with a port")]
+    Gateway(String),
+    #[error("{0}")]
+    Header(#[from] client::DialError),
 }
 
 pub(crate) const FAILED: c_int = -1;
@@ -24,9 +38,13 @@ pub(crate) const WANT_WRITE: c_int = 2;
 pub(crate) const AGAIN: c_int = 3;
 
 impl Dial {
-    pub fn new(gateways: Arc<Gateways>, target: &str, gateway: SocketAddr) -> Result<Self, String> {
-        let place = target.parse().map_err(|error| format!("{target}: {error}"))?;
-        let attempt = gateways.dial(place, gateway).map_err(|error| error.to_string())?;
+    pub fn new(
+        gateways: Arc<Gateways>,
+        target: &str,
+        gateway: SocketAddr,
+    ) -> Result<Self, DialError> {
+        let wrong = |error| DialError::Target { target: target.to_owned(), error };
+        let attempt = gateways.dial(target.parse().map_err(wrong)?, gateway)?;
         Ok(Self { gateways, attempt, failure: None })
     }
 
@@ -79,9 +97,9 @@ unsafe extern "C" fn longhaul_relay_dial_new(
     // SAFETY: as the header demands.
     let (route, target, gateway, words) =
         unsafe { (&*route, text(target), text(gateway), Words::new(error, error_len)) };
-    let dial = || {
+    let dial = || -> Result<Dial, DialError> {
         let gateway = gateway?;
-        let address = gateway.parse().map_err(|_| format!("{gateway}: no address with a port"))?;
+        let address = gateway.parse().map_err(|_| DialError::Gateway(gateway.to_owned()))?;
         Dial::new(route.gateways.clone(), target?, address)
     };
     match dial() {

@@ -2,9 +2,10 @@ use std::ffi::{CString, c_char};
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul_relay_client::{Gateways, read_token};
+use longhaul_relay::ParseViaError;
+use longhaul_relay_client::{Gateways, TokenError, read_token};
 
-use crate::words::{Words, owned, text};
+use crate::words::{TextError, Words, owned, text};
 
 /// `longhaul_relay_route`.
 pub(crate) struct Route {
@@ -12,9 +13,20 @@ pub(crate) struct Route {
     first: CString,
 }
 
-fn route(via: Result<&str, &str>, file: Result<&str, &str>) -> Result<Route, String> {
-    let key = read_token(Path::new(file?)).map_err(|error| error.to_string())?;
-    let gateways = Gateways::new(via?, key).map_err(|error| error.to_string())?;
+/// Why there is no route: the caller gave something wrong.
+#[derive(Debug, thiserror::Error)]
+enum RouteError {
+    #[error("{0}")]
+    Text(#[from] TextError),
+    #[error("{0}")]
+    Token(#[from] TokenError),
+    #[error("{0}")]
+    Via(#[from] ParseViaError),
+}
+
+fn route(via: Result<&str, TextError>, file: Result<&str, TextError>) -> Result<Route, RouteError> {
+    let key = read_token(Path::new(file?))?;
+    let gateways = Gateways::new(via?, key)?;
     let first = owned(&gateways.first().to_string());
     Ok(Route { gateways: Arc::new(gateways), first })
 }

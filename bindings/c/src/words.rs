@@ -7,12 +7,21 @@ use std::fmt;
 ///
 /// # Safety
 /// `text` is null or ends in a zero byte.
-pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, &'static str> {
+pub(crate) unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, TextError> {
     if text.is_null() {
-        return Err("a text is missing");
+        return Err(TextError::Missing);
     }
     // SAFETY: as promised by the caller.
-    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| "a text is not UTF-8")
+    unsafe { CStr::from_ptr(text) }.to_str().map_err(|_| TextError::NotUtf8)
+}
+
+/// The caller gave no text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum TextError {
+    #[error("a text is missing")]
+    Missing,
+    #[error("a text is not UTF-8")]
+    NotUtf8,
 }
 
 /// Where a caller wants to read what went wrong.

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use longhaul_relay::{ANSWER_TIMEOUT_SECS, Answer, DialError, Place, Status};
 
 /// Why there is no session.
@@ -64,12 +66,12 @@ impl SessionError {
     }
 
     /// A fault that neither a gateway nor the target reported.
-    pub fn own(errno: i32, words: impl Into<String>) -> Self {
-        Self { errno, words: words.into(), by_target: false, no_gateway: false }
+    pub fn own(errno: i32, words: impl fmt::Display) -> Self {
+        Self { errno, words: words.to_string(), by_target: false, no_gateway: false }
     }
 
     /// The connection to the first gateway broke before its answer had come.
-    pub fn lost(errno: i32, words: impl std::fmt::Display) -> Self {
+    pub fn lost(errno: i32, words: impl fmt::Display) -> Self {
         Self::own(errno, format!("the gateway was lost before it had answered: {words}"))
     }
 }
