@@ -14,6 +14,7 @@
 //! ```
 
 mod answer;
+mod authorities;
 mod names;
 mod reach;
 
@@ -27,6 +28,7 @@ use ureq::Agent;
 use ureq::http::{Method, Request};
 
 pub use self::answer::ClientError;
+pub use self::authorities::AuthoritiesError;
 pub use self::reach::Access;
 use crate::api::{
     Availability, BookRequest, Booking, Bookings, Explanation, ExtendRequest, Health,

@@ -11,9 +11,6 @@ use serde::{Deserialize, Serialize};
 pub use ask::{AskError, ask};
 pub use totals::Totals;
 
-/// The port at which `gateway status` asks, unless another is named.
-pub const METRICS_PORT: u16 = 7422;
-
 /// The state of a gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {

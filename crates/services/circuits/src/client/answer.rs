@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use ureq::Body;
 use ureq::http::{Response, header};
 
+use super::authorities::AuthoritiesError;
 use crate::api::Problem;
 
 /// Why there is no answer, or not the one hoped for.
@@ -26,7 +27,7 @@ pub enum ClientError {
         /// Where authorities were looked for.
         place: String,
         /// The mistake.
-        why: String,
+        why: AuthoritiesError,
     },
     /// The service refuses, and why.
     #[error("{}", .0.detail)]

@@ -8,12 +8,12 @@ use std::time::Duration;
 use rustls::crypto::aws_lc_rs;
 use ureq::http::uri::Scheme;
 use ureq::http::{Request, Uri};
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::unversioned::transport::DefaultConnector;
 use ureq::{Agent, AsSendBody};
 
 use super::names::Names;
-use super::{Client, ClientError};
+use super::{Client, ClientError, authorities};
 
 /// Ways to reach a service, beside its address.
 #[derive(Clone, Debug, Default)]
@@ -71,40 +71,15 @@ pub(super) fn watching<S: AsSendBody>(agent: &Agent, request: Request<S>) -> Req
     config.timeout_recv_response(patience).timeout_per_read(Some(SILENCE)).build()
 }
 
-fn tls(authorities: Option<&Path>) -> Result<TlsConfig, ClientError> {
-    let authorities = match authorities {
-        Some(file) => read(file)
-            .map_err(|why| ClientError::Authorities { place: file.display().to_string(), why })?,
-        None => known()?,
+fn tls(file: Option<&Path>) -> Result<TlsConfig, ClientError> {
+    let (found, place) = match file {
+        Some(file) => (authorities::read(file), file.display().to_string()),
+        None => (authorities::known(), "this host's authorities".into()),
     };
+    let authorities = found.map_err(|why| ClientError::Authorities { place, why })?;
     let provider = Arc::new(aws_lc_rs::default_provider());
     let tls = TlsConfig::builder().unversioned_rustls_crypto_provider(provider);
     Ok(tls.root_certs(RootCerts::Specific(Arc::new(authorities))).build())
-}
-
-fn read(file: &Path) -> Result<Vec<Certificate<'static>>, String> {
-    let text = std::fs::read(file).map_err(|error| error.to_string())?;
-    let mut found = Vec::new();
-    for item in parse_pem(&text) {
-        if let PemItem::Certificate(certificate) = item.map_err(|error| error.to_string())? {
-            found.push(certificate);
-        }
-    }
-    if found.is_empty() { Err("it holds no certificate in PEM".into()) } else { Ok(found) }
-}
-
-/// Certificates of the authorities that this host knows.
-fn known() -> Result<Vec<Certificate<'static>>, ClientError> {
-    let known = rustls_native_certs::load_native_certs();
-    if known.certs.is_empty() {
-        let why = known.errors.first().map_or("there are none".into(), ToString::to_string);
-        return Err(ClientError::Authorities { place: "this host's authorities".into(), why });
-    }
-    Ok(known
-        .certs
-        .iter()
-        .map(|certificate| Certificate::from_der(certificate).to_owned())
-        .collect())
 }
 
 /// True if requests to `host` do not leave this host.

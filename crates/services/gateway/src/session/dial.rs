@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
-use longhaul_relay::{Addressed, Answer, Dialler, Hop, Place, Route, Side, Status, proxy};
+use longhaul_relay::{
+    Addressed, Answer, Dialler, Hop, Place, Route, RouteError, Side, Status, proxy,
+};
 
 use super::asked::Asked;
 use super::{Context, NEAR, Session, Stage, Turn, reset, status, words};
@@ -45,6 +47,19 @@ enum Next {
     Aware(Box<(Hop, Route)>),
     /// A target that knows of nothing, with the route that led here.
     Plain(Box<Route>),
+}
+
+/// Why there is no header for the next gateway. This gateway is to blame, or its operator.
+#[derive(Debug, thiserror::Error)]
+enum SignError {
+    #[error("this gateway has no token for the next one (--via-token-file)")]
+    NoToken,
+    #[error("no address was dialled")]
+    NotDialled,
+    #[error("{0}")]
+    Random(io::Error),
+    #[error("{0}")]
+    Route(#[from] RouteError),
 }
 
 impl Dialling {
@@ -217,7 +232,7 @@ impl Session {
         };
         let (dialler, header) = match self.sign(&next.0, &next.1, cx) {
             Ok(signed) => signed,
-            Err(reason) => return Ok(self.refuse(Status::INTERNAL, &reason, cx)),
+            Err(error) => return Ok(self.refuse(Status::INTERNAL, &error.to_string(), cx)),
         };
         self.pumps[NEAR].restart();
         self.pumps[NEAR].put(&header);
@@ -252,16 +267,16 @@ impl Session {
         hop: &Hop,
         route: &Route,
         cx: &Context<'_>,
-    ) -> Result<(Dialler, Vec<u8>), String> {
+    ) -> Result<(Dialler, Vec<u8>), SignError> {
         let shared = self.admission.shared();
         let policy = shared.policy();
         let key = policy.via_key.as_ref();
-        let key = key.ok_or("this gateway has no token for the next one (--via-token-file)")?;
-        let dialled = self.summary.next.ok_or("no address was dialled")?;
+        let key = key.ok_or(SignError::NoToken)?;
+        let dialled = self.summary.next.ok_or(SignError::NotDialled)?;
         let clock = shared.clocks.at(dialled, cx.clock);
-        let nonce = (cx.random)().map_err(|error| error.to_string())?;
+        let nonce = (cx.random)().map_err(SignError::Random)?;
         let addressed = Addressed { written: hop.written(), dialled: dialled.into() };
-        Dialler::new(route, addressed, key, clock, nonce).map_err(|error| error.to_string())
+        Ok(Dialler::new(route, addressed, key, clock, nonce)?)
     }
 
     /// The connection ended before an answer came. A spare one may have been closed long ago: that
