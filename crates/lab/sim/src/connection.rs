@@ -1,44 +1,40 @@
 //! One end of a connection after the handshake: lanes, their path, stream 0, and a source or sink.
 //! This is what a driver does, without sockets and threads.
 
-mod lane;
+mod memory;
+mod opening;
 mod pace;
 mod paths;
-mod udp;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    End as Ending, LaneHalf, MoveAsked, News, NotSent, Order, Part, ReadBatch, Received,
-    RecordHalf, Sealer, Transfer, Violation, Watch, Wish, Work,
+    End as Ending, MoveAsked, News, NotSent, Order, Part, ReadBatch, Received, Transfer, Violation,
+    Watch, Wish, Work,
 };
-use longhaul_engine::{Closed as EngineClosed, LaneConfig, LaneStats, Role, Suspension, What};
+use longhaul_engine::{Closed as EngineClosed, LaneStats, Suspension, What};
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, Profile, Repair};
 use longhaul_session::Session;
-use longhaul_units::{Bottleneck, Bytes, Duration, Ecn, Instant, LaneId, PathId};
+use longhaul_units::{Bottleneck, Bytes, Duration, Instant, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, ListRequest, PipeRequest, PipeRole, Protect,
-    Refused, Request, SourceReport,
+    Carrier, CloseCode, ConnectionId, Direction, ListRequest, PipeRequest, PipeRole, Refused,
+    Request, SourceReport,
 };
 
-use crate::driver::{Driver, Half};
+use crate::driver::Driver;
 use crate::environment::Env;
-use crate::network::{Arrived, server};
-use crate::packet::wire_bytes;
-use crate::protection::Protection;
-use crate::records::Records;
+use crate::lane::{Carrying, LaneState, Lanes, PathCell};
+use crate::packet::{Arrived, Outgoing, wire_bytes};
 use crate::scenario::{End, RefusedBecause, Scenario};
 use crate::source::MEMORY;
+use crate::staging::Half;
 use crate::trace::Kind;
 use crate::wires::Wire;
-use lane::{Carrying, Memory, PathCell};
+use memory::Memory;
+use opening::Opening;
 use paths::ConnectionPaths;
-
-pub(crate) use lane::{LaneState, Lanes};
-use udp::UdpLane;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -76,17 +72,6 @@ pub(crate) struct Closed {
 /// Object bytes offered and not sent, and extents that are not at the peer.
 pub(crate) type Left = (u64, usize);
 
-/// A datagram that leaves an end.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub to: SocketAddr,
-    pub lane: LaneId,
-    /// The path that a client sends it over.
-    pub route: u16,
-    pub ecn: Ecn,
-    pub bytes: Arc<[u8]>,
-}
-
 impl Connection {
     /// Opens what the handshake agreed on: a session, over that carrier, and a profile, over a round trip
     /// as the control connection measured it.
@@ -104,37 +89,10 @@ impl Connection {
     ) -> Self {
         let clock = scenario.clocks[usize::from(end == End::Server)];
         let local = now + clock;
-        let profile = chosen.profile;
-        let (repair, feedback) = (repair(profile, scenario.seed), chosen.feedback());
-        let role = if end == End::Client { Role::Client } else { Role::Server };
-        let rate = scenario.rate.or(scenario.limit);
-        let rate = rate.map(|rate| rate.scale(1, u32::from(session.lanes)));
-        let carrying = |number: u16| {
-            let lane = LaneId(number);
-            if carrier == Carrier::Tcp {
-                let bare = session.protect == Protect::Clear;
-                let seals = bare.then(|| Records::new(session, lane));
-                return Carrying::Tcp(Box::new(RecordHalf::new(local, lane, rate, seals)));
-            }
-            let seed = seed ^ u64::from(number) << 32;
-            let mut config = LaneConfig::new(session.connection, lane, role, seed);
-            if end == End::Client {
-                let home = scenario.homes[usize::from(number)];
-                (config.path, config.remote) = (PathId(home), Some(server(scenario, home)));
-            }
-            config.repair = repair;
-            config.feedback = feedback;
-            let seal = Protection::new(session.send_keys(lane), session.protect);
-            let open = Protection::new(session.receive_keys(lane), session.protect);
-            config.object_tag = Sealer::object_tag(&seal);
-            config.datagram_max = scenario.datagram_max;
-            config.socket_buffer = Some(scenario.socket_buffer);
-            config.stream_buffer = scenario.stream_buffer;
-            let half = LaneHalf::new(local, config);
-            Carrying::Udp(Box::new(UdpLane::new(half, lane, [seal, open], now)))
-        };
-        let lanes = (0..session.lanes).map(|number| LaneState::new(local, carrying(number)));
-        let lanes: Vec<LaneState> = lanes.collect();
+        let repair = repair(chosen.profile, scenario.seed);
+        let feedback = chosen.feedback();
+        let opening = Opening { scenario, session, end, repair, feedback, seed };
+        let lanes = opening.lanes([now, local], carrier);
         let round_trip = round_trip.unwrap_or(DEFAULT_ROUND_TRIP);
         let times = [now, local, start];
         let paths =

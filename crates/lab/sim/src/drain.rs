@@ -13,11 +13,10 @@ use longhaul_units::{Bytes, Duration, Instant};
 use longhaul_wire::{Protect, SinkMessage};
 
 use crate::draw::Draw;
-use crate::driver::Half;
 use crate::environment::Env;
 use crate::feed::contents;
 use crate::scenario::{End, Scenario};
-use crate::staging::{Staged, Staging};
+use crate::staging::{Half, Staged, Staging};
 
 #[derive(Debug)]
 pub(crate) struct DrainDriver {

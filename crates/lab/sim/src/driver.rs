@@ -4,22 +4,22 @@ use std::sync::Arc;
 
 use longhaul_connection::{
     Begun, GroupPart, HostFailure, IncomingAnswers, IncomingPipe, OutgoingAnswers, OutgoingCopy,
-    OutgoingPipe, Part, Received, Repair, SharedHalf, Transfer, Unplaceable, buffers,
+    OutgoingPipe, Part, Received, Repair, Transfer, Unplaceable, buffers,
 };
 use longhaul_objects::{Belief, TagKey};
 use longhaul_units::{Bytes, Extent, Instant};
 use longhaul_wire::{Message, SinkMessage, SourceMessage};
 
 use crate::answers::{AskingDriver, ListingDriver};
-use crate::connection::LaneState;
 use crate::drain::DrainDriver;
 use crate::draw::Draw;
 use crate::environment::Env;
 use crate::feed::FeedDriver;
+use crate::lane::LaneState;
 use crate::scenario::{End, Scenario};
 use crate::sink::SinkDriver;
 use crate::source::SourceDriver;
-use crate::staging::Staged;
+use crate::staging::{Half, Staged};
 use crate::trace::Checks;
 
 /// Belief of the source about the record of an earlier run, in a run behind so many.
@@ -36,9 +36,6 @@ fn belief(scenario: &Scenario, runs: u64) -> Belief {
 
 /// Number of the stream of choices of who has lost his secret.
 const SECRET_STREAM: u64 = 62;
-
-/// A shared half, of the simulation's buffers.
-pub(crate) type Half = SharedHalf<Arc<Vec<u8>>, Staged>;
 
 #[derive(Debug)]
 pub(crate) enum Driver {

@@ -9,8 +9,8 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_units::{Bytes, Duration, Extent, Instant};
 
-use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
+use crate::lane::{LaneState, Lanes};
 use crate::scenario::{End, Scenario};
 use crate::source::MEMORY;
 

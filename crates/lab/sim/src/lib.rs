@@ -30,6 +30,7 @@ mod environment;
 mod feed;
 mod files;
 mod host;
+mod lane;
 mod network;
 mod packet;
 mod prepared;

@@ -6,12 +6,11 @@ mod route;
 
 use std::net::{IpAddr, SocketAddr};
 
-use longhaul_pathsim::{DuplexConfig, Ecn, Fate};
+use longhaul_pathsim::{DuplexConfig, Fate};
 use longhaul_units::Instant;
 
-use crate::connection::Outgoing;
 use crate::draw::Draw;
-use crate::packet::Datagram;
+use crate::packet::{Arrived, Datagram, Outgoing};
 use crate::scenario::{End, Scenario};
 use crate::trace::{Checks, Kind, Trace};
 use adversary::Adversary;
@@ -26,14 +25,6 @@ pub(crate) struct Network {
     adversary: Adversary,
     draw: Draw,
     ports: u16,
-}
-
-/// A packet that arrived at a host.
-#[derive(Debug)]
-pub(crate) struct Arrived {
-    pub at: End,
-    pub packet: Datagram,
-    pub ecn: Ecn,
 }
 
 impl Network {

@@ -1,16 +1,38 @@
-//! A datagram on its way, as bytes.
+//! Datagrams, as bytes: one that leaves an end, one on its way, one that has arrived.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_pathsim::Flip;
+use longhaul_units::{Ecn, LaneId};
 use longhaul_wire::{AEAD_TAG_LEN, Frame, Frames, HEADER_LEN, Header, Kind, ObjectHeader};
+
+use crate::scenario::End;
 
 /// A datagram and where it seems to come from.
 #[derive(Clone, Debug)]
 pub(crate) struct Datagram {
     pub from: SocketAddr,
     pub bytes: Arc<[u8]>,
+}
+
+/// A datagram that leaves an end.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub to: SocketAddr,
+    pub lane: LaneId,
+    /// The path that a client sends it over.
+    pub route: u16,
+    pub ecn: Ecn,
+    pub bytes: Arc<[u8]>,
+}
+
+/// A packet that arrived at a host.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub at: End,
+    pub packet: Datagram,
+    pub ecn: Ecn,
 }
 
 impl Datagram {

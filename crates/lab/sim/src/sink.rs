@@ -14,10 +14,9 @@ use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
-use crate::driver::Half;
 use crate::environment::{Disk, Env};
 use crate::scenario::Scenario;
-use crate::staging::{Staged, Staging};
+use crate::staging::{Half, Staged, Staging};
 use crate::trace::Kind;
 
 #[derive(Debug)]

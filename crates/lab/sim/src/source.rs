@@ -10,10 +10,10 @@ use longhaul_objects::{EntryId, GroupTask};
 use longhaul_units::{Bytes, Duration, EntryCode, Extent, Instant, ObjectId};
 use longhaul_wire::EntryEnd;
 
-use crate::connection::{LaneState, Lanes};
 use crate::draw::Draw;
 use crate::environment::Env;
 use crate::files::Files;
+use crate::lane::{LaneState, Lanes};
 
 #[derive(Debug)]
 pub(crate) struct SourceDriver {

@@ -3,6 +3,12 @@
 use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
+use std::sync::Arc;
+
+use longhaul_connection::SharedHalf;
+
+/// A shared half, of the simulation's buffers.
+pub(crate) type Half = SharedHalf<Arc<Vec<u8>>, Staged>;
 
 /// Counts what was taken and given back.
 #[derive(Debug)]

@@ -12,12 +12,13 @@ use longhaul_pathsim::{PathConfig, Probability};
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 use longhaul_wire::{Carrier, CloseCode, ControlMessage};
 
-use crate::connection::{Connection, Left, Outgoing};
+use crate::connection::{Connection, Left};
 use crate::draw::Draw;
 use crate::environment::{Disk, Env};
 use crate::files::Files;
 use crate::host::{Control, Handshake, Outcome, Shaken, close_in};
-use crate::network::{Arrived, Network};
+use crate::network::Network;
+use crate::packet::{Arrived, Outgoing};
 use crate::prepared;
 use crate::scenario::{Accident, Choice, End, Fault, Scenario};
 use crate::tls::Piece;
@@ -36,14 +37,7 @@ pub struct World {
     disk: Disk,
     network: Network,
     control: Option<Control>,
-    /// The data connections of the present run, over TCP.
-    wires: Vec<Wire>,
-    /// The carrier of the client's connection now.
-    carrier: Carrier,
-    /// The means by which a client that may choose decides.
-    racing: Option<Racing>,
-    /// When it found that UDP is swallowed.
-    swallowed: Option<Instant>,
+    data: DataCarrier,
     hosts: [Host; 2],
     faults: Vec<Fault>,
     draw: Draw,
@@ -145,6 +139,19 @@ struct Host {
     joins_until: Option<Instant>,
 }
 
+/// The carrier of the data of the present run.
+#[derive(Debug)]
+struct DataCarrier {
+    /// The one of the client's connection now.
+    kind: Carrier,
+    /// The data connections, over TCP.
+    wires: Vec<Wire>,
+    /// The means by which a client that may choose decides.
+    racing: Option<Racing>,
+    /// When it found that UDP is swallowed.
+    swallowed: Option<Instant>,
+}
+
 /// Steps in which nothing happened.
 #[derive(Debug, Default)]
 struct Idle {
@@ -185,13 +192,15 @@ impl World {
             files,
             network: Network::new(&scenario, start),
             control: None,
-            wires: Vec::new(),
-            carrier: match scenario.carrier {
-                Choice::Tcp => Carrier::Tcp,
-                Choice::Udp | Choice::Auto => Carrier::Udp,
+            data: DataCarrier {
+                wires: Vec::new(),
+                kind: match scenario.carrier {
+                    Choice::Tcp => Carrier::Tcp,
+                    Choice::Udp | Choice::Auto => Carrier::Udp,
+                },
+                racing: None,
+                swallowed: None,
             },
-            racing: None,
-            swallowed: None,
             hosts: Default::default(),
             faults,
             disk,
@@ -365,7 +374,7 @@ impl World {
             }
             let any = works[0] || works[1];
             effect |= any;
-            if any && !self.wires.is_empty() {
+            if any && !self.data.wires.is_empty() {
                 works = [true; 2];
             }
         }
@@ -389,7 +398,7 @@ impl World {
         let mut out: Vec<Outgoing> = Vec::new();
         let mut progress = false;
         // Those that only say that they are closed have lost theirs to the next run.
-        let wires = &mut self.wires[..];
+        let wires = &mut self.data.wires[..];
         for connection in &mut host.closing {
             progress |= connection.run(now, &self.scenario, &mut env, &mut [], &mut out);
         }
@@ -419,19 +428,19 @@ impl World {
         self.trace.note(now, || "the client dials".into());
         self.network.renew_client();
         let mut control = Control::new(&self.scenario, &mut self.draw);
-        self.racing = None;
-        let carrier = match (self.scenario.carrier, self.carrier) {
+        self.data.racing = None;
+        let carrier = match (self.scenario.carrier, self.data.kind) {
             (Choice::Auto, _) => {
-                self.carrier = Carrier::Udp;
+                self.data.kind = Carrier::Udp;
                 Carrier::Either
             }
             (_, carrier) => carrier,
         };
         let handshake =
             Handshake::client(&self.scenario, carrier, &mut control, now, &mut self.draw);
-        self.wires.clear();
+        self.data.wires.clear();
         if carrier == Carrier::Tcp {
-            self.wires = Wire::all(&self.scenario, &mut self.draw);
+            self.data.wires = Wire::all(&self.scenario, &mut self.draw);
         }
         for host in &mut self.hosts {
             (host.shaken, host.control_over, host.joins_until) = (None, false, None);
@@ -593,7 +602,7 @@ impl World {
         let Some(mut connection) = self.host(end).connection.take() else { return false };
         let Some(why) = connection.closed.clone() else { return false };
         self.trace.note(now, || format!("{end:?} has closed: {why:?}"));
-        connection.write_wires(now, &mut self.wires);
+        connection.write_wires(now, &mut self.data.wires);
         if let Some(control) = &mut self.control {
             let mut bytes = Vec::new();
             let message = ControlMessage::Close { code: why.code, reason: &why.reason };
@@ -634,7 +643,7 @@ impl World {
         ];
         let hosts = hosts.chain([End::Client, End::Server].into_iter().map(|end| {
             let host = &self.hosts[usize::from(end == End::Server)];
-            let at = self.wires.iter().filter_map(|wire| wire.next_timeout(now, end)).min()?;
+            let at = self.data.wires.iter().filter_map(|wire| wire.next_timeout(now, end)).min()?;
             host.connection.as_ref()?;
             Some(at.max(host.stalled_until.unwrap_or(at)))
         }));

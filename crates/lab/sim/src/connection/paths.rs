@@ -16,8 +16,8 @@ use longhaul_units::{Bottleneck, Duration, Instant, PathId};
 
 use checks::{Watched, under_way_or_arrived};
 
-use super::lane::LaneState;
 use super::pace::{self, Meter};
+use crate::lane::LaneState;
 use crate::network::server;
 use crate::scenario::{End, Scenario};
 use crate::trace::Checks;

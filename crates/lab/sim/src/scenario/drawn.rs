@@ -40,7 +40,6 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         },
         fsync: !draw.one_in(8),
         capacity: Bytes::new(draw.between(4 << 20, 8 << 20)),
-        spare: spare(seed),
         entries: if draw.one_in(8) { 1 } else { draw.scaled(2, 60) },
         bytes: if draw.one_in(8) {
             draw.between(4 << 20, 12 << 20)
@@ -58,11 +57,6 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         batch: *draw.pick(&[1, 7, 20, 44, 64]),
         socket_buffer: Bytes::new(draw.scaled(64 << 10, 4 << 20)),
         disk_latency: draw.micros(10, 20_000),
-        hash_delay: hash_delay(seed),
-        tampers: Draw::new(seed, TAMPER_STREAM).one_in(2),
-        prepared: Draw::new(seed, PREPARED_STREAM).one_in(4),
-        forgets: Draw::new(seed, FORGETS_STREAM).one_in(3),
-        pipe: Draw::new(seed, PIPE_STREAM).one_in(6),
         clocks: [clock(draw), clock(draw)],
         adversary: if draw.one_in(3) { draw.scaled(5, 200) } else { 0 },
         rest: draw.one_in(2),
@@ -70,37 +64,59 @@ pub(super) fn scenario(seed: u64) -> Scenario {
         authorized: !draw.one_in(100),
         ..Scenario::new(seed)
     };
+    by_own_streams(&mut scenario);
     many_names(&mut scenario);
     short_buffer(&mut scenario);
     if draw.one_in(2) {
-        let horizon = horizon(&scenario, &lines);
-        for _ in 0..draw.between(1, 3) {
-            let at = Duration::from_micros(draw.below(horizon));
-            let what = accident(draw, &scenario);
-            if matches!(what, Accident::DiskFull(_)) && !draw.one_in(4) {
-                let after = Duration::from_micros(draw.scaled(1000, 5_000_000));
-                scenario.faults.push(Fault { at: at + after, what: Accident::DiskFreed });
-            }
-            scenario.faults.push(Fault { at, what });
-        }
+        accidents(draw, &mut scenario, &lines);
     }
     failing(&mut scenario, &lines);
     scenario.faults.sort_by_key(|fault| fault.at);
     carry(&mut scenario);
-    let horizon = horizon(&scenario, &lines);
-    firewalls::draw(&mut scenario, horizon);
-    circuits::draw(&mut scenario, horizon);
-    paths::draw(&mut scenario, horizon);
-    refusals::draw(&mut scenario, horizon);
-    sizes::draw(&mut scenario, horizon);
-    profiles::draw(&mut scenario);
-    memory::draw(&mut scenario, base.rate, base.delay * 2);
-    if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
-        taking::draw(&mut scenario, slowest, horizon);
-    }
+    by_subject(&mut scenario, &base, &lines);
     list(&mut scenario);
     keep(&mut scenario);
     scenario
+}
+
+/// Choices of the subjects that have a file each.
+fn by_subject(scenario: &mut Scenario, base: &Line, lines: &[Line]) {
+    let horizon = horizon(scenario, lines);
+    firewalls::draw(scenario, horizon);
+    circuits::draw(scenario, horizon);
+    paths::draw(scenario, horizon);
+    refusals::draw(scenario, horizon);
+    sizes::draw(scenario, horizon);
+    profiles::draw(scenario);
+    memory::draw(scenario, base.rate, base.delay * 2);
+    if let Some(slowest) = lines.iter().map(|line| line.rate).min() {
+        taking::draw(scenario, slowest, horizon);
+    }
+}
+
+/// Choices that came later: from streams apart, so that all else of a seed stays as it was.
+fn by_own_streams(scenario: &mut Scenario) {
+    let seed = scenario.seed;
+    scenario.spare = spare(seed);
+    scenario.hash_delay = hash_delay(seed);
+    scenario.tampers = Draw::new(seed, TAMPER_STREAM).one_in(2);
+    scenario.prepared = Draw::new(seed, PREPARED_STREAM).one_in(4);
+    scenario.forgets = Draw::new(seed, FORGETS_STREAM).one_in(3);
+    scenario.pipe = Draw::new(seed, PIPE_STREAM).one_in(6);
+}
+
+/// Up to three accidents. Most disks that are full have room again.
+fn accidents(draw: &mut Draw, scenario: &mut Scenario, lines: &[Line]) {
+    let horizon = horizon(scenario, lines);
+    for _ in 0..draw.between(1, 3) {
+        let at = Duration::from_micros(draw.below(horizon));
+        let what = accident(draw, scenario);
+        if matches!(what, Accident::DiskFull(_)) && !draw.one_in(4) {
+            let after = Duration::from_micros(draw.scaled(1000, 5_000_000));
+            scenario.faults.push(Fault { at: at + after, what: Accident::DiskFreed });
+        }
+        scenario.faults.push(Fault { at, what });
+    }
 }
 
 /// A tree of so many names, and so long, that a stream does not take all messages about them at

@@ -96,11 +96,11 @@ impl World {
             let pipe = if end == End::Client { &mut control.up } else { &mut control.down };
             if power { pipe.fall_silent() } else { pipe.close(now) }
         }
-        self.wires.iter_mut().for_each(|wire| wire.fall_silent(now, end));
+        self.data.wires.iter_mut().for_each(|wire| wire.fall_silent(now, end));
         let down = Duration::from_micros(self.draw.scaled(1_000, 2_000_000));
         *self.host(end) = Host { down_until: Some(now + down), ..Host::default() };
         if end == End::Client {
-            self.racing = None;
+            self.data.racing = None;
         }
         if end == End::Client && was_up {
             self.report.runs.push(CloseCode::INTERNAL);

@@ -25,9 +25,9 @@ pub(super) struct Racing {
 impl World {
     /// The client's lanes begin.
     pub(super) fn begin_race(&mut self, round_trip: Duration) {
-        let lately = self.swallowed.is_some_and(|at| self.now - at < REMEMBERED);
+        let lately = self.data.swallowed.is_some_and(|at| self.now - at < REMEMBERED);
         let race = Race::new(self.now, round_trip, lately);
-        self.racing = Some(Racing { race, opens: None, joins: None });
+        self.data.racing = Some(Racing { race, opens: None, joins: None });
     }
 
     /// Both ends look which carrier it is to be; whether that changed anything.
@@ -39,7 +39,8 @@ impl World {
         let now = self.now;
         let progress = self.tcp_progress();
         let [client, _] = &mut self.hosts;
-        let (Some(racing), Some(connection)) = (&mut self.racing, &mut client.connection) else {
+        let (Some(racing), Some(connection)) = (&mut self.data.racing, &mut client.connection)
+        else {
             return false;
         };
         if racing.joins.is_some() || client.stalled_until.is_some() || client.control_over {
@@ -51,7 +52,7 @@ impl World {
                 (false, _) => return false,
                 (true, TcpOpens::Refused) => {
                     // Neither carrier is left.
-                    self.racing = None;
+                    self.data.racing = None;
                     return false;
                 }
                 (true, TcpOpens::After(_)) => self.client_takes_tcp(),
@@ -62,7 +63,7 @@ impl World {
             RaceStep::Wait | RaceStep::Udp => return false,
             RaceStep::Open => racing.opens = Some(now + opening(self.scenario.tcp)),
             RaceStep::Tcp => {
-                self.swallowed = Some(now);
+                self.data.swallowed = Some(now);
                 if progress == TcpProgress::Failed {
                     connection.close(now, CloseCode::CANCELLED, NEITHER, false);
                 } else {
@@ -75,7 +76,7 @@ impl World {
     }
 
     fn tcp_progress(&self) -> TcpProgress {
-        match self.racing.as_ref().and_then(|racing| racing.opens) {
+        match self.data.racing.as_ref().and_then(|racing| racing.opens) {
             None => TcpProgress::None,
             Some(at) if at > self.now => TcpProgress::Opening,
             Some(_) => match self.scenario.tcp {
@@ -119,14 +120,14 @@ impl World {
         let client = &mut self.hosts[0];
         client.closing.push(old);
         client.connection = Some(connection);
-        self.wires = Wire::all(&self.scenario, &mut self.draw);
+        self.data.wires = Wire::all(&self.scenario, &mut self.draw);
         if self.hosts[1].shaken.is_none() {
             // Its process is gone, or its host.
-            self.wires.iter_mut().for_each(|wire| wire.fall_silent(now, End::Server));
+            self.data.wires.iter_mut().for_each(|wire| wire.fall_silent(now, End::Server));
         }
-        self.carrier = Carrier::Tcp;
+        self.data.kind = Carrier::Tcp;
         self.eventful = now;
-        if let Some(racing) = &mut self.racing {
+        if let Some(racing) = &mut self.data.racing {
             racing.joins = Some(now + self.scenario.pipe_delay);
         }
     }
@@ -145,11 +146,12 @@ impl World {
             }
             return true;
         }
-        let due = self.racing.as_ref().and_then(|racing| racing.joins).is_some_and(|at| at <= now);
+        let due =
+            self.data.racing.as_ref().and_then(|racing| racing.joins).is_some_and(|at| at <= now);
         if !due || server.control_over {
             return false;
         }
-        self.racing = None;
+        self.data.racing = None;
         server.joins_until = None;
         let old = server.connection.take();
         let Some(connection) = self.connection_over_tcp(End::Server) else { return true };
@@ -190,7 +192,7 @@ impl World {
 
     pub(super) fn race_timeout(&self) -> Option<Instant> {
         let [client, server] = &self.hosts;
-        let racing = self.racing.as_ref();
+        let racing = self.data.racing.as_ref();
         let of_client = racing.filter(|racing| racing.joins.is_none()).and_then(|racing| {
             let progress = self.tcp_progress();
             let silent = !client.connection.as_ref()?.has_received();

@@ -116,7 +116,7 @@ impl World {
             }
             // As the user is advised, who asked for UDP.
             CloseCode::PATH_MTU => {
-                self.carrier = longhaul_wire::Carrier::Tcp;
+                self.data.kind = longhaul_wire::Carrier::Tcp;
                 self.scenario.carrier = Choice::Tcp;
                 self.redial_at = Some(self.now + REDIAL);
             }
@@ -148,7 +148,7 @@ impl World {
                 any(|what| matches!(what, Accident::PowerCut(_)))
                     || self.bursts()
                     || self.swallows_late()
-                    || self.carrier == longhaul_wire::Carrier::Tcp
+                    || self.data.kind == longhaul_wire::Carrier::Tcp
                         && any(|what| matches!(what, Accident::Kill(_)))
             }
             CloseCode::INTERNAL => any(|what| {

@@ -7,7 +7,7 @@ use longhaul_rate_control::HostLimit;
 use longhaul_units::{Bottleneck, Duration, Instant, LaneId, PathId, Rate};
 
 use super::{ConnectionPaths, HEADERS_MAX};
-use crate::connection::lane::LaneState;
+use crate::lane::LaneState;
 use crate::scenario::{Circuit, End, Scenario};
 use crate::trace::Checks;
 

@@ -5,7 +5,7 @@ use longhaul_units::{Duration, Instant, PathId};
 use longhaul_wire::ReceiverBounds;
 
 use super::ConnectionPaths;
-use crate::connection::lane::{LaneState, PathCell};
+use crate::lane::{LaneState, PathCell};
 
 impl ConnectionPaths {
     /// Divides what holds for all paths, and sees which of them carries data: what most lanes are on.

@@ -4,7 +4,7 @@ use longhaul_connection::Offer;
 use longhaul_units::{Instant, PathId};
 
 use super::ConnectionPaths;
-use crate::connection::lane::LaneState;
+use crate::lane::LaneState;
 use crate::scenario::Scenario;
 
 impl ConnectionPaths {

@@ -1,22 +1,21 @@
 //! A lane of an end, over UDP or TCP.
 
+pub(crate) mod udp;
+
 use std::cell::RefCell;
 use std::ops::DerefMut;
 use std::sync::Arc;
 
 use longhaul_connection::{
-    Begun, GroupPart, Groups, IdleTime, MessageLane, News, Order, Place, RecordHalf, Repair,
-    SharedPath, Standing, Unplaceable,
+    Groups, IdleTime, MessageLane, News, Order, Place, RecordHalf, Repair, SharedPath, Standing,
 };
 use longhaul_engine::{LaneStats, Path, Suspension};
 use longhaul_units::{Duration, Instant, PathId, StreamId};
 use longhaul_wire::ReceiverBounds;
 
-use super::udp::UdpLane;
-use crate::driver::{Driver, Half};
-use crate::environment::Env;
 use crate::records::Records;
 use crate::staging::Staged;
+use udp::UdpLane;
 
 #[derive(Debug)]
 pub(crate) struct LaneState {
@@ -80,7 +79,7 @@ impl LaneState {
     }
 
     /// Puts what a TCP connection brings in its place, with memory from `memory`; returns how much.
-    pub fn receive(&mut self, bytes: &[u8], memory: &mut Memory<'_, '_>) -> usize {
+    pub fn receive(&mut self, bytes: &[u8], memory: &mut impl Groups<Staged>) -> usize {
         let Tcp(half) = &mut self.carrier else { return 0 };
         match half.place(memory) {
             Place::Bytes(place) => {
@@ -221,24 +220,6 @@ impl longhaul_connection::Lanes for Lanes<'_> {
 
     fn idle_time(&self, lane: usize) -> Duration {
         self.lanes[lane].idle.lasted(self.local)
-    }
-}
-
-/// Memory for groups: that of what this end does, while it is open.
-pub(crate) struct Memory<'m, 'e> {
-    pub is_open: bool,
-    pub half: &'m mut Half,
-    pub driver: &'m mut Driver,
-    pub env: &'m mut Env<'e>,
-}
-
-impl Groups<Staged> for Memory<'_, '_> {
-    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Staged>, Unplaceable> {
-        if !self.is_open {
-            return Err(Unplaceable::NoMemory);
-        }
-        self.driver.refresh(self.half);
-        self.driver.begin_group(part, self.half, self.env)
     }
 }
 

@@ -7,7 +7,7 @@ use longhaul_connection::{LaneHalf, ReadBatch};
 use longhaul_units::{Duration, Instant, LaneId, RangeSet};
 
 use crate::environment::Env;
-use crate::network::Arrived;
+use crate::packet::Arrived;
 use crate::protection::Protection;
 use crate::staging::Staged;
 use crate::trace::Kind;
