@@ -6,7 +6,7 @@ use longhaul_lab::signals::Signals;
 use longhaul_peers::Booking;
 use serde::{Deserialize, Serialize};
 
-use crate::experiment::Parameter;
+use crate::experiment::parameter::Parameter;
 use crate::statistics::Lengths;
 
 /// One run of one contender: a line of a results file.

@@ -8,6 +8,7 @@ mod figures;
 mod hosts;
 mod load;
 mod page;
+mod phrases;
 mod signals;
 mod words;
 

@@ -1,4 +1,5 @@
-use super::{Axis, Experiment, Fault, Look, Setup};
+use super::checks::Fault;
+use super::{Axis, Experiment, Look, Setup};
 
 impl Experiment {
     /// Nodes between, and what is asked of the transfer that goes through them.

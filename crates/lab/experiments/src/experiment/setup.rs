@@ -155,8 +155,9 @@ impl Setup {
         value: &str,
         links: &[usize],
     ) -> Result<(), String> {
+        let chosen = Some(value).filter(|value| *value != NONE);
         match parameter {
-            Parameter::Rtt if value == NONE => {
+            Parameter::Rtt if chosen.is_none() => {
                 self.topology.links.iter_mut().for_each(|link| delay(link, Duration::ZERO, None));
             }
             Parameter::Rtt
@@ -184,30 +185,20 @@ impl Setup {
                 }
             }
             Parameter::Load => {
-                self.load = match value {
-                    "none" => None,
-                    load => Some(load.parse().map_err(words)?),
-                }
+                let load = chosen.map(str::parse).transpose();
+                self.load = load.map_err(words)?;
             }
             Parameter::Egress => {
                 let node = self.topology.node(&self.from).ok_or("there is no sending node")?;
-                self.topology.nodes[node].egress = match value {
-                    "none" => None,
-                    egress => Some(egress.parse()?),
-                }
+                self.topology.nodes[node].egress = chosen.map(str::parse).transpose()?;
             }
             Parameter::Disk => {
-                self.disk = match value {
-                    "none" => None,
-                    disk => Some(DiskSpec::parse(disk, PathBuf::new()).map_err(words)?),
-                }
+                let disk = chosen.map(|disk| DiskSpec::parse(disk, PathBuf::new())).transpose();
+                self.disk = disk.map_err(words)?;
             }
             Parameter::Cross => {
                 let cross = self.cross.take().ok_or("there is no table `cross`")?;
-                self.cross = match value {
-                    "none" => None,
-                    flows => Some(cross.of(flows)?),
-                }
+                self.cross = chosen.map(|flows| cross.of(flows)).transpose()?;
             }
             Parameter::Param => {
                 let parts = value.split_whitespace().filter(|part| *part != "none");

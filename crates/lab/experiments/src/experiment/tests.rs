@@ -290,8 +290,8 @@ fn cells_change_the_way_back_alone_the_senders_device_and_the_disk() {
 
 #[test]
 fn contenders_compared_along_rates_have_rates() {
-    let finding = "[[finding]]\npaper = \"p\"\nmeasured = { look = \"frontier\", sweep = \"c\", \
-                   within = \"host-loss\", most = 0.1, by = \"goodput\" }\n";
+    let finding = "[[finding]]\npaper = \"p\"\nmeasured = { look = \"tuned\", sweep = \"c\", \
+                   by = \"goodput\", untuned = {}, swept = {} }\n";
     parse(&format!("{SMALL}{finding}")).unwrap();
     let error = parse(&format!("{SMALL}{}", finding.replace("\"c\"", "\"a\""))).unwrap_err();
     assert!(error.contains("\"a\" has a rate of its own"), "{error}");

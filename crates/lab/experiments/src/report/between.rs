@@ -7,7 +7,7 @@ use longhaul_plot::number;
 
 use super::Part;
 use super::data::{Figure, value};
-use super::words::{absence, capital, interval};
+use super::phrases::{absence, capital, interval};
 use crate::experiment::{Parameter, Setup};
 use crate::measure::Measure;
 use crate::record::Record;

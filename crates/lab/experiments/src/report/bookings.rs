@@ -4,7 +4,7 @@ use longhaul_peers::Booking;
 use longhaul_plot::number;
 
 use super::Part;
-use super::words::{absence, capital};
+use super::phrases::{absence, capital};
 use crate::experiment::Parameter;
 use crate::measure::Measure;
 use crate::record::{Record, Verdict};

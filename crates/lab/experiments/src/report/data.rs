@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Part;
-use super::words::capital;
+use super::phrases::capital;
 use crate::experiment::Parameter;
 use crate::measure::Measure;
 use crate::record::Record;

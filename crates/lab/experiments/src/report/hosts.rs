@@ -7,7 +7,7 @@ use longhaul_plot::{Axis, Panel, Point, Series, number};
 
 use super::Part;
 use super::data::{Figure, value};
-use super::words::{absence, capital, interval, order};
+use super::phrases::{absence, capital, order};
 use crate::experiment::{Parameter, PlotSpec};
 use crate::measure::Measure;
 use crate::record::Record;
@@ -66,54 +66,6 @@ impl Part {
     fn rate_of(&self, label: &str) -> Option<longhaul_units::Rate> {
         self.experiment.contenders.iter().find(|one| one.label() == label)?.rate
     }
-}
-
-/// Which rate does best within a bound in each case, and what the others make beside it.
-pub(super) fn frontier(
-    part: &Part,
-    records: &[&Record],
-    sweep: &str,
-    (within, most): (Measure, f64),
-    by: Measure,
-) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for (place, group) in part.groups(records, &[Parameter::Contender]) {
-        let all = made(part, &group, by);
-        let bounded = |own: &[&Record]| Figure::of(within, own);
-        let (swept_rates, others): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|(name, ..)| part.is_of(sweep, name));
-        let fits = |(_, _, own): &&Made<'_>| {
-            bounded(own).is_some_and(|figure| figure.estimate.median <= most)
-        };
-        let best = best(swept_rates.iter().filter(fits), by);
-        let limit = within.say(most);
-        let mut parts = match best {
-            Some((name, figure, own)) => {
-                let lost = bounded(own).map_or("an unknown part".into(), |lost| lost.say(within));
-                vec![format!(
-                    "of {sweep} the best with at most {limit} of {} is {name}: {} at {lost}",
-                    within.name(),
-                    figure.say(by)
-                )]
-            }
-            None => vec![format!("no rate of {sweep} has at most {limit} of {}", within.name())],
-        };
-        for (name, figure, own) in &others {
-            let lost = bounded(own).map_or("an unknown part".into(), |lost| lost.say(within));
-            let part = best.map_or(String::new(), |best| {
-                let part = figure.estimate.median / best.1.estimate.median;
-                format!(", {} of that", number(part))
-            });
-            parts.push(format!(
-                "{name} {} ({}) at {lost}{part}",
-                figure.say(by),
-                interval(&figure.estimate)
-            ));
-        }
-        let place = if place.is_empty() { String::new() } else { format!("{}: ", capital(&place)) };
-        sentences.push(format!("{place}{}.", parts.join("; ")));
-    }
-    sentences
 }
 
 /// A rate that is best in one case and kept, and the best of each case, beside all others.

@@ -1,9 +1,8 @@
 //! Correlation of losses with the load of the receiver's core: figures 1 and 2 of FOBS, and what it
 //! left open.
 
-use longhaul_plot::{Axis, Panel, Point, Series, Shape, number};
+use longhaul_plot::{Axis, Panel, Point, Series, Shape};
 
-use super::Part;
 use crate::record::Record;
 use crate::statistics::Correlation;
 
@@ -41,37 +40,6 @@ pub(super) fn correlation(title: String, records: &[&Record]) -> Panel {
     Panel { title, x, y, series: lines.into() }
 }
 
-/// The same in words.
-pub(super) fn say(part: &Part, records: &[&Record]) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for (place, group) in part.cases(records) {
-        let step = group[0].series.interval();
-        let parts = [RECEIVER, PATH].map(|name| {
-            let all = lags(step).filter_map(|lag| Some((lag, follows(&group, name, lag)?)));
-            let most = all.max_by(|a, b| a.1.value.total_cmp(&b.1.value));
-            match (follows(&group, name, 0), most) {
-                (Some(now), Some((0, _))) => {
-                    format!(
-                        "losses {name}: {} with the load of the same moment, the most",
-                        interval(&now)
-                    )
-                }
-                (Some(now), Some((lag, most))) => format!(
-                    "losses {name}: {} with the load of the same moment, {} with that of {} s {}, \
-                     the most",
-                    interval(&now),
-                    interval(&most),
-                    number(lag.unsigned_abs() as f64 * step),
-                    if lag > 0 { "before" } else { "after" }
-                ),
-                _ => format!("no losses {name}, or a load that never changes"),
-            }
-        });
-        sentences.push(format!("{}: {}.", place, parts.join("; ")));
-    }
-    sentences
-}
-
 /// Losses of that kind so many intervals behind the load.
 fn follows(records: &[&Record], name: &str, lag: isize) -> Option<Correlation> {
     let runs = records.iter().map(|one| {
@@ -93,11 +61,6 @@ fn follows(records: &[&Record], name: &str, lag: isize) -> Option<Correlation> {
 fn lags(step: f64) -> impl Iterator<Item = isize> + Clone {
     let most = (LAG_MOST / step).round() as isize;
     -most..=most
-}
-
-fn interval(found: &Correlation) -> String {
-    let Correlation { value, low, high } = found;
-    format!("{value:.2} ({low:.2} to {high:.2})")
 }
 
 fn trace(record: &Record, values: impl Iterator<Item = f64>) -> Vec<Point> {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use longhaul_plot::{Figure, escape, number};
 
 use super::data;
-use super::words::{self, interval};
-use super::{Part, figures};
+use super::phrases::interval;
+use super::{Part, figures, words};
 use crate::experiment::{Parameter, Shows};
 use crate::measure::Measure;
 use crate::record::{Record, Verdict};
@@ -157,6 +157,16 @@ fn account(part: &Part) -> String {
     if !versions.is_empty() {
         text += &format!("Programs: {}. ", versions.join("; "));
     }
+    text += &of_emulation(part);
+    let mut text = escape(&text);
+    for reason in reasons(part) {
+        let _ = write!(text, "<br>{}", escape(&reason));
+    }
+    text
+}
+
+/// Faults of the emulation and of the machine that would spoil what was measured.
+fn of_emulation(part: &Part) -> String {
     let spoiled = part.records.iter().filter(|record| {
         ["device", "overrun", "refused", "malformed"]
             .iter()
@@ -164,6 +174,7 @@ fn account(part: &Part) -> String {
     });
     let spoiled = spoiled.count();
     let stolen = part.records.iter().map(|record| record.stolen_percent).fold(0.0, f64::max);
+    let mut text = String::new();
     if stolen > 1.0 {
         text += &format!(
             "Other guests of the machine's host had up to {} % of its processors' time (worst run). ",
@@ -180,10 +191,6 @@ fn account(part: &Part) -> String {
         1 => ", and lost packets of its own in one run.".to_owned(),
         _ => format!(", and lost packets of its own in {spoiled} runs."),
     };
-    let mut text = escape(&text);
-    for reason in reasons(part) {
-        let _ = write!(text, "<br>{}", escape(&reason));
-    }
     text
 }
 

@@ -6,8 +6,9 @@ use longhaul_plot::number;
 
 use super::Part;
 use super::data::{Figure, value};
+use super::phrases::{absence, capital, order};
 use super::{between, bookings};
-use super::{hosts, load, signals};
+use super::{hosts, signals};
 use crate::experiment::{Finding, Look, Parameter, Setup};
 use crate::measure::Measure;
 use crate::record::{LossCauses, Record, Recovery, Scheduling, Spans, Verdict};
@@ -18,11 +19,8 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
     let records = part.select(&finding.only);
     let mut sentences = match &finding.measured {
         Look::Rank { by, of } => rank(part, &records, *by, of),
-        Look::Values { of } => values(part, &records, *of),
-        Look::Best { by, along, each } => best(part, &records, *by, *along, *each),
-        Look::Onset { of, above, along, each } => {
-            onset(part, &records, *of, *above, (*along, *each))
-        }
+        Look::Values { of } => vec![format!("In the table: {}.", of.name())],
+        Look::Figures {} => vec!["In the figures.".into()],
         Look::Change { of, along, from, to } => change(part, &records, *of, *along, (from, to)),
         Look::Shares {} => shares(part, &records),
         Look::Recovery {} => recovery(part, &records),
@@ -34,13 +32,9 @@ pub(super) fn say(part: &Part, finding: &Finding) -> Vec<String> {
             between::break_even(part, &records, (contender, to), *faster)
         }
         Look::Mathis { links } => between::mathis(part, &records, links),
-        Look::Correlation {} => load::say(part, &records),
         Look::Bookings {} => bookings::say(part, &records),
         Look::Slices { each } => slices(part, &records, *each),
         Look::Deviation { of } => hosts::deviation(part, &records, *of),
-        Look::Frontier { sweep, within, most, by } => {
-            hosts::frontier(part, &records, sweep, (*within, *most), *by)
-        }
         Look::Tuned { sweep, by, untuned, swept } => {
             hosts::tuned(part, &records, (sweep, *by), [untuned, swept])
         }
@@ -121,96 +115,6 @@ fn rank(part: &Part, records: &[&Record], by: Measure, of: &str) -> Vec<String> 
     }
     sentences.extend(unfinished(records, of));
     sentences
-}
-
-/// A measure in each case.
-fn values(part: &Part, records: &[&Record], of: Measure) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for (place, group) in part.cases(records) {
-        match Figure::of(of, &group) {
-            Some(figure) => {
-                let (value, runs) = (figure.say(of), interval(&figure.estimate));
-                sentences.push(format!("{}: {value} ({runs}).", place));
-            }
-            None => sentences.extend(absence(&group, &group[0].contender)),
-        }
-    }
-    sentences
-}
-
-/// Where along a parameter a measure is best.
-fn best(
-    part: &Part,
-    records: &[&Record],
-    by: Measure,
-    along: Parameter,
-    each: Parameter,
-) -> Vec<String> {
-    let line = |value: String, figures: Vec<(String, Figure)>| {
-        let top =
-            figures.iter().min_by(|a, b| order(by, a.1.estimate.median, b.1.estimate.median))?;
-        let mut text = format!(
-            "{}: best at {}, with {} ({})",
-            capital(&each.say(&value)),
-            along.say(&top.0),
-            top.1.say(by),
-            interval(&top.1.estimate)
-        );
-        // Contenders that do not differ from the best.
-        let close: Vec<String> = figures
-            .iter()
-            .filter(|other| other.0 != top.0 && other.1.overlaps(&top.1))
-            .map(|other| along.say(&other.0))
-            .collect();
-        if !close.is_empty() {
-            text += &format!("; not distinct from it: {}", close.join(", "));
-        }
-        let last = figures.last().filter(|last| last.0 != top.0)?;
-        text += &format!("; at {}, the most tried, {}", along.say(&last.0), last.1.say(by));
-        Some(text + ".")
-    };
-    let ended = |value: String, figures: Vec<(String, Figure)>| {
-        line(value.clone(), figures.clone()).or_else(|| {
-            let top = figures.last()?;
-            let (value, place) = (capital(&each.say(&value)), along.say(&top.0));
-            Some(format!("{value}: best at {place}, the most tried, with {}.", top.1.say(by)))
-        })
-    };
-    lines(part, records, by, along, each).into_iter().filter_map(|(v, f)| ended(v, f)).collect()
-}
-
-/// From where along a parameter a measure exceeds a limit.
-fn onset(
-    part: &Part,
-    records: &[&Record],
-    of: Measure,
-    above: f64,
-    (along, each): (Parameter, Parameter),
-) -> Vec<String> {
-    let limit = of.say(above);
-    let sentence = |(value, figures): (String, Vec<(String, Figure)>)| {
-        let value = capital(&each.say(&value));
-        let most =
-            figures.iter().max_by(|a, b| a.1.estimate.median.total_cmp(&b.1.estimate.median))?;
-        let first = figures.iter().find(|one| one.1.estimate.median > above);
-        Some(match first {
-            None => format!(
-                "{value}: {} stays at or below {limit} up to {} (most: {}).",
-                of.name(),
-                along.say(&figures.last()?.0),
-                most.1.say(of)
-            ),
-            Some(first) => format!(
-                "{value}: {} is above {limit} first at {} ({}), and highest at {} ({}).",
-                of.name(),
-                along.say(&first.0),
-                first.1.say(of),
-                along.say(&most.0),
-                most.1.say(of)
-            ),
-        })
-    };
-    lines(part, records, of, along, each).into_iter().filter_map(sentence).collect()
 }
 
 /// Effect of another value of a parameter, over all else that was varied.
@@ -440,37 +344,6 @@ fn slices(part: &Part, records: &[&Record], each: Parameter) -> Vec<String> {
     sentences
 }
 
-/// Figures along a parameter, for each value of another.
-fn lines(
-    part: &Part,
-    records: &[&Record],
-    of: Measure,
-    along: Parameter,
-    each: Parameter,
-) -> Vec<(String, Vec<(String, Figure)>)> {
-    let mut lines = Vec::new();
-    for wanted in part.values(records, each) {
-        let own: Vec<&Record> =
-            records.iter().filter(|one| value(one, each) == wanted).copied().collect();
-        let figures = part.values(&own, along).into_iter().filter_map(|place| {
-            let there = own.iter().filter(|one| value(one, along) == place);
-            Some((place.clone(), Figure::of(of, &there.copied().collect::<Vec<_>>())?))
-        });
-        let figures: Vec<(String, Figure)> = figures.collect();
-        if !figures.is_empty() {
-            lines.push((wanted, figures));
-        }
-    }
-    lines
-}
-
-/// Why there is nothing of a contender.
-pub(super) fn absence(records: &[&Record], name: &str) -> Option<String> {
-    let without = records.iter().find(|one| one.contender == name && one.why.is_some())?;
-    let why = without.why.as_deref().unwrap_or_default();
-    Some(format!("{}: {}: {}.", capital(name), without.verdict.name(), why.lines().next()?))
-}
-
 fn unfinished(records: &[&Record], name: &str) -> Option<String> {
     let own = records.iter().filter(|one| one.contender == name);
     let ended = own.clone().filter(|one| one.verdict == Verdict::TimedOut).count();
@@ -480,23 +353,4 @@ fn unfinished(records: &[&Record], name: &str) -> Option<String> {
             "{ended} of its {all} runs were ended by the time limit; their rate is that until then."
         )
     })
-}
-
-/// `2.1 to 2.3 in 5 runs`.
-pub(super) fn interval(estimate: &Estimate) -> String {
-    match estimate.count {
-        1 => "one run".into(),
-        count => format!("{} to {} in {count} runs", number(estimate.low), number(estimate.high)),
-    }
-}
-
-/// The better of two values comes first.
-pub(super) fn order(by: Measure, a: f64, b: f64) -> std::cmp::Ordering {
-    if by.more_is_better() { b.total_cmp(&a) } else { a.total_cmp(&b) }
-}
-
-/// As a sentence begins.
-pub(super) fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }

@@ -101,23 +101,12 @@ impl<'a> Sampler<'a> {
             }
             let state = self.state()?;
             let seconds = (state.at - previous.at).as_secs_f64();
-            let mbps = |bytes: u64| round(bytes as f64 * 8.0 / seconds / 1e6);
-            let total = |state: &State| state.others.iter().sum::<u64>();
-            let mut lost = state.lost - previous.lost;
-            let mut host_lost = state.host_lost - previous.host_lost;
-            // A busy machine may be late by more than an interval: those in between are alike.
+            // A busy machine may be late by more than an interval: those in between are alike, and
+            // all that was lost is the first one's.
             while next <= state.at {
                 next += distance;
-                series.arrived_mbps.push(mbps(state.arrived - previous.arrived));
-                series.queue_kb.push(round(state.queue as f64 / 1e3));
-                series.lost.push(std::mem::take(&mut lost));
-                series.host_lost.push(std::mem::take(&mut host_lost));
-                if let Some((now, before)) = state.core.zip(previous.core) {
-                    series.busy_percent.push(round(now.busy_percent_since(before)));
-                }
-                if others {
-                    series.cross_mbps.push(mbps(total(&state) - total(&previous)));
-                }
+                state.write(&previous, seconds, others, &mut series);
+                (previous.lost, previous.host_lost) = (state.lost, state.host_lost);
                 let (at, own, others) = (state.at, state.arrived, state.others.clone());
                 totals.push(Totals { at, own, others });
             }
@@ -144,15 +133,7 @@ impl<'a> Sampler<'a> {
             count(&mut seen.lost, &before[0], &after[0]);
             count(&mut seen.lost_back, &before[1], &after[1]);
             if link == self.setup.link {
-                let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
-                count(&mut seen.link_lost, &before[0], &after[0]);
-                seen.sent = after[0].path.offered - before[0].path.offered;
-                seen.queue_lost_late = after[0].queue_while_late - before[0].queue_while_late;
-                let delays =
-                    after[0].queue().map(|queue| [queue.mean_delay, queue.max_delay].map(ms));
-                seen.queue_ms = delays.map_or([None; 2], |delays| delays.map(Some));
-                seen.changes_late_ms = after[0].changes_late().map(ms);
-                seen.late_p99_ms = ms(after[0].lateness.p99);
+                seen.observe(&before[0], &after[0]);
             }
         }
         Ok(seen)
@@ -195,7 +176,37 @@ struct State {
     others: Vec<u64>,
 }
 
+impl State {
+    /// Adds an interval, of which `previous` is the beginning.
+    fn write(&self, previous: &Self, seconds: f64, others: bool, series: &mut Series) {
+        let mbps = |bytes: u64| round(bytes as f64 * 8.0 / seconds / 1e6);
+        let total = |state: &Self| state.others.iter().sum::<u64>();
+        series.arrived_mbps.push(mbps(self.arrived - previous.arrived));
+        series.queue_kb.push(round(self.queue as f64 / 1e3));
+        series.lost.push(self.lost - previous.lost);
+        series.host_lost.push(self.host_lost - previous.host_lost);
+        if let Some((now, before)) = self.core.zip(previous.core) {
+            series.busy_percent.push(round(now.busy_percent_since(before)));
+        }
+        if others {
+            series.cross_mbps.push(mbps(total(self) - total(previous)));
+        }
+    }
+}
+
 impl Sampled {
+    /// Notes what the observed link did between two states of its counters.
+    fn observe(&mut self, before: &DirectionStats, after: &DirectionStats) {
+        let ms = |time: Duration| round(time.as_secs_f64() * 1e3);
+        count(&mut self.link_lost, before, after);
+        self.sent = after.path.offered - before.path.offered;
+        self.queue_lost_late = after.queue_while_late - before.queue_while_late;
+        let delays = after.queue().map(|queue| [queue.mean_delay, queue.max_delay].map(ms));
+        self.queue_ms = delays.map_or([None; 2], |delays| delays.map(Some));
+        self.changes_late_ms = after.changes_late().map(ms);
+        self.late_p99_ms = ms(after.lateness.p99);
+    }
+
     /// Bytes that reached the receiving node, a super-packet with one header.
     pub(super) fn arrived(&self) -> u64 {
         self.arrived
