@@ -86,6 +86,17 @@ impl MemoryTransfer {
             self.ended.notify_all();
         }
     }
+
+    /// Waits for the end, and returns its time.
+    fn wait(&self) -> Instant {
+        let mut end = lock(&self.end);
+        loop {
+            match *end {
+                Some(at) => return at,
+                None => end = self.ended.wait(end).unwrap_or_else(PoisonError::into_inner),
+            }
+        }
+    }
 }
 
 impl UpperLayer for MemoryTransfer {
@@ -151,21 +162,11 @@ fn run(
         None => (Role::Server, Direction::ServerToClient, Direction::ClientToServer),
     };
     let secret = SessionSecret::new(options.secret);
-    let lane = LaneId(0);
     let protection = |direction| {
-        let keys = LaneKeys::new(&secret, direction, lane);
+        let keys = LaneKeys::new(&secret, direction, LANE);
         Protection::new(keys, options.cipher, options.protect)
     };
-    let mut config = LaneConfig::new(ConnectionId(1), lane, role, 1);
-    config.remote = to;
-    config.repair = options.profile.repair();
-    config.object_tag = object_tag_len(options.protect);
-    config.socket_buffer = Some(Bytes::new(socket.receive_buffer().obtained as u64));
-    if let Some(to) = to {
-        socket.connect(to)?;
-        let headers = if to.is_ipv4() { 28 } else { 48 };
-        config.datagram_max = (socket.route_mtu()?.min(65_535) as u16).saturating_sub(headers);
-    }
+    let config = configure(&socket, to, options, role)?;
     let rtt = Duration::from_millis(1);
     let path = longhaul_carriers::udp::path(&options.profile, rtt);
     let mut table = ObjectTable::default();
@@ -209,12 +210,7 @@ fn run(
             upper.offer_next();
         }
     }
-    let mut end = lock(&upper.end);
-    while end.is_none() {
-        end = upper.ended.wait(end).unwrap_or_else(PoisonError::into_inner);
-    }
-    let finished = end.unwrap_or(now);
-    drop(end);
+    let finished = upper.wait();
     if to.is_some() {
         upper.mailbox.post(Command::Order(Order::Close(CloseCode::DONE, String::new())));
     }
@@ -224,6 +220,28 @@ fn run(
     Ok(MemoryReport { elapsed: finished - now, cpu: view.cpu, stats: view.stats })
 }
 
+/// The lane of an end; its socket is connected to `to`, where that is known.
+fn configure(
+    socket: &UdpSocket,
+    to: Option<SocketAddr>,
+    options: &MemoryOptions,
+    role: Role,
+) -> io::Result<LaneConfig> {
+    let mut config = LaneConfig::new(ConnectionId(1), LANE, role, 1);
+    config.remote = to;
+    config.repair = options.profile.repair();
+    config.object_tag = object_tag_len(options.protect);
+    config.socket_buffer = Some(Bytes::new(socket.receive_buffer().obtained as u64));
+    if let Some(to) = to {
+        socket.connect(to)?;
+        let headers = if to.is_ipv4() { 28 } else { 48 };
+        config.datagram_max = (socket.route_mtu()?.min(65_535) as u16).saturating_sub(headers);
+    }
+    Ok(config)
+}
+
+/// The one lane.
+const LANE: LaneId = LaneId(0);
 /// The one object that is moved.
 const OBJECT: ObjectId = ObjectId(0);
 

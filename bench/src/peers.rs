@@ -39,7 +39,7 @@ pub(crate) fn measure(link: &Link, quick: bool, name: &str) -> io::Result<Sample
     })
 }
 
-/// Names of the rows of [`crate::BenchOptions::peers`], which are also the contenders' names.
+/// Names of the rows of [`crate::report::BenchOptions::peers`], which are also the contenders' names.
 const NAMES: [&str; 6] = [
     "iperf3 cubic x1",
     "iperf3 bbr x1",

@@ -4,9 +4,9 @@ use std::io;
 
 use longhaul_wire::Protect;
 
-use crate::BenchOptions;
 use crate::copies::{Files, Mover};
 use crate::link::Link;
+use crate::report::BenchOptions;
 use crate::samples::{Row, Sample};
 use crate::{copies, crowd, engine, peers, pump, raw, relay};
 

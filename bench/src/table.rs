@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::BenchReport;
+use crate::report::BenchReport;
 use crate::samples::Row;
 
 /// For people.
@@ -150,7 +150,8 @@ fn remark(row: &Row) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{BenchOptions, Sample, Unmeasured};
+    use crate::report::BenchOptions;
+    use crate::samples::{Sample, Unmeasured};
 
     fn report() -> BenchReport {
         let sample = |seconds| Sample {

@@ -8,6 +8,7 @@
 mod accept;
 mod admission;
 mod dial;
+mod error;
 mod live;
 pub mod pending;
 pub mod resolve;
@@ -17,7 +18,8 @@ mod via;
 
 pub use accept::{AcceptError, Accepted, Acceptor, PendingClient, PendingJoin, Stage};
 pub use admission::{Place, Places, Ticket};
-pub use dial::{ConnectError, Dialed, Remote, dial};
+pub use dial::{Dialed, Remote, dial};
+pub use error::ConnectError;
 pub use live::{Control, ControlEnd};
 pub use tls::ServerIdentity;
 pub use via::Via;

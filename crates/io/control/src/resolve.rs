@@ -14,7 +14,7 @@ use longhaul_units::Instant;
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 
-use super::dial::ConnectError;
+use super::error::ConnectError;
 use super::tls_stream::STOP_LATENCY;
 
 /// The addresses of `host`, in the order in which they are to be tried.

@@ -17,7 +17,7 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::wait::Interest;
 
-use super::dial::ConnectError;
+use super::error::ConnectError;
 use super::resolve::{Connected, connect, resolve};
 use super::tls_stream::{TlsStreamError, Until};
 

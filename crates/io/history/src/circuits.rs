@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use rusqlite::{OptionalExtension, Row, Transaction, TransactionBehavior};
 use serde::Deserialize;
 
-use crate::{BUSY, BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, signed, unix_time, unsigned};
+use crate::store::{
+    BUSY, BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, signed, unix_time, unsigned,
+};
 
 /// Record of earlier circuits to a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -11,7 +11,8 @@ use longhaul_units::shown;
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::{BUSY, History, HistoryError, circuits};
+use crate::circuits;
+use crate::store::{BUSY, History, HistoryError};
 
 impl History {
     /// Opens `file`, which is made, with its folder, where it does not exist. A damaged one is renamed,

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::paths::{OF_PATH, texts};
-use crate::{BUSY_AT_WORK, History, HistoryError, PathKey, signed};
+use crate::record::PathKey;
+use crate::store::{BUSY_AT_WORK, History, HistoryError, signed};
 
 /// The right to build on the memory of a path, until [`LEASE_TIME`] after it was taken or renewed.
 #[derive(Debug)]

@@ -4,7 +4,8 @@ use longhaul_rate_control::{FORGOTTEN, Observation, PathMemory, Profile, Remembe
 use longhaul_units::{Duration, Rate};
 use rusqlite::{Row, Transaction, TransactionBehavior, named_params};
 
-use crate::{BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, PathKey, Record, signed, unsigned};
+use crate::record::{PathKey, Record};
+use crate::store::{BUSY_AT_END, BUSY_AT_WORK, History, HistoryError, signed, unsigned};
 
 impl History {
     /// History of a path.

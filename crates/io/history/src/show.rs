@@ -6,7 +6,8 @@ use longhaul_rate_control::{Observation, PathMemory};
 use longhaul_units::Losses;
 
 use crate::paths::{COLUMNS, remembered};
-use crate::{BUSY, Direction, History, HistoryError, PathKey, Record, unsigned};
+use crate::record::{Direction, PathKey, Record};
+use crate::store::{BUSY, History, HistoryError, unsigned};
 
 /// A path that something is known of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::{BUSY_AT_WORK, History, HistoryError, signed};
+use crate::store::{BUSY_AT_WORK, History, HistoryError, signed};
 
 impl History {
     /// True where UDP to `peer` at `remote` was swallowed within the hour before `now` (seconds since 1970).

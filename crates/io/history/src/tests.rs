@@ -2,9 +2,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use longhaul_units::{Duration, Rate};
+use longhaul_rate_control::Observation;
+use longhaul_units::{Duration, Losses, Rate};
+use rusqlite::Connection;
 
 use super::*;
+use crate::store::BUSY;
 
 const NOW: u64 = 1_700_000_000;
 const DAY: u64 = 24 * 3_600;

@@ -15,7 +15,8 @@ use serde_json::Value;
 
 use crate::contender::{Absent, Booking, Contender, ContenderError, End, Job, Outcome, Presence};
 use crate::files::Files;
-use crate::longhaul::{self, Commands, PORT, copied, json_of, rate_argument};
+use crate::longhaul::commands::{self, Commands};
+use crate::longhaul::{self, PORT, copied, json_of, rate_argument};
 use crate::session::Session;
 
 /// One copy, or several that begin half a second apart.
@@ -85,7 +86,7 @@ impl Contender for Booked {
     }
 
     fn presence(&self) -> Result<Presence, Absent> {
-        longhaul::presence()
+        commands::presence()
     }
 
     fn run(&self, testbed: &Testbed, job: &Job) -> Result<Outcome, ContenderError> {

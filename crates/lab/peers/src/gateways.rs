@@ -10,7 +10,7 @@ use longhaul_relay_client::{self as relay_client, Step};
 use longhaul_sys::clock;
 
 use crate::contender::{Absent, ContenderError, End, Presence};
-use crate::longhaul::{self, Commands};
+use crate::longhaul::commands::{self, Commands};
 use crate::relays::{Dial, Relay, addresses};
 use crate::session::Session;
 
@@ -24,7 +24,7 @@ impl Relay for Gateways {
         &["gateways cubic x1", "gateways cubic x8", "gateways bbr x1", "gateways bbr x8"];
 
     fn presence() -> Result<Presence, Absent> {
-        longhaul::presence()
+        commands::presence()
     }
 
     fn start(

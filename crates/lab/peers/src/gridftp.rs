@@ -11,7 +11,7 @@ use crate::contender::{
 };
 use crate::files::Files;
 use crate::gateways;
-use crate::longhaul::{self, Commands};
+use crate::longhaul::commands::{self, Commands};
 use crate::programs;
 use crate::session::Session;
 use crate::tcp::{control, kernel_has};
@@ -103,7 +103,7 @@ impl Contender for GridFtp {
         }
         let [copy, _] = programs::require([COPY, SERVER], PACKAGES)?;
         match self.channel {
-            DataChannel::Tcp { relayed: true, .. } => _ = driver(&longhaul::presence()?)?,
+            DataChannel::Tcp { relayed: true, .. } => _ = driver(&commands::presence()?)?,
             DataChannel::Udt if folder_of(UDT_DRIVER, None).is_none() => {
                 return Err(Absent::new(format!("no {UDT_DRIVER}"), PACKAGES));
             }
@@ -138,7 +138,7 @@ impl Contender for GridFtp {
         let sending = match self.channel {
             DataChannel::Tcp { relayed: false, .. } => None,
             DataChannel::Tcp { relayed: true, .. } => {
-                let program = longhaul::presence()?;
+                let program = commands::presence()?;
                 let commands = Commands::new(&mut session, &program)?;
                 let gateways = gateways::start(&mut session, &commands, &there)?;
                 let via: Vec<_> = gateways.iter().map(SocketAddr::to_string).collect();

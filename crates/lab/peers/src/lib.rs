@@ -55,5 +55,5 @@ pub use self::contender::{
     ReportedLoss, Sample, Transport, Waypoint,
 };
 pub use self::install::{STARTS_SERVER, install};
-pub use self::longhaul::run_this_executable;
+pub use self::longhaul::commands::run_this_executable;
 pub use self::registry::{Unknown, all, find};

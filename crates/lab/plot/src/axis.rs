@@ -1,4 +1,4 @@
-use crate::number;
+use crate::text::number;
 
 /// The meaning of a direction.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use crate::axis::{Axis, Scale};
+use crate::panel::{Panel, Point, Series, Shape};
 use crate::style::{colour, dashes, mark};
-use crate::{Panel, Series, Shape, escape};
+use crate::text::escape;
 
 /// Panels side by side over one legend.
 #[derive(Clone, Debug, PartialEq)]
@@ -154,7 +155,7 @@ impl Area {
 
     fn series(&self, svg: &mut String, series: &Series) {
         let colour = colour(series.style);
-        let finite = |p: &&crate::Point| p.x.is_finite() && p.y.is_finite();
+        let finite = |p: &&Point| p.x.is_finite() && p.y.is_finite();
         let points: Vec<_> = series.points.iter().filter(finite).collect();
         if series.shape != Shape::Dots && points.len() > 1 {
             let places: Vec<String> =
