@@ -79,8 +79,6 @@ pub(crate) fn prepare(output: &Output) -> Result<(), Failure> {
 pub(crate) fn cannot_build(error: TestbedError) -> Failure {
     match error {
         TestbedError::Topology(error) => Failure::usage(error.to_string()),
-        TestbedError::Unlike(_) => Failure::usage(error.to_string()).adding(WITHOUT_KERNEL),
-        TestbedError::NoNetem(_) => Failure::failed(error.to_string()).adding(WITHOUT_KERNEL),
         TestbedError::NoHtb(_) => Failure::failed(error.to_string()).adding(WITHOUT_HTB),
         error => Failure::failed(error.to_string()),
     }
@@ -88,5 +86,3 @@ pub(crate) fn cannot_build(error: TestbedError) -> Failure {
 
 /// What helps where the kernel has no HTB.
 const WITHOUT_HTB: &str = "a link without `line` in its topology has a line of the lab's own";
-/// What helps where the kernel's emulation does not.
-const WITHOUT_KERNEL: &str = "without --kernel the lab emulates the path itself";

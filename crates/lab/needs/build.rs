@@ -23,9 +23,8 @@ const ALL: &[(&str, Probe)] = &[
     // Namespaces of the network, with TUN devices in them.
     ("namespaces", namespaces),
     ("ipv6", ipv6),
-    // Queueing disciplines of the kernel, and `tc`.
+    // A queueing discipline of the kernel, and `tc`.
     ("htb", || qdisc("handle 1: htb default 1")),
-    ("netem", || qdisc("netem delay 1ms")),
     // File systems can be mounted.
     ("mounts", mounts),
     ("fuse", fuse),

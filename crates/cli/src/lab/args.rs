@@ -94,6 +94,46 @@ pub struct ReportArgs {
 #[derive(Args, Debug)]
 #[command(after_help = PATH_EXAMPLES)]
 pub struct PathArgs {
+    /// The path between two hosts.
+    #[command(flatten)]
+    pub line: LineArgs,
+    /// A topology by name or from a file, instead of two hosts and the options above
+    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = PATH_OPTIONS)]
+    pub topology: Option<String>,
+    /// Node at which COMMAND runs [default: the first, host]
+    #[arg(long, value_name = "NODE")]
+    pub at: Option<String>,
+    /// Command line for a shell at `peer`, started first and ended with COMMAND
+    #[arg(long, value_name = "COMMAND")]
+    pub peer: Option<String>,
+    /// The same at any node; may be repeated
+    #[arg(long, value_name = "NODE=COMMAND", value_parser = parse_run)]
+    pub run: Vec<(String, String)>,
+    /// Work beside the commands: loops, isosurface, memory or disk, with count, cores, from, length,
+    /// size, folder, rate; may be repeated
+    #[arg(long, value_name = "WORK[,KEY=VALUE...]")]
+    pub load: Vec<Load>,
+    /// A slow disk in an empty folder while the commands run, with folder, rate, size, from, length;
+    /// may be repeated
+    #[arg(long, value_name = "KEY=VALUE[,...]")]
+    pub disk: Vec<DiskSpec>,
+    /// Of everything random: the same seed loses the same packets
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Write every lost packet to a file, a line of comma-separated values each
+    #[arg(long, value_name = "FILE")]
+    pub losses: Option<PathBuf>,
+    /// Write the state of all links to a file, as a line of JSON every 100 ms
+    #[arg(long, value_name = "FILE")]
+    pub series: Option<PathBuf>,
+    /// What to run [default: the shell of SHELL]
+    #[arg(last = true, value_name = "COMMAND")]
+    pub command: Vec<std::ffi::OsString>,
+}
+
+/// What a path between two hosts does to packets.
+#[derive(Args, Debug)]
+pub struct LineArgs {
     /// Round trip without queues
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = parse_time)]
     #[arg(allow_hyphen_values = true)]
@@ -141,42 +181,6 @@ pub struct PathArgs {
     /// Impair only what host sends to peer; the way back keeps delay, rate and queue
     #[arg(long)]
     pub one_way: bool,
-    /// Have the kernel's netem do it, where there is one, instead of the lab's own emulation; losses are
-    /// then counted, not logged
-    #[arg(long, conflicts_with_all = NOT_OF_KERNEL)]
-    pub kernel: bool,
-    /// A topology by name or from a file, instead of two hosts and the options above
-    #[arg(long, value_name = "NAME|FILE", conflicts_with_all = PATH_OPTIONS)]
-    pub topology: Option<String>,
-    /// Node at which COMMAND runs [default: the first, host]
-    #[arg(long, value_name = "NODE")]
-    pub at: Option<String>,
-    /// Command line for a shell at `peer`, started first and ended with COMMAND
-    #[arg(long, value_name = "COMMAND")]
-    pub peer: Option<String>,
-    /// The same at any node; may be repeated
-    #[arg(long, value_name = "NODE=COMMAND", value_parser = parse_run)]
-    pub run: Vec<(String, String)>,
-    /// Work beside the commands: loops, isosurface, memory or disk, with count, cores, from, length,
-    /// size, folder, rate; may be repeated
-    #[arg(long, value_name = "WORK[,KEY=VALUE...]")]
-    pub load: Vec<Load>,
-    /// A slow disk in an empty folder while the commands run, with folder, rate, size, from, length;
-    /// may be repeated
-    #[arg(long, value_name = "KEY=VALUE[,...]")]
-    pub disk: Vec<DiskSpec>,
-    /// Of everything random: the same seed loses the same packets
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub seed: u64,
-    /// Write every lost packet to a file, a line of comma-separated values each
-    #[arg(long, value_name = "FILE")]
-    pub losses: Option<PathBuf>,
-    /// Write the state of all links to a file, as a line of JSON every 100 ms
-    #[arg(long, value_name = "FILE")]
-    pub series: Option<PathBuf>,
-    /// What to run [default: the shell of SHELL]
-    #[arg(last = true, value_name = "COMMAND")]
-    pub command: Vec<std::ffi::OsString>,
 }
 
 /// `longhaul lab check`.
@@ -243,10 +247,6 @@ const PATH_OPTIONS: [&str; 16] = [
     "one_way",
     "peer",
 ];
-
-/// What netem cannot do, or would do otherwise, and what only the lab's own emulation knows.
-const NOT_OF_KERNEL: [&str; 8] =
-    ["topology", "ecn", "path_mtu", "black_hole", "swallow_udp", "seed", "losses", "series"];
 
 const PATH_EXAMPLES: &str = "\
 Examples:

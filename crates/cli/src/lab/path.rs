@@ -20,7 +20,7 @@ use longhaul_pathsim::Direction;
 use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::SIGINT;
 
-use super::args::PathArgs;
+use super::args::{LineArgs, PathArgs};
 use super::{cannot_build, prepare, summary, unknown};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
@@ -29,30 +29,13 @@ use crate::signals::that_stop;
 pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure> {
     let topology = topology(args)?;
     let at = args.at.as_deref().unwrap_or(&topology.nodes[0].name);
-    let runs = args.peer.iter().map(|command| ("peer", command.as_str()));
-    let runs: Vec<(&str, &str)> =
-        runs.chain(args.run.iter().map(|(node, command)| (&node[..], &command[..]))).collect();
-    for node in runs.iter().map(|(node, _)| *node).chain([at]) {
-        topology.node(node).ok_or_else(|| {
-            Failure::usage(format!("topology {} has no node {node}", topology.name))
-        })?;
-    }
-    let by_kernel = |link: &&LinkSpec| link.line == LineKind::Htb;
-    if let (Some(_), Some(link)) = (&args.losses, topology.links.iter().find(by_kernel)) {
-        let name = &link.name;
-        let why = format!("--losses: HTB tells the losses of link {name} as one number");
-        return Err(Failure::usage(why));
-    }
+    let runs = runs(args, &topology, at)?;
     let mut records = Records::open(args)?;
     prepare(output)?;
     let signals = Signals::install()?;
     let log = if args.losses.is_some() { LOG } else { 0 };
     let options = TestbedOptions { seed: args.seed, log };
-    let testbed = match args.kernel {
-        true => Testbed::kernel(&topology.links[0]),
-        false => Testbed::new(&topology, &options),
-    };
-    let testbed = testbed.map_err(cannot_build)?;
+    let testbed = Testbed::new(&topology, &options).map_err(cannot_build)?;
     introduce(&testbed, &topology, at, output);
 
     // Before any command: commands have mounts of their own.
@@ -61,12 +44,7 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let node = |name: &str| testbed.host(name).ok_or_else(|| Failure::failed("a node has gone"));
     let mut others = Vec::new();
     for (name, line) in runs {
-        let host = node(name)?;
-        let mut shell = Command::new("sh");
-        shell.arg("-c").arg(line).stdin(Stdio::null()).stdout(to_stderr()?);
-        let child = testbed.spawn(host, shell).map_err(cannot(&format!("start {line}")))?;
-        others.push((format!("{line} at {name}"), child));
-        wait_for_listener(host);
+        others.push((format!("{line} at {name}"), beside(&testbed, node(name)?, line)?));
     }
     let loads =
         args.load.iter().map(|load| Ok((load, load.start()?))).collect::<io::Result<Vec<_>>>();
@@ -93,16 +71,16 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     let disks = disks.map_err(cannot("take a disk away"))?;
     records.write(&testbed)?;
     records.finish()?;
-    let (links, text) =
-        summary::path(&testbed, &topology, args.kernel).map_err(cannot("read the counters"))?;
+    let links = summary::links(&testbed).map_err(cannot("read the counters"))?;
     let printed = if output.json {
         let json = serde_json::json!({
-            "status": code(status), "seconds": seconds, "seed": args.seed, "links": links,
+            "status": code(status), "seconds": seconds, "seed": args.seed,
+            "links": summary::json(&testbed, &links),
             "loads": summary::loads_json(&work), "disks": summary::disks_json(&disks),
         });
         output.print_json(&json)
     } else {
-        output.say(text.trim_end());
+        output.say(summary::text(&testbed, &links).trim_end());
         if !work.is_empty() {
             output.say(summary::loads_text(&work).trim_end());
         }
@@ -116,10 +94,33 @@ pub(super) fn run(args: &PathArgs, output: &Output) -> Result<ExitCode, Failure>
     Ok(ExitCode::from(code(status)))
 }
 
+/// Nodes and the command lines that run there beside COMMAND, which runs `at` one of them.
+fn runs<'a>(
+    args: &'a PathArgs,
+    topology: &Topology,
+    at: &str,
+) -> Result<Vec<(&'a str, &'a str)>, Failure> {
+    let runs = args.peer.iter().map(|command| ("peer", command.as_str()));
+    let runs: Vec<(&str, &str)> =
+        runs.chain(args.run.iter().map(|(node, command)| (&node[..], &command[..]))).collect();
+    for node in runs.iter().map(|(node, _)| *node).chain([at]) {
+        topology.node(node).ok_or_else(|| {
+            Failure::usage(format!("topology {} has no node {node}", topology.name))
+        })?;
+    }
+    let by_kernel = |link: &&LinkSpec| link.line == LineKind::Htb;
+    if let (Some(_), Some(link)) = (&args.losses, topology.links.iter().find(by_kernel)) {
+        let name = &link.name;
+        let why = format!("--losses: HTB tells the losses of link {name} as one number");
+        return Err(Failure::usage(why));
+    }
+    Ok(runs)
+}
+
 /// From the options, by name, or from a file.
 fn topology(args: &PathArgs) -> Result<Topology, Failure> {
     let Some(name) = &args.topology else {
-        let topology = two_hosts(args);
+        let topology = two_hosts(&args.line);
         topology.validate().map_err(|error| Failure::usage(error.to_string()))?;
         return Ok(topology);
     };
@@ -133,7 +134,7 @@ fn topology(args: &PathArgs) -> Result<Topology, Failure> {
     Topology::parse(&text).map_err(|error| Failure::usage(format!("{name}: {error}")))
 }
 
-fn two_hosts(args: &PathArgs) -> Topology {
+fn two_hosts(args: &LineArgs) -> Topology {
     let line = Conditions {
         delay: Some(args.rtt / 2),
         rate: args.rate,
@@ -182,6 +183,15 @@ fn introduce(testbed: &Testbed, topology: &Topology, at: &str, output: &Output) 
             output.say(format!("{} over {}: {address}", host.name(), link.name));
         }
     }
+}
+
+/// Starts a command line beside COMMAND.
+fn beside(testbed: &Testbed, host: &Host, line: &str) -> Result<Child, Failure> {
+    let mut shell = Command::new("sh");
+    shell.arg("-c").arg(line).stdin(Stdio::null()).stdout(to_stderr()?);
+    let child = testbed.spawn(host, shell).map_err(cannot(&format!("start {line}")))?;
+    wait_for_listener(host);
+    Ok(child)
 }
 
 fn command(args: &PathArgs) -> (OsString, Command) {

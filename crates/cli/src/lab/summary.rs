@@ -5,36 +5,8 @@ use std::path::PathBuf;
 
 use longhaul_lab::disk::DiskReport;
 use longhaul_lab::load::{LoadReport, Work};
-use longhaul_lab::{DirectionStats, LinkRecord, LinkStats, Testbed, Topology};
+use longhaul_lab::{DirectionStats, LinkRecord, LinkStats, Testbed};
 use serde_json::Value;
-
-/// What became of packets, as JSON and in words: by the lab's own account, or by the kernel's, which
-/// knows less.
-pub(super) fn path(
-    testbed: &Testbed,
-    topology: &Topology,
-    kernel: bool,
-) -> io::Result<(Value, String)> {
-    if !kernel {
-        let links = links(testbed)?;
-        return Ok((json(testbed, &links), text(testbed, &links)));
-    }
-    let counts = testbed.kernel_counts()?;
-    let link = &topology.links[0];
-    let [forward, backward] = counts.map(
-        |count| serde_json::json!({ "delivered": count.passed, "lost": { "kernel": count.lost } }),
-    );
-    let json = serde_json::json!([{ "link": link.name, "forward": forward, "backward": backward }]);
-    let mut text = format!("{}: {}, by the kernel's netem\n", link.name, link.describe());
-    let [first, second] = &link.between;
-    for ((from, to), count) in [(first, second), (second, first)].into_iter().zip(counts) {
-        text += &format!(
-            "  {from} to {to}: {} packets passed, {} lost at random or by a full queue\n",
-            count.passed, count.lost
-        );
-    }
-    Ok((json, text))
-}
 
 /// The state of all links.
 pub(super) fn links(testbed: &Testbed) -> io::Result<Vec<LinkStats>> {

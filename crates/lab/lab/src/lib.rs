@@ -32,7 +32,6 @@ pub mod check;
 pub mod disk;
 mod emulator;
 pub mod load;
-mod netem;
 mod packet;
 pub mod pump;
 pub mod signals;
@@ -45,8 +44,7 @@ pub use emulator::{
 pub use longhaul_pathsim::Direction;
 pub use packet::Flow;
 pub use testbed::{
-    Cleaned, Host, KernelCount, Place, Testbed, TestbedError, TestbedOptions, clean_up,
-    shared_folder,
+    Cleaned, Host, Place, Testbed, TestbedError, TestbedOptions, clean_up, shared_folder,
 };
 pub use topology::{
     Builtin, BurstLoss, Conditions, Duplicate, Egress, JitterSpec, LineKind, LinkSpec, Marking,

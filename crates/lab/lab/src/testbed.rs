@@ -3,10 +3,10 @@
 mod addresses;
 mod error;
 mod keeper;
-mod kernel;
 mod leftovers;
 mod links;
 mod listeners;
+mod place;
 mod processes;
 mod quota;
 mod routes;
@@ -25,7 +25,6 @@ use tempfile::TempDir;
 
 pub use self::error::TestbedError;
 use self::keeper::{Keeper, pin};
-pub use self::kernel::KernelCount;
 use self::leftovers::Registration;
 pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};

@@ -7,20 +7,10 @@ use std::time::Duration;
 use longhaul_pathsim::PathConfig;
 use longhaul_sys::netns::Namespace;
 
+use super::place::{DEVICE_QUEUE, Place};
 use super::{TestbedError, addresses, routes, step, switch};
 use crate::emulator::{End, LinkSetup};
 use crate::topology::{LineKind, LinkSpec};
-
-/// An end of a link before there is anything.
-pub(super) struct Place<'a> {
-    pub(super) node: &'a Namespace,
-    /// The device at the node.
-    pub(super) device: String,
-    pub(super) mtu: u32,
-    pub(super) ipv6: bool,
-    /// This end's address and the other's, and how many bits they have in common.
-    pub(super) addresses: Vec<([IpAddr; 2], u8)>,
-}
 
 /// Makes link `number` between two nodes.
 pub(super) fn make(
@@ -89,8 +79,6 @@ fn memory(path: &PathConfig) -> usize {
     usize::try_from(bytes).unwrap_or(MEMORY_MAX).min(MEMORY_MAX)
 }
 
-/// Packets or super-packets that may wait for the emulator: its longest stalls at 10 Gb/s.
-pub(super) const DEVICE_QUEUE: u32 = 8192;
 /// For jitter, and for deliveries that are late.
 const SLACK: Duration = Duration::from_millis(200);
 /// Address space that is taken only as far as it is used.

@@ -15,7 +15,7 @@ use longhaul_sys::traffic_control::{Change, Class, Egress, QueueCounters};
 use longhaul_sys::tun::{PACKET_MAX, Tun, VNET_LEN};
 use longhaul_units::Bytes;
 
-use super::links::{DEVICE_QUEUE, Place};
+use super::place::{DEVICE_QUEUE, Place};
 use super::{TestbedError, configure, step};
 use crate::emulator::{End, KernelLine, class};
 
