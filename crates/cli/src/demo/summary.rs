@@ -1,7 +1,5 @@
 //! What the demo shows, in words and as JSON.
 
-use std::fmt::Write;
-
 use longhaul_pathsim::DropReason;
 use longhaul_units::{Bytes, Duration, Rate};
 use serde_json::{Value, json};
@@ -88,108 +86,120 @@ impl Outcome {
 
     /// For a newcomer.
     pub(super) fn text(&self) -> String {
-        let Self { path, made, emulated, .. } = self;
-        let forward = &emulated.forward;
-        let seconds = self.number("seconds");
-        let goodput = Rate::from_bps(self.count("goodput_bps"));
-        let mut out = String::new();
-        let mut line = |name: &str, text: String| {
-            // Writing to a string does not fail.
-            let _ = writeln!(out, "{name:<9} {text}");
-        };
-        line(
-            "path",
-            format!(
-                "{}, round trip {}, {} lost at random each way, {} queue",
-                path.rate,
-                milliseconds(path.rtt),
-                path.loss,
-                path.queue
+        let part = self.allowed_time().as_secs_f64() * 100.0 / self.seconds().max(1e-9);
+        let lines = [
+            (
+                "path",
+                format!(
+                    "{}, round trip {}, {} lost at random each way, {} queue",
+                    self.path.rate,
+                    milliseconds(self.path.rtt),
+                    self.path.loss,
+                    self.path.queue
+                ),
             ),
-        );
-        line(
-            "allowed",
-            format!(
-                "{} of file data: {DATA} bytes of each {} are data, and what is lost goes twice",
-                self.allowed(),
-                path.mtu
+            (
+                "allowed",
+                format!(
+                    "{} of file data: {DATA} bytes of each {} are data, and what is lost goes twice",
+                    self.allowed(),
+                    self.path.mtu
+                ),
             ),
-        );
-        let part = self.allowed_time().as_secs_f64() * 100.0 / seconds.max(1e-9);
-        line(
-            "reached",
-            format!(
-                "{goodput}, {part:.1} % of that: {} in {seconds:.2} s, start to durable end \
-                 ({:.2} s of it set-up)",
-                Bytes::new(made.bytes),
-                self.number("setup_seconds")
+            (
+                "reached",
+                format!(
+                    "{}, {part:.1} % of that: {} in {:.2} s, start to durable end ({:.2} s of it \
+                     set-up)",
+                    self.goodput(),
+                    Bytes::new(self.made.bytes),
+                    self.seconds(),
+                    self.number("setup_seconds")
+                ),
             ),
-        );
-        let lost = |reason| forward.path.dropped(reason);
-        line(
-            "losses",
-            format!(
-                "the path lost {} of the {} packets with data ({}): {} at random, {} in its full \
-                 queue, {} too large for it; {} packets carried bytes again; what the copy itself \
-                 says of the causes is its estimate, for it does not see the path",
-                forward.path.total_dropped(),
-                forward.path.offered,
-                percent(forward.path.total_dropped(), forward.path.offered),
-                lost(DropReason::Random),
-                lost(DropReason::Queue),
-                lost(DropReason::Mtu),
-                self.count("packets_resent")
+            ("losses", self.losses()),
+            (
+                "queue",
+                format!(
+                    "at most {} of waiting on the path",
+                    milliseconds(self.emulated.forward.queue_delay_max)
+                ),
             ),
-        );
-        line(
-            "queue",
-            format!("at most {} of waiting on the path", milliseconds(forward.queue_delay_max)),
-        );
+            ("hosts", self.hosts()),
+        ];
+        let beside = self.tcp.iter().map(|tcp| ("beside", self.beside(tcp)));
+        let last = [
+            ("emulator", self.emulator()),
+            ("verified", format!("all {} files are the same, byte for byte", self.made.files)),
+        ];
+        let lines = lines.into_iter().chain(beside).chain(last);
+        lines.map(|(name, text)| format!("{name:<9} {text}\n")).collect()
+    }
+
+    fn seconds(&self) -> f64 {
+        self.number("seconds")
+    }
+
+    fn goodput(&self) -> Rate {
+        Rate::from_bps(self.count("goodput_bps"))
+    }
+
+    fn losses(&self) -> String {
+        let path = &self.emulated.forward.path;
+        let lost = |reason| path.dropped(reason);
+        format!(
+            "the path lost {} of the {} packets with data ({}): {} at random, {} in its full \
+             queue, {} too large for it; {} packets carried bytes again; what the copy itself \
+             says of the causes is its estimate, for it does not see the path",
+            path.total_dropped(),
+            path.offered,
+            percent(path.total_dropped(), path.offered),
+            lost(DropReason::Random),
+            lost(DropReason::Queue),
+            lost(DropReason::Mtu),
+            self.count("packets_resent")
+        )
+    }
+
+    fn hosts(&self) -> String {
         let cores = |cpu: Option<f64>| match cpu {
             Some(cpu) => format!("{cpu:.1} s"),
             None => "unknown".into(),
         };
-        line(
-            "hosts",
-            format!(
-                "CPU time {} at the sender, {} at the receiver; what limited the copy: {}",
-                cores(self.cpu("local")),
-                cores(self.cpu("remote")),
-                self.copied.get("bottleneck").and_then(Value::as_str).unwrap_or("unknown")
-            ),
-        );
-        for tcp in &self.tcp {
-            let connections = if tcp.streams == 1 { "connection" } else { "connections" };
-            let times = goodput.as_bps() as f64 / tcp.goodput.as_bps().max(1) as f64;
-            line(
-                "beside",
-                format!(
-                    "kernel TCP (CUBIC), {} {connections} over the same path for {:.0} s: {}; \
-                     Longhaul was {times:.0} times as fast, and encrypted and verified",
-                    tcp.streams,
-                    tcp.time.as_secs_f64(),
-                    tcp.goodput
-                ),
-            );
-        }
-        let cpu = match (forward.cpu, emulated.backward.cpu) {
+        format!(
+            "CPU time {} at the sender, {} at the receiver; what limited the copy: {}",
+            cores(self.cpu("local")),
+            cores(self.cpu("remote")),
+            self.copied.get("bottleneck").and_then(Value::as_str).unwrap_or("unknown")
+        )
+    }
+
+    fn beside(&self, tcp: &KernelTcp) -> String {
+        let connections = if tcp.streams == 1 { "connection" } else { "connections" };
+        let times = self.goodput().as_bps() as f64 / tcp.goodput.as_bps().max(1) as f64;
+        format!(
+            "kernel TCP (CUBIC), {} {connections} over the same path for {:.0} s: {}; Longhaul \
+             was {times:.0} times as fast, and encrypted and verified",
+            tcp.streams,
+            tcp.time.as_secs_f64(),
+            tcp.goodput
+        )
+    }
+
+    fn emulator(&self) -> String {
+        let RelayReport { forward, backward } = &self.emulated;
+        let cpu = match (forward.cpu, backward.cpu) {
             (Some(there), Some(back)) => {
                 format!(", {:.1} s of CPU time", (there + back).as_secs_f64())
             }
             _ => String::new(),
         };
-        line(
-            "emulator",
-            format!(
-                "late by {}, {} at worst{}{}",
-                milliseconds(forward.lateness_typical),
-                milliseconds(forward.lateness_max.max(emulated.backward.lateness_max)),
-                cpu,
-                self.trouble()
-            ),
-        );
-        line("verified", format!("all {} files are the same, byte for byte", made.files));
-        out
+        format!(
+            "late by {}, {} at worst{cpu}{}",
+            milliseconds(forward.lateness_typical),
+            milliseconds(forward.lateness_max.max(backward.lateness_max)),
+            self.trouble()
+        )
     }
 
     /// What this host lost beside the emulated path, if anything.

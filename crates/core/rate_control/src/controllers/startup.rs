@@ -30,19 +30,8 @@ pub(super) struct Startup {
     /// Time when the present rate was first used; feedback shows it a round trip later.
     since: Instant,
     sustained: Rate,
-    /// Packets that the first train has.
-    length: u64,
-    /// Bytes of the train that have left.
-    train: u64,
+    train: Train,
     started: bool,
-    acked: u64,
-    /// Packets of the first train that the path lost, and those that a host did.
-    battered: u64,
-    missed: u64,
-    /// Bytes of the first train that arrived more slowly than they were sent, and in what time.
-    spread: (u64, Duration),
-    /// The best of what was delivered as fast as it was sent.
-    unspread: Rate,
     /// Time when the window was last widened.
     limited: Instant,
     /// Growth of the next step, parts per hundred.
@@ -52,6 +41,30 @@ pub(super) struct Startup {
     lost: u64,
     /// State of a start from the path history.
     resume: Option<Resume>,
+}
+
+/// The first train, and what became of it.
+#[derive(Clone, Copy, Debug)]
+struct Train {
+    /// Packets that it has.
+    length: u64,
+    /// Bytes of it that have left.
+    sent_bytes: u64,
+    acked_bytes: u64,
+    /// Packets of it that the path lost, and those that a host did.
+    battered: u64,
+    missed: u64,
+    /// Bytes of it that arrived more slowly than they were sent, and in what time.
+    spread: (u64, Duration),
+    /// The best of what was delivered as fast as it was sent.
+    unspread: Rate,
+}
+
+impl Train {
+    fn new(length: u64) -> Self {
+        let (spread, unspread) = ((0, Duration::ZERO), Rate::ZERO);
+        Self { length, sent_bytes: 0, acked_bytes: 0, battered: 0, missed: 0, spread, unspread }
+    }
 }
 
 /// Packets that follow a train slowly, one by one. A short queue drops a train's end, and that is found
@@ -77,14 +90,8 @@ impl Startup {
             followers: Followers::Waiting,
             since: now,
             sustained: Rate::ZERO,
-            length: FIRST_TRAIN,
-            train: 0,
+            train: Train::new(FIRST_TRAIN),
             started: false,
-            acked: 0,
-            battered: 0,
-            missed: 0,
-            spread: (0, Duration::ZERO),
-            unspread: Rate::ZERO,
             limited: now,
             growth: FIRST_GROWTH,
             past_train: false,
@@ -117,7 +124,7 @@ impl Startup {
     pub(super) fn burst(&self) -> Option<u64> {
         let leaves = self.followers != Followers::Leaving;
         let train = self.hint.is_none() && leaves && !self.is_resuming();
-        train.then_some(self.length * self.packet)
+        train.then_some(self.train.length * self.packet)
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
@@ -126,8 +133,9 @@ impl Startup {
         if self.started || sent.control {
             return;
         }
-        self.train = if sent.application_limited { 0 } else { self.train + sent.bytes };
-        if self.train >= self.length * self.packet * 3 / 4 {
+        self.train.sent_bytes =
+            if sent.application_limited { 0 } else { self.train.sent_bytes + sent.bytes };
+        if self.train.sent_bytes >= self.train.length * self.packet * 3 / 4 {
             self.started = true;
             self.since = now;
             self.followers = Followers::Due(now + rtt.smoothed() * 3 / 16);
@@ -170,26 +178,13 @@ impl Startup {
             // Reports about earlier control messages show nothing of the path's rate.
             return false;
         }
-        self.acked += feedback.acked_bytes;
+        self.train.acked_bytes += feedback.acked_bytes;
         if let Some(over) = self.resume(now, rtt, model, feedback, slice) {
             return over;
         }
         let round_trip = rtt.smoothed();
-        if self.hint.is_none() {
-            self.battered += feedback.lost.network();
-            self.missed += feedback.lost.socket + feedback.lost.host;
-            let Some(rate) = self.train_rate(feedback) else {
-                self.await_train(now, round_trip, model);
-                return false;
-            };
-            if self.spread.1 >= round_trip / 2 {
-                // The path is slow, or shared: grow as slow start does.
-                self.grow_slowly(now, rate.scale(1, 2), round_trip);
-                return false;
-            }
-            model.learn_capacity(now, rate);
-            self.measured = true;
-            self.first_train(now, rate);
+        if self.hint.is_none() && !self.measure_train(now, round_trip, model, feedback) {
+            return false;
         }
         let seen = now - self.since > round_trip + round_trip / 64;
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
@@ -202,10 +197,7 @@ impl Startup {
             }
         }
         if self.past_train && model.queue < limit / 4 {
-            self.packets += feedback.acked_packets;
-            self.lost += feedback.lost.network();
-            // More than one in fifty, this early, is a queue that was full before.
-            model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
+            self.learn_chance(model, feedback.acked_packets, feedback.lost.network());
         }
         if !seen {
             return false;
@@ -226,9 +218,44 @@ impl Startup {
             self.limited = now;
         }
         self.window = self.window.max(window);
-        if model.queue > limit {
-            return true;
+        model.queue > limit || self.step_up(now, round_trip, slice)
+    }
+
+    /// Feedback on the first train; returns whether it has shown a rate, and that is the path's.
+    fn measure_train(
+        &mut self,
+        now: Instant,
+        round_trip: Duration,
+        model: &mut Estimates,
+        feedback: &Feedback,
+    ) -> bool {
+        self.train.battered += feedback.lost.network();
+        self.train.missed += feedback.lost.socket + feedback.lost.host;
+        let Some(rate) = self.train_rate(feedback) else {
+            self.await_train(now, round_trip, model);
+            return false;
+        };
+        if self.train.spread.1 >= round_trip / 2 {
+            // The path is slow, or shared: grow as slow start does.
+            self.grow_slowly(now, rate.scale(1, 2), round_trip);
+            return false;
         }
+        model.learn_capacity(now, rate);
+        self.measured = true;
+        self.first_train(now, rate);
+        true
+    }
+
+    /// Learns what the path loses by chance.
+    fn learn_chance(&mut self, model: &mut Estimates, acked: u64, lost: u64) {
+        self.packets += acked;
+        self.lost += lost;
+        // More than one in fifty, this early, is a queue that was full before.
+        model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
+    }
+
+    /// Raises the rate if the last one was delivered; returns whether there is no more to find.
+    fn step_up(&mut self, now: Instant, round_trip: Duration, slice: Slice) -> bool {
         if slice.rate >= self.rate.scale(7, 8) {
             let hint = self.hint.unwrap_or(Rate::ZERO);
             let next = self.rate.scale(2, 1);
@@ -261,11 +288,11 @@ impl Startup {
 
     /// True where an eighth of the first train was lost.
     fn was_cut(&self) -> bool {
-        self.battered >= self.length / 8
+        self.train.battered >= self.train.length / 8
     }
 
     fn found_full(&self) -> bool {
-        self.battered >= self.length / 2
+        self.train.battered >= self.train.length / 2
     }
 
     /// The rate at which half of the first train arrived, once it has: of what took longer to arrive
@@ -275,19 +302,20 @@ impl Startup {
         let sample = feedback.delivery?;
         if !sample.is_spread() {
             if !sample.application_limited {
-                self.unspread = self.unspread.max(sample.rate);
+                self.train.unspread = self.train.unspread.max(sample.rate);
             }
             return None;
         }
-        let (bytes, time) = self.spread;
-        self.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
+        let (bytes, time) = self.train.spread;
+        self.train.spread = (bytes + sample.rate.bytes_in(sample.interval), time + sample.interval);
         self.spread_rate(2)
     }
 
     /// The same, of one in `part` of the train at least.
     fn spread_rate(&self, part: u64) -> Option<Rate> {
-        let (bytes, time) = self.spread;
-        (bytes >= self.length * self.packet / part).then(|| Rate::from_bytes_over(bytes, time))
+        let (bytes, time) = self.train.spread;
+        (bytes >= self.train.length * self.packet / part)
+            .then(|| Rate::from_bytes_over(bytes, time))
     }
 
     /// Waits, as the first train has shown no rate so far. Packets of it that are neither lost nor acknowledged
@@ -296,22 +324,22 @@ impl Startup {
         if now - self.since <= round_trip * 9 / 8 {
             return;
         }
-        let arrived = self.acked >= self.length * self.packet * 5 / 8;
-        let slow = Rate::from_bytes_over(self.acked, round_trip).scale(4, 1);
+        let arrived = self.train.acked_bytes >= self.train.length * self.packet * 5 / 8;
+        let slow = Rate::from_bytes_over(self.train.acked_bytes, round_trip).scale(4, 1);
         let drops = self.was_cut();
         if let Some(rate) = self.spread_rate(4).filter(|_| drops) {
             // A short queue took the first of them, and passed them on at the rate of the line.
             model.learn_capacity(now, rate);
-            model.set_queue_full(now, self.spread.1);
-            self.battered = 0;
+            model.set_queue_full(now, self.train.spread.1);
+            self.train.battered = 0;
             self.measured = true;
             self.first_train(now, rate);
-        } else if arrived && self.length < LAST_TRAIN {
-            self.repeat(self.length * 4);
-        } else if !arrived && self.missed >= self.length / 8 {
-            self.repeat(self.length);
-        } else if arrived && self.unspread > slow {
-            self.first_train(now, self.unspread);
+        } else if arrived && self.train.length < LAST_TRAIN {
+            self.repeat(self.train.length * 4);
+        } else if !arrived && self.train.missed >= self.train.length / 8 {
+            self.repeat(self.train.length);
+        } else if arrived && self.train.unspread > slow {
+            self.first_train(now, self.train.unspread);
         } else if arrived || drops {
             self.grow_slowly(now, slow, round_trip);
         }
@@ -320,13 +348,11 @@ impl Startup {
     /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer. Or the
     /// receiving host had no room for it.
     fn repeat(&mut self, length: u64) {
-        self.length = length;
+        self.train = Train::new(length);
+        self.started = false;
         self.rate = TRAIN_RATE;
-        self.window = 2 * self.length * self.packet;
+        self.window = 2 * length * self.packet;
         self.followers = Followers::Waiting;
-        (self.started, self.train, self.acked) = (false, 0, 0);
-        (self.battered, self.missed) = (0, 0);
-        (self.spread, self.unspread) = ((0, Duration::ZERO), Rate::ZERO);
     }
 
     /// Doubles from `rate`, but at least from the usual first window (RFC 6928).
@@ -336,7 +362,7 @@ impl Startup {
         self.growth = 200;
         self.first_train(now, rate.scale(2, 1));
         self.window = (rate.bytes_in(round_trip) * 2).clamp(least, MAX_FLIGHT);
-        self.acked = 0;
+        self.train.acked_bytes = 0;
     }
 
     fn first_train(&mut self, now: Instant, rate: Rate) {

@@ -72,6 +72,16 @@ pub enum Duty {
     Booked,
 }
 
+impl Duty {
+    /// Priority of its thread, where that of the others is `usual`.
+    fn priority(self, usual: Priority) -> Priority {
+        match (self, usual) {
+            (Self::Booked, Priority::Usual) => Priority::Punctual,
+            (_, priority) => priority,
+        }
+    }
+}
+
 /// Measures against this host's own faults.
 pub struct Hosting {
     /// The profile wants to know what this host can take.
@@ -130,21 +140,10 @@ impl UdpLanes {
         };
         let beside = Arc::new(ThreadGroup::default());
         for (i, (lane, socket, remote)) in sockets.into_iter().enumerate() {
-            let LaneRules { repair, feedback, idle_timeout, duty } = rules(lane);
-            let mut config =
-                LaneConfig::new(session.connection, lane, role(session), random_seed());
-            config.path = FIRST;
-            config.remote = remote;
-            config.repair = repair;
-            config.feedback = feedback;
-            config.object_tag = object_tag_len(session.protect);
-            config.idle_timeout = idle_timeout;
-            let receiving = match &socket {
-                LaneSocket::Own(socket, _) => socket,
-                LaneSocket::Shared(socket, _) => socket,
-            };
-            let buffer = receiving.receive_buffer();
+            let rules = rules(lane);
+            let buffer = socket.receive_buffer();
             lanes.buffers = Some(buffer);
+            let mut config = configure(session, lane, remote, &rules);
             config.socket_buffer = Some(Bytes::new(buffer.obtained as u64));
             config.datagram_max = socket.datagram_max();
             let view = Arc::new(Mutex::new(LaneView::default()));
@@ -159,16 +158,12 @@ impl UdpLanes {
                 upper: upper.clone(),
                 mailbox: lanes.mailboxes[i].clone(),
                 shared: view,
-                thread_group: if duty == Duty::Messages {
-                    beside.clone()
-                } else {
-                    lanes.thread_group.clone()
+                thread_group: match rules.duty {
+                    Duty::Messages => beside.clone(),
+                    _ => lanes.thread_group.clone(),
                 },
                 drops: Some(lanes.drops.clone()),
-                priority: match (duty, hosting.priority) {
-                    (Duty::Booked, Priority::Usual) => Priority::Punctual,
-                    (_, priority) => priority,
-                },
+                priority: rules.duty.priority(hosting.priority),
                 monitor: lanes.monitor.as_ref().map(|monitor| monitor.watch(i)),
                 sentinel: None,
                 losses: losses.cloned(),
@@ -339,6 +334,23 @@ impl Carrier for UdpLanes {
     fn advice_on_silence(&self) -> Option<&'static str> {
         Some("if a firewall swallows UDP by now, --carrier tcp passes")
     }
+}
+
+/// A lane, but for its socket.
+fn configure(
+    session: &Session,
+    lane: LaneId,
+    remote: Option<SocketAddr>,
+    rules: &LaneRules,
+) -> LaneConfig {
+    let mut config = LaneConfig::new(session.connection, lane, role(session), random_seed());
+    config.path = FIRST;
+    config.remote = remote;
+    config.repair = rules.repair;
+    config.feedback = rules.feedback;
+    config.object_tag = object_tag_len(session.protect);
+    config.idle_timeout = rules.idle_timeout;
+    config
 }
 
 fn role(session: &Session) -> Role {

@@ -1,8 +1,11 @@
 //! Workloads beyond the paper's: deadlines, advance bookings, interactive use beside files, and
 //! circuits over several links.
 
+use std::collections::BTreeMap;
+
 use longhaul_calendar::{
-    Book, BookConfig, FileRequest, HoldRequest, LinkId, Margin, Order, Path, Policy, Request,
+    Book, BookConfig, BookingId, FileRequest, Grid, HoldRequest, LinkId, Margin, Order, Path,
+    Policy, Request,
 };
 use longhaul_units::Bytes;
 use serde::Serialize;
@@ -10,7 +13,7 @@ use serde::Serialize;
 use super::booked::{Scheme, grid_tick};
 use super::parallel;
 use super::stats::Estimate;
-use super::workload::{self, CHANNELS, Draw};
+use super::workload::{self, Arrival, CHANNELS, Draw};
 
 /// The scenarios to run.
 #[derive(Clone, Debug)]
@@ -164,97 +167,146 @@ fn play(
     };
     let files = workload::arrivals(file_load, options.requests, seed);
     let grid = Scheme::new(policy).grid();
-    let seconds = |s: f64| grid_tick(grid, s);
-    let mut draw = Draw::new(seed ^ 0x5c3a_a710);
     // Without slack there is nothing to re-plan with: nobody here releases early.
     let slack_ppm = if replan { 1_000_000 } else { 0 };
     let mut book = Book::new(BookConfig { slack_ppm, ..BookConfig::default() }, 0);
-    let ids: Vec<LinkId> = (0..links).map(|_| book.add_link(CHANNELS)).collect();
-    let mut out = Outcome::default();
-    let mut area = 0u64;
-    let mut ideal = std::collections::BTreeMap::new();
-    let span = seconds(files[files.len() - 1].at);
-    let mut next_hold = 0.0;
-    let mut settle = |out: &mut Outcome, ideal: &mut std::collections::BTreeMap<_, f64>, done| {
-        for (id, booking) in done {
-            let booking: longhaul_calendar::Booking = booking;
-            let width = booking.path.links().len() as u64;
-            for r in booking.vector.merged() {
-                area += r.end.min(span).saturating_sub(r.start) * u64::from(r.rate) * width;
-            }
-            if let (Request::File(file), Some(ideal)) = (booking.request, ideal.remove(&id)) {
-                let ticks = booking.finish() - file.earliest;
-                let delay = grid.instant(ticks).as_nanos() as f64 * 1e-9;
-                out.files += 1;
-                out.delay += delay;
-                out.slowdown += delay / ideal;
-            }
-        }
+    let links: Vec<LinkId> = (0..links).map(|_| book.add_link(CHANNELS)).collect();
+    let mut game = Game {
+        workload,
+        policy,
+        replan,
+        load: options.load,
+        draw: Draw::new(seed ^ 0x5c3a_a710),
+        book,
+        links,
+        span: grid_tick(grid, files[files.len() - 1].at),
+        grid,
+        next_hold: 0.0,
+        area: 0,
+        ideal: BTreeMap::new(),
+        out: Outcome::default(),
     };
     for file in &files {
-        while matches!(workload, Workload::Interactive) && next_hold <= file.at {
-            let now = seconds(next_hold).max(book.now());
-            let done = book.advance(now);
-            settle(&mut out, &mut ideal, done);
-            let duration = seconds(draw.exponential(HOLD_SECONDS)).max(1);
-            let (low, high) = HOLD_RATES;
-            // A fixed-bandwidth circuit cannot vary between its rates.
-            let min_rate = if policy == Policy::Fixed { high } else { low };
-            let hold = HoldRequest {
-                duration,
-                min_rate,
-                max_rate: high,
-                earliest: now,
-                latest_start: Some(now + seconds(HOLD_PATIENCE)),
-            };
-            out.requests += 1;
-            let booked = book.book(&Request::Hold(hold), &[Path::single(ids[0])]);
-            out.accepted += usize::from(booked.is_ok());
-            let rate =
-                options.load * HOLD_SHARE * f64::from(CHANNELS) / (HOLD_SECONDS * f64::from(high));
-            next_hold += draw.exponential(1.0 / rate);
+        while matches!(workload, Workload::Interactive) && game.next_hold <= file.at {
+            game.hold();
         }
-        let now = seconds(file.at);
-        let done = book.advance(now);
-        settle(&mut out, &mut ideal, done);
-        let volume = grid.volume(Bytes::new(file.bytes as u64), Margin::NONE).unwrap_or(u64::MAX);
-        let wait = match workload {
-            Workload::Advance if draw.unit() < 0.5 => draw.between(0.0, 60.0),
-            _ => 0.0,
-        };
-        let stretch = draw.between(1.5, 5.0);
-        let earliest = now + seconds(wait);
-        let deadline = matches!(workload, Workload::Deadlines)
-            .then(|| earliest + seconds(stretch * file.ideal()));
-        let request =
-            FileRequest { deadline, policy, ..FileRequest::new(volume, file.max_rate, earliest) };
-        let path = match workload {
-            Workload::Chain => {
-                let length = 1 + draw.below(links);
-                let first = draw.below(links - length + 1);
-                Path::new(&ids[first..first + length])
+        game.file(file);
+    }
+    game.end()
+}
+
+/// A run under way.
+struct Game {
+    workload: Workload,
+    policy: Policy,
+    replan: bool,
+    load: f64,
+    draw: Draw,
+    book: Book,
+    links: Vec<LinkId>,
+    grid: Grid,
+    /// Ticks until the last arrival.
+    span: u64,
+    /// When the next interactive circuit is asked for.
+    next_hold: f64,
+    /// Channels times ticks that were booked, on all links.
+    area: u64,
+    /// Times on an idle link of the files that were accepted.
+    ideal: BTreeMap<BookingId, f64>,
+    out: Outcome,
+}
+
+impl Game {
+    fn ticks(&self, seconds: f64) -> u64 {
+        grid_tick(self.grid, seconds)
+    }
+
+    /// Goes on to `now`, and counts what has ended by then.
+    fn advance(&mut self, now: u64) {
+        for (id, booking) in self.book.advance(now) {
+            let width = booking.path.links().len() as u64;
+            for r in booking.vector.merged() {
+                let ticks = r.end.min(self.span).saturating_sub(r.start);
+                self.area += ticks * u64::from(r.rate) * width;
             }
-            _ => Some(Path::single(ids[0])),
-        };
-        out.requests += 1;
-        out.bytes += file.bytes;
-        let Some(path) = path else { continue };
-        if let Ok(id) = book.book(&Request::File(request), &[path]) {
-            out.accepted += 1;
-            out.accepted_bytes += file.bytes;
-            ideal.insert(id, file.ideal());
-            let soonest = earliest + volume.div_ceil(u64::from(file.max_rate));
-            if replan && book.get(id).is_some_and(|b| b.finish() > soonest) {
-                book.replan(Order::ShortestFirst);
-                // It exists, so this cannot fail.
-                let _ = book.tighten(id);
+            if let (Request::File(file), Some(ideal)) = (booking.request, self.ideal.remove(&id)) {
+                let ticks = booking.finish() - file.earliest;
+                let delay = self.grid.instant(ticks).as_nanos() as f64 * 1e-9;
+                self.out.files += 1;
+                self.out.delay += delay;
+                self.out.slowdown += delay / ideal;
             }
         }
     }
-    let done = book.advance(u64::MAX - 1);
-    settle(&mut out, &mut ideal, done);
-    out.booked = area as f64 / (span as f64 * f64::from(CHANNELS) * links as f64);
-    out
+
+    /// Books an interactive circuit.
+    fn hold(&mut self) {
+        let now = self.ticks(self.next_hold).max(self.book.now());
+        self.advance(now);
+        let seconds = self.draw.exponential(HOLD_SECONDS);
+        let (low, high) = HOLD_RATES;
+        // A fixed-bandwidth circuit cannot vary between its rates.
+        let min_rate = if self.policy == Policy::Fixed { high } else { low };
+        let hold = HoldRequest {
+            duration: self.ticks(seconds).max(1),
+            min_rate,
+            max_rate: high,
+            earliest: now,
+            latest_start: Some(now + self.ticks(HOLD_PATIENCE)),
+        };
+        self.out.requests += 1;
+        let booked = self.book.book(&Request::Hold(hold), &[Path::single(self.links[0])]);
+        self.out.accepted += usize::from(booked.is_ok());
+        let rate = self.load * HOLD_SHARE * f64::from(CHANNELS) / (HOLD_SECONDS * f64::from(high));
+        self.next_hold += self.draw.exponential(1.0 / rate);
+    }
+
+    /// Books a file.
+    fn file(&mut self, file: &Arrival) {
+        let now = self.ticks(file.at);
+        self.advance(now);
+        let bytes = Bytes::new(file.bytes as u64);
+        let volume = self.grid.volume(bytes, Margin::NONE).unwrap_or(u64::MAX);
+        let wait = match self.workload {
+            Workload::Advance if self.draw.unit() < 0.5 => self.draw.between(0.0, 60.0),
+            _ => 0.0,
+        };
+        let stretch = self.draw.between(1.5, 5.0);
+        let earliest = now + self.ticks(wait);
+        let deadline = matches!(self.workload, Workload::Deadlines)
+            .then(|| earliest + self.ticks(stretch * file.ideal()));
+        let policy = self.policy;
+        let request =
+            FileRequest { deadline, policy, ..FileRequest::new(volume, file.max_rate, earliest) };
+        let path = match self.workload {
+            Workload::Chain => {
+                let length = 1 + self.draw.below(self.links.len());
+                let first = self.draw.below(self.links.len() - length + 1);
+                Path::new(&self.links[first..first + length])
+            }
+            _ => Some(Path::single(self.links[0])),
+        };
+        self.out.requests += 1;
+        self.out.bytes += file.bytes;
+        let Some(path) = path else { return };
+        let Ok(id) = self.book.book(&Request::File(request), &[path]) else { return };
+        self.out.accepted += 1;
+        self.out.accepted_bytes += file.bytes;
+        self.ideal.insert(id, file.ideal());
+        let soonest = earliest + volume.div_ceil(u64::from(file.max_rate));
+        if self.replan && self.book.get(id).is_some_and(|booking| booking.finish() > soonest) {
+            self.book.replan(Order::ShortestFirst);
+            // It exists, so this cannot fail.
+            let _ = self.book.tighten(id);
+        }
+    }
+
+    fn end(mut self) -> Outcome {
+        self.advance(u64::MAX - 1);
+        let all = self.span as f64 * f64::from(CHANNELS) * self.links.len() as f64;
+        self.out.booked = self.area as f64 / all;
+        self.out
+    }
 }
 
 /// Share of the load that interactive circuits are, at their highest rate.

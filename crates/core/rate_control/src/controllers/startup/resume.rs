@@ -49,7 +49,7 @@ impl Startup {
     pub(in super::super) fn recall(&mut self, memory: &PathMemory) {
         // Where the train takes long to arrive, it tells as much itself.
         let flight = memory.rate().bytes_in(memory.round_trip);
-        if flight < FEWEST_TRAINS * self.length * self.packet || self.started {
+        if flight < FEWEST_TRAINS * self.train.length * self.packet || self.started {
             return;
         }
         self.resume = Some(Resume {
@@ -99,7 +99,7 @@ impl Startup {
         resume.usage = MemoryUse::Unvalidated;
         self.rate = resume.memory.rate().scale(1, 2);
         let flight = self.rate.bytes_in(rtt.smoothed());
-        self.window = self.window.max(self.length * self.packet + flight + flight / 8);
+        self.window = self.window.max(self.train.length * self.packet + flight + flight / 8);
         self.since = now;
     }
 
@@ -123,22 +123,16 @@ impl Startup {
         let round_trip = rtt.smoothed();
         // The newest packet that is reported was sent behind that time.
         let seen = |since: Instant| feedback.rtt.is_some_and(|rtt| now - since > rtt + rtt / 64);
-        let resume = self.resume.as_mut()?;
-        if !matches!(resume.phase, Phase::Unvalidated | Phase::Validating | Phase::SafeRetreat(_)) {
+        if !self.is_resuming() {
             return None;
         }
-        // A queue that the train alone overflows says nothing of the rate that follows it.
-        let is_of_train = resume.phase == Phase::Unvalidated && !seen(self.since + round_trip / 2);
-        let lost = feedback.lost.network();
-        let of_train =
-            if is_of_train { lost.min(self.length.saturating_sub(self.battered)) } else { 0 };
-        let lost = lost - of_train;
-        self.battered += of_train;
-        resume.arrived += feedback.acked_packets;
-        resume.lost += lost;
-        resume.best = resume.best.max(slice.map_or(Rate::ZERO, |slice| slice.rate));
+        let phase = self.resume.as_ref()?.phase;
+        let is_of_train = phase == Phase::Unvalidated && !seen(self.since + round_trip / 2);
+        let lost = self.lost_behind_train(feedback.lost.network(), is_of_train);
+        let resume = self.resume.as_mut()?;
+        resume.count(feedback, lost, slice);
         let crowded = resume.is_congested() || feedback.marked_packets > 0;
-        let (known, phase) = (resume.memory.rate(), resume.phase);
+        let known = resume.memory.rate();
         if self.hint.is_none() {
             self.read_train(now, model, feedback);
         }
@@ -153,26 +147,18 @@ impl Startup {
         let slow = self.hint.is_some_and(|hint| hint < known.scale(15, 32));
         let limit = (model.queue_target(self.rate) * 2).max(model.min_rtt / 16);
         // The train is a queue of its own, which half of the known rate lets drain.
-        let drained = round_trip + known.time_for(self.length * self.packet) * 3;
+        let drained = round_trip + known.time_for(self.train.length * self.packet) * 3;
         let queued = model.queue > limit && now - self.since > drained;
         if crowded || slow || queued {
-            // A queue that did not show was not measured.
-            if crowded && model.queue_peak() >= model.least_visible() {
-                model.set_queue_full(now, model.queue_peak());
-            } else {
-                self.learn_queue(now, model);
-            }
+            self.learn_overflow(now, model, crowded);
             self.retreat(now, round_trip, model);
             return Some(false);
         }
         // Of a train whose end left late, its beginning tells enough for that.
         let train = self.hint.or_else(|| self.spread_rate(4).filter(|_| seen(self.since)));
-        if let Some(rate) = train.filter(|rate| rate.scale(1, 2) >= known)
-            && let Some(resume) = &mut self.resume
-        {
-            // Half of what the train shows is no less than all that is known.
-            resume.phase = Phase::Over;
-            resume.usage = MemoryUse::Ignored;
+        // Half of what the train shows may be no less than all that is known.
+        if let Some(rate) = train.filter(|rate| rate.scale(1, 2) >= known) {
+            self.resume_ends(MemoryUse::Ignored);
             self.measured = true;
             self.first_train(now, rate);
             return None;
@@ -182,22 +168,42 @@ impl Startup {
         }
         if model.queue < limit / 4 {
             self.past_train = true;
-            self.packets += feedback.acked_packets;
-            self.lost += lost;
-            model.relearn_chance(self.packets, self.lost.min(self.packets / 50));
+            self.learn_chance(model, feedback.acked_packets, lost);
         }
         let Some(slice) = slice else { return Some(false) };
         let newest = feedback.one_way_delta.map(|us| Duration::from_micros(us.max(0) as u64));
         if slice.rate < self.rate.scale(7, 8) || newest.is_some_and(|queue| queue > limit) {
             let tried = now - self.since > round_trip * 3 / 2 + SETTLE;
-            let resume = self.resume.as_mut().filter(|_| tried);
-            return Some(resume.is_some_and(|resume| {
-                resume.phase = Phase::Over;
-                resume.usage = MemoryUse::Untested;
-                true
-            }));
+            if tried {
+                self.resume_ends(MemoryUse::Untested);
+            }
+            return Some(tried);
         }
         Some(self.step(now, round_trip, model))
+    }
+
+    /// Of packets lost, those that were sent behind the train: a queue that the train alone overflows says
+    /// nothing of the rate that follows it.
+    fn lost_behind_train(&mut self, lost: u64, is_of_train: bool) -> u64 {
+        let of_train =
+            if is_of_train { self.train.length.saturating_sub(self.train.battered) } else { 0 };
+        let of_train = lost.min(of_train);
+        self.train.battered += of_train;
+        lost - of_train
+    }
+
+    /// Learns of a queue that was too long; a full one that did not show was not measured.
+    fn learn_overflow(&mut self, now: Instant, model: &mut Estimates, crowded: bool) {
+        match crowded && model.queue_peak() >= model.least_visible() {
+            true => model.set_queue_full(now, model.queue_peak()),
+            false => self.learn_queue(now, model),
+        }
+    }
+
+    fn resume_ends(&mut self, usage: MemoryUse) {
+        if let Some(resume) = &mut self.resume {
+            (resume.phase, resume.usage) = (Phase::Over, usage);
+        }
     }
 
     /// Takes what the train shows by itself.
@@ -259,7 +265,7 @@ impl Startup {
         let shown = resume.train.or(shown);
         self.measured = shown.is_some();
         if self.measured {
-            self.battered = 0;
+            self.train.battered = 0;
         }
         self.past_train = false;
         self.first_train(now, shown.unwrap_or(validated));
@@ -268,12 +274,19 @@ impl Startup {
     /// The first packets of a train whose end a short queue dropped are as many as that holds.
     fn learn_queue(&self, now: Instant, model: &mut Estimates) {
         if self.was_cut() && self.spread_rate(4).is_some() {
-            model.set_queue_full(now, self.spread.1);
+            model.set_queue_full(now, self.train.spread.1);
         }
     }
 }
 
 impl Resume {
+    /// Counts what a report shows behind the train.
+    fn count(&mut self, feedback: &Feedback, lost: u64, slice: Option<Slice>) {
+        self.arrived += feedback.acked_packets;
+        self.lost += lost;
+        self.best = self.best.max(slice.map_or(Rate::ZERO, |slice| slice.rate));
+    }
+
     /// Returns whether more was lost than the path was known to lose by chance.
     fn is_congested(&self) -> bool {
         let all = self.arrived + self.lost;

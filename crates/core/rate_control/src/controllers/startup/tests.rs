@@ -118,7 +118,7 @@ fn what_the_path_spreads_is_its_rate_whatever_held_the_sender_up() {
         let sample = Delivery { rate, interval, sent_over, application_limited: true };
         let feedback = Feedback { delivery: Some(sample), ..Feedback::default() };
         startup.on_feedback(begin + RTT, &rtt, &mut model, &feedback, None);
-        assert_eq!((startup.hint, startup.unspread), (hint, Rate::ZERO), "{sent_over:?}");
+        assert_eq!((startup.hint, startup.train.unspread), (hint, Rate::ZERO), "{sent_over:?}");
     }
 }
 

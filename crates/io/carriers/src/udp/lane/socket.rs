@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use longhaul_sys::udp::{Route, UdpOptions, UdpSocket};
+use longhaul_sys::udp::{BufferSize, Route, UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest, Waker};
 use longhaul_units::Instant;
 
@@ -150,6 +150,14 @@ impl LaneSocket {
             *peer = remote;
         }
         Ok(None)
+    }
+
+    /// Size of the buffer in which what arrives waits.
+    pub fn receive_buffer(&self) -> BufferSize {
+        match self {
+            Self::Own(socket, _) => socket.receive_buffer(),
+            Self::Shared(socket, _) => socket.receive_buffer(),
+        }
     }
 
     /// Bytes of UDP payload that the route and the device towards the peer take; the path may take less.
