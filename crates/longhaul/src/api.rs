@@ -9,7 +9,7 @@ use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_units::{EntryCode, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
-use crate::connection::circuit::CircuitReport;
+use crate::connection::circuit::report::CircuitReport;
 use crate::connection::links::LinkUse;
 use crate::connection::path_history::HistoryReport;
 

@@ -12,14 +12,12 @@ mod api;
 mod connection;
 mod endpoint;
 mod error;
+mod implementation;
 mod memory;
 mod options;
 mod progress;
 mod remarks;
 mod transfers;
-
-/// What each end calls itself.
-pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));
 
 pub use api::{
     CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, ServeFailure, Served,

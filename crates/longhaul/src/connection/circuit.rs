@@ -5,6 +5,7 @@
 //! moment everything is sent.
 
 mod follow;
+pub(crate) mod report;
 
 use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +21,7 @@ use longhaul_sys::threads;
 use longhaul_units::{Duration, Instant, PathId, Rate};
 
 pub(crate) use follow::{Errand, Follower};
+pub use report::CircuitReport;
 
 /// Finds circuits for a copy or a pipe: the client of a booking service. Calls may take as long as a request
 /// to the service does.
@@ -136,36 +138,6 @@ pub struct CircuitOptions {
     pub or_ip: bool,
     /// Until the circuit begins, and where none is to be had, data goes over IP; else it waits.
     pub and_ip: bool,
-}
-
-/// What became of a circuit.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct CircuitReport {
-    /// Number of the booking at the service.
-    pub booking: u64,
-    /// IP-layer bytes that it can carry.
-    pub booked_bytes: u64,
-    /// IP-layer bytes that the vector allowed from when it was booked, or found, until the circuit
-    /// was left.
-    pub allowed_bytes: u64,
-    /// IP-layer bytes sent on it.
-    pub sent_bytes: u64,
-    /// Packets sent on it.
-    pub packets_sent: u64,
-    /// Those of them known to be lost when it was left.
-    pub packets_lost: u64,
-    /// IP-layer bytes that the lanes sent over IP: messages, and data before and after the circuit.
-    pub ip_bytes: u64,
-    /// Until it opened, from the start of the copy.
-    pub opened: Duration,
-    /// Until it was left.
-    pub left: Duration,
-    /// Until the service took back what was left; `None` where the booking ran out, or
-    /// could not be released.
-    pub released: Option<Duration>,
-    /// Until it was planned to be done.
-    pub planned: Duration,
 }
 
 /// The thread that follows a booking, and what others may know of it.

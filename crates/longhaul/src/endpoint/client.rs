@@ -329,7 +329,7 @@ impl<'a> Client<'a> {
             // The first stays on IP, and each link has one.
             lanes: self.options.lanes.max(self.options.links.len() as u16).max(1)
                 + u16::from(self.options.circuit.is_some()),
-            implementation: Some(crate::IMPLEMENTATION.into()),
+            implementation: Some(crate::implementation::IMPLEMENTATION.into()),
             receive_limits: Some(ReceiveLimits { socket_buffer, credit: self.memory.of_sink() }),
             profile: Some(profile.name.into()),
             rate: rate.filter(|_| sends_rate),

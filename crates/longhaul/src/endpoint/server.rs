@@ -3,6 +3,7 @@
 mod carriers;
 mod client;
 mod datagrams;
+mod peer;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -66,7 +67,7 @@ pub(crate) fn run(
     let all_memory = memory_for_contents(options.memory);
     let config = ServerConfig {
         udp_port: Some(address.port()),
-        implementation: Some(crate::IMPLEMENTATION.into()),
+        implementation: Some(crate::implementation::IMPLEMENTATION.into()),
         receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
         ..ServerConfig::default()
     };

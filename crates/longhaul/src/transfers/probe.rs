@@ -83,7 +83,7 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
     let config = ClientConfig {
         carrier: Carrier::Udp,
         lanes: 1,
-        implementation: Some(crate::IMPLEMENTATION.into()),
+        implementation: Some(crate::implementation::IMPLEMENTATION.into()),
         receive_limits: Some(ReceiveLimits { socket_buffer: asked, credit: Bytes::ZERO }),
         ..ClientConfig::default()
     };

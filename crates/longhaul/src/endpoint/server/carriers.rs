@@ -16,8 +16,8 @@ use longhaul_units::{Duration, LaneId};
 use longhaul_wire::{CloseCode, MONITOR_LANE};
 
 use super::Server;
-use super::client::{Peer, text};
 use super::datagrams::KnownLanes;
+use super::peer::{Peer, text};
 use crate::connection::shared::Shared;
 use crate::endpoint::client::tcp_options;
 use longhaul_carriers::udp::path;

@@ -1,7 +1,6 @@
 //! One client of a server, from its welcome to its end.
 
 use std::cell::Cell;
-use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,13 +13,14 @@ use longhaul_control::{Control, PendingClient};
 use longhaul_engine::Role;
 use longhaul_history::{Direction, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
-use longhaul_session::{KeyId, Session};
-use longhaul_sys::{clock, descriptors, random, threads};
+use longhaul_session::KeyId;
+use longhaul_sys::{clock, random};
 use longhaul_units::Duration;
 use longhaul_wire::{self as wire, CloseCode, ConnectionId, Hello};
 
 use super::Server;
 use super::carriers::Joining;
+use super::peer::{Peer, text};
 use crate::api::{ServeEvent, Served};
 use crate::connection::attend::Attendant;
 use crate::connection::path_history::Recollection;
@@ -41,21 +41,6 @@ impl From<(CloseCode, String)> for NotServed {
     fn from((code, reason): (CloseCode, String)) -> Self {
         Self { code, reason, begun: false }
     }
-}
-
-/// Who is served.
-pub(super) struct Peer<'a> {
-    pub from: SocketAddr,
-    /// This host's address towards it.
-    pub local: SocketAddr,
-    pub session: &'a Session,
-    pub profile: &'a ChosenProfile,
-    /// Which token let it in.
-    pub key_id: [u8; 8],
-    pub guest: &'a Guest<'a>,
-    pub lease: &'a Lease,
-    /// Its request was announced: over another carrier it asks again.
-    pub announced: Cell<bool>,
 }
 
 impl NotServed {
@@ -345,15 +330,6 @@ pub(super) enum NotPlayed {
     /// It is not to be.
     #[error("this server does not let clients choose the profile {name}, only: {allowed}")]
     Forbidden { name: &'static str, allowed: String },
-}
-
-/// A fault of this host, for the client.
-pub(super) fn text(error: io::Error) -> (CloseCode, String) {
-    match descriptors::in_words(&error) {
-        Some(words) => (CloseCode::BUSY, words),
-        None if threads::is_refused(&error) => (CloseCode::BUSY, error.to_string()),
-        None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
-    }
 }
 
 /// How a connection ended, for the log.

@@ -1,0 +1,37 @@
+//! A client that is served.
+
+use std::cell::Cell;
+use std::io;
+use std::net::SocketAddr;
+
+use longhaul_rate_control::ChosenProfile;
+use longhaul_session::Session;
+use longhaul_sys::{descriptors, threads};
+use longhaul_wire::CloseCode;
+
+use crate::endpoint::guests::Guest;
+use crate::memory::lease::Lease;
+
+/// Who is served.
+pub(super) struct Peer<'a> {
+    pub from: SocketAddr,
+    /// This host's address towards it.
+    pub local: SocketAddr,
+    pub session: &'a Session,
+    pub profile: &'a ChosenProfile,
+    /// Which token let it in.
+    pub key_id: [u8; 8],
+    pub guest: &'a Guest<'a>,
+    pub lease: &'a Lease,
+    /// Its request was announced: over another carrier it asks again.
+    pub announced: Cell<bool>,
+}
+
+/// A fault of this host, for the client.
+pub(super) fn text(error: io::Error) -> (CloseCode, String) {
+    match descriptors::in_words(&error) {
+        Some(words) => (CloseCode::BUSY, words),
+        None if threads::is_refused(&error) => (CloseCode::BUSY, error.to_string()),
+        None => (CloseCode::INTERNAL, format!("cannot carry its data: {error}")),
+    }
+}
