@@ -8,6 +8,7 @@ SEEDS ?= 20000
 WITH := xtask/with-tools.sh cc
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 LONGHAUL := $(TARGET)/release/longhaul
+TEST := cargo --config 'target."cfg(unix)".runner="xtask/run-test.sh"' test --workspace --locked --no-fail-fast
 XIO := $(TARGET)/release/libglobus_xio_longhaul_driver.so
 # What tests use beside it: they are ignored, with the reason, where that is missing.
 WISHED := ip postgres strace curl openssl iperf3 globus-xio rsync
@@ -33,14 +34,15 @@ demo: longhaul
 	@$(LONGHAUL) demo
 
 # Simulation at release speed; the tests with overflow checks and assertions, libraries optimised (Cargo.toml).
-# The tests run the program itself, so it is built first; it then installs its peers, and with SERVERS=yes those
-# too whose packages start a server on this machine.
+# The tests run the program itself, so it is built first, with the features that tests ask for: else half of it
+# is compiled twice. It then installs its peers, and with SERVERS=yes those too whose packages start a server on
+# this machine. Examples are compiled by `make lint` alone.
 test:
 	@WISHED='$(WISHED)' $(WITH) cargo xtask swarm --seeds $(SEEDS)
-	@$(WITH) cargo build --workspace --bins --locked
+	@$(WITH) cargo build --workspace --bins --locked --features longhaul-files/test-faults
 	-@$(TARGET)/debug/longhaul lab peers --install >/dev/null
 	-@[ '$(SERVERS)' != yes ] || $(TARGET)/debug/longhaul lab peers --install $(SERVER_PEERS) >/dev/null
-	@$(WITH) cargo --config 'target."cfg(unix)".runner="xtask/run-test.sh"' test --workspace --locked --no-fail-fast
+	@$(WITH) $(TEST) --tests; ended=$$?; $(WITH) $(TEST) --doc && exit $$ended
 
 bench: longhaul
 	-@$(LONGHAUL) lab peers --install $(PEERS) >/dev/null
