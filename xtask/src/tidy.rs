@@ -52,6 +52,7 @@ pub fn run(root: &Path) -> Result<()> {
     findings.extend(architecture::check(&tree, &metadata));
     findings.extend(documents::check(&tree, root));
     findings.extend(licences::check(&tree, &metadata));
+    findings.extend(circles::check(&tree));
     findings.extend(ratchet::check(&tree));
     findings.extend(public_api::check(&tree, root));
     findings.sort();

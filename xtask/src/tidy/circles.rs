@@ -5,11 +5,21 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use syn::visit::{self, Visit};
 
+use super::Finding;
 use super::shape::is_for_tests;
-use super::tree::Parsed;
+use super::tree::{Parsed, Tree};
+
+/// Refuses circles, and imports of what a root only passes on.
+pub fn check(tree: &Tree) -> Vec<Finding> {
+    let products = tree.products();
+    let imports = Imports::of(&products);
+    let mut findings = imports.circles();
+    findings.extend(imports.through_roots());
+    findings
+}
 
 /// Modules of the crates, and what their files name of each other.
-pub struct Imports<'t> {
+struct Imports<'t> {
     /// By the folder of a crate's sources.
     crates: BTreeMap<String, BTreeMap<Module, Source<'t>>>,
 }
@@ -25,7 +35,7 @@ struct Source<'t> {
 }
 
 impl<'t> Imports<'t> {
-    pub fn of(products: &[Parsed<'t>]) -> Self {
+    fn of(products: &[Parsed<'t>]) -> Self {
         let mut crates: BTreeMap<String, BTreeMap<Module, Source>> = BTreeMap::new();
         for Parsed { file, syntax } in products {
             let Some((folder, inside)) = file.path.split_once("/src/") else { continue };
@@ -44,8 +54,8 @@ impl<'t> Imports<'t> {
         Self { crates }
     }
 
-    /// The files that reach themselves, circle by circle.
-    pub fn files_in_circles(&self) -> Vec<String> {
+    /// The files that reach themselves.
+    fn circles(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for (root, modules) in &self.crates {
             let arrows = arrows(modules);
@@ -57,7 +67,11 @@ impl<'t> Imports<'t> {
                     let others = back.filter(|other| *other != path);
                     let inside = |path: &&str| path.strip_prefix(root).unwrap_or(path).to_owned();
                     let others: Vec<String> = others.map(inside).collect();
-                    found.push(format!("{path}: in a circle with {}", others.join(", ")));
+                    let message = format!(
+                        "in a circle with {}: what both use belongs into a module of its own",
+                        others.join(", ")
+                    );
+                    found.push(Finding::new(*path, 1, message));
                 }
             }
         }
@@ -65,16 +79,18 @@ impl<'t> Imports<'t> {
     }
 
     /// Imports of what the root of a crate only passes on: the module that has it is the one to name.
-    pub fn through_roots(&self) -> Vec<String> {
+    fn through_roots(&self) -> Vec<Finding> {
         let mut found = Vec::new();
         for modules in self.crates.values() {
             for (_, source) in modules.iter().filter(|(module, _)| !module.is_empty()) {
                 let passed_on =
                     |target: &&Module| !target.is_empty() && !modules.contains_key(&target[..1]);
                 let targets = source.uses.iter().filter(passed_on);
-                found.extend(
-                    targets.map(|target| format!("{}: crate::{}", source.path, target.join("::"))),
-                );
+                let finding = |target: &Module| {
+                    let message = format!("crate::{} is passed on by the root", target.join("::"));
+                    Finding::new(source.path, 1, message)
+                };
+                found.extend(targets.map(finding));
             }
         }
         found
@@ -195,7 +211,6 @@ impl<'a> Visit<'a> for Uses<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tree::Tree;
     use super::*;
 
     #[test]
@@ -206,13 +221,16 @@ mod tests {
             ("crates/a/src/one/part.rs", "use crate::two::{self, Two}; use super::One;"),
             ("crates/a/src/two.rs", "#[cfg(test)] mod tests { use crate::one::One; }"),
         ];
-        assert_eq!(Imports::of(&Tree::of(&down).products()).files_in_circles(), [""; 0]);
+        assert_eq!(check(&Tree::of(&down)), []);
         let mut up = down;
         up[3].1 = "pub(crate) use super::one::part::Part;";
-        let found = Imports::of(&Tree::of(&up).products()).files_in_circles();
+        let found: Vec<String> = check(&Tree::of(&up)).iter().map(ToString::to_string).collect();
         let circle =
-            ["one/part.rs: in a circle with two.rs", "two.rs: in a circle with one/part.rs"];
-        assert_eq!(found, circle.map(|text| format!("crates/a/src/{text}")));
+            ["one/part.rs:1: in a circle with two.rs", "two.rs:1: in a circle with one/part.rs"];
+        for (finding, start) in found.iter().zip(circle) {
+            assert!(finding.starts_with(&format!("crates/a/src/{start}: ")), "{finding}");
+        }
+        assert_eq!(found.len(), circle.len());
     }
 
     #[test]
@@ -222,9 +240,7 @@ mod tests {
             ("crates/a/src/one.rs", "pub struct One;"),
             ("crates/a/src/two.rs", "use crate::One; use crate::one::One as Same;"),
         ];
-        assert_eq!(
-            Imports::of(&Tree::of(&files).products()).through_roots(),
-            ["crates/a/src/two.rs: crate::One"]
-        );
+        let passed_on = "crate::One is passed on by the root";
+        assert_eq!(check(&Tree::of(&files)), [Finding::new("crates/a/src/two.rs", 1, passed_on)]);
     }
 }

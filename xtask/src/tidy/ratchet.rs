@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use super::circles::Imports;
 use super::tree::{File, Tree};
 use super::{Finding, rust_text, shape};
 
@@ -15,12 +14,9 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     };
     let products = tree.products();
     let (functions, structs) = shape::large_items(&products);
-    let imports = Imports::of(&products);
     let measures = [
         Measure::of("functions-over-70-lines", functions),
         Measure::of("structs-over-20-fields", structs),
-        Measure::of("files-in-circles", imports.files_in_circles()),
-        Measure::of("imports-through-a-root", imports.through_roots()),
         Measure::of(
             "lines-with-told-said-heard",
             tree.files.iter().flat_map(vague_words).collect(),
