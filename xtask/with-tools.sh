@@ -18,6 +18,7 @@ package_of() {
     ip) echo "iproute2" ;;
     postgres) echo "postgresql" ;;
     globus-xio) echo "libglobus-xio-dev" ;;
+    sshd) echo "openssh-server openssh-client" ;;
     *) echo "$1" ;;
     esac
 }
@@ -29,6 +30,7 @@ is_there() {
     # Debian keeps it out of PATH, by version.
     postgres) ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || command -v postgres >/dev/null 2>&1 ;;
     globus-xio) [ -e /usr/include/globus/globus_xio_driver.h ] ;;
+    sshd) [ -x /usr/sbin/sshd ] ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }
@@ -38,13 +40,19 @@ without_cluster() {
     apt_install postgresql-common && echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
 }
 
+# The same of sshd: it is started neither now nor at the next boot.
+without_login() {
+    export RUNLEVEL=1
+    mkdir -p /etc/systemd/system && { [ -e /etc/systemd/system/ssh.service ] || ln -s /dev/null /etc/systemd/system/ssh.service; }
+}
+
 # What of it is there afterwards is found out by the tests.
 install_wished() {
     { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; } || return 0
     for tool in "$@"; do
         is_there "$tool" && continue
         echo "longhaul: installing $(package_of "$tool")" >&2
-        { [ "$tool" != postgres ] || without_cluster; } && apt_install "$(package_of "$tool")" ||
+        { [ "$tool" != postgres ] || without_cluster; } && { [ "$tool" != sshd ] || without_login; } && apt_install "$(package_of "$tool")" ||
             echo "longhaul: apt-get could not install $(package_of "$tool")" >&2
     done
 }

@@ -334,7 +334,7 @@ fn errors_of_a_command_are_printed_whole_and_on_lines_of_their_own() {
                 &["here/f", &long],
                 "a path at a server has 4096 bytes at most, and this one has 4999",
             ),
-            (&["a:\nb", "lh://192.0.2.1/"], "a:\\nb: copying over ssh"),
+            (&["@a:\nb", "here/"], "@a:\\nb: the user is missing"),
         ] {
             let copy = Program::cp(test, words).end();
             assert_eq!(copy.status, Some(2), "{copy:?}");

@@ -38,6 +38,7 @@ mod rsync;
 mod server;
 mod signals;
 mod sizes;
+mod ssh;
 mod stalls;
 mod storage;
 mod strangers;

@@ -17,6 +17,7 @@ use crate::filter::FilterArgs;
 use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
 use crate::link::choice;
+use crate::location;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
@@ -51,7 +52,7 @@ pub struct Common {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Copy files and trees to or from a `longhaul serve`
+    /// Copy files and trees to or from another host
     Cp(CpArgs),
     /// Send standard input to another host's standard output
     Pipe(PipeArgs),
@@ -88,8 +89,11 @@ pub enum Command {
 /// Into an existing directory a source goes under its own name, else the destination takes the new
 /// name. A slash at the end of DST asks for a directory and makes it; at the end of SRC it means
 /// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
-/// empty directory unless --merge is given. A local name with a colon is written ./a:b. Other
-/// bytes of a remote path are written as in URLs: %20 is a space, %25 is a %.
+/// empty directory unless --merge is given. A local name with a colon is written ./a:b.
+///
+/// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
+/// speed. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
+/// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.
 ///
 /// A file appears under its name only when it is whole, verified and durable. What an interrupted
 /// copy has written is kept: the same command again goes on from there.
@@ -98,8 +102,11 @@ pub enum Command {
 pub struct CpArgs {
     /// What to copy, then where to
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
-    #[arg(help = "What to copy, then where to; one side is lh://HOST[:PORT]/PATH")]
+    #[arg(help = "What to copy, then where to; one side is HOST:PATH or lh://HOST/PATH")]
     pub paths: Vec<OsString>,
+    /// How its server is started.
+    #[command(flatten)]
+    pub ssh: SshArgs,
     /// How the data travels.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -230,6 +237,22 @@ pub struct LinkArgs {
     /// permitted (SCHED_FIFO; as root, with CAP_SYS_NICE, or a limit of real-time priority)
     #[arg(long, hide_short_help = true)]
     pub host_priority: bool,
+}
+
+/// How a server is started over ssh, for a place that is written `[USER@]HOST:PATH`.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SshArgs {
+    /// Program that is run as ssh [default: LONGHAUL_SSH, else ssh]
+    ///
+    /// With its options. Blanks stand between words; quotes hold them together, and no shell reads them.
+    #[arg(short = 'e', long = "rsh", value_name = "CMD", hide_short_help = true)]
+    pub rsh: Option<String>,
+    /// The program longhaul at that host [default: searched in PATH, ~/.local/bin, /usr/local/bin]
+    #[arg(long, value_name = "PATH", hide_short_help = true)]
+    pub remote_path: Option<String>,
+    /// Ports that the server there may take, TCP and UDP [default: any]
+    #[arg(long, value_name = "A-B", value_parser = ports, hide_short_help = true)]
+    pub ports: Option<(u16, u16)>,
 }
 
 /// Gateways on the path to a server.
@@ -380,6 +403,15 @@ pub struct ServeArgs {
     /// File with the tokens that are let in, one a line [default: a new token is made and printed]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
+    /// Serve the one client that asks on standard input, as `longhaul cp HOST:PATH` does through ssh
+    ///
+    /// In ~/.ssh/authorized_keys `command="longhaul serve --ssh --root /data --allow-read",restrict` limits a
+    /// key, whatever its client asks for. Without --root its user may reach what it may reach anyway.
+    #[arg(long, conflicts_with_all = ["listen", "token_file", "once", "trust_proxy", "json"])]
+    pub ssh: bool,
+    /// With --ssh: ports to listen at, whatever the client wishes
+    #[arg(long, value_name = "A-B", value_parser = ports, requires = "ssh", hide_short_help = true)]
+    pub ports: Option<(u16, u16)>,
     /// Serve one transfer, then end; the exit status is that of the transfer
     #[arg(long)]
     pub once: bool,
@@ -445,8 +477,14 @@ pub struct ServeArgs {
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The server.
-    #[arg(value_name = "SERVER", help = "The server: HOST[:PORT], or lh://HOST[:PORT]")]
+    #[arg(
+        value_name = "SERVER",
+        help = "The server: HOST[:PORT], lh://HOST[:PORT], or HOST: over ssh"
+    )]
     pub server: OsString,
+    /// How it is started there.
+    #[command(flatten)]
+    pub ssh: SshArgs,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -463,9 +501,15 @@ pub struct ProbeArgs {
 #[derive(Args, Debug)]
 #[command(after_help = LS_EXAMPLES)]
 pub struct ListArgs {
-    /// File or directory at the server
-    #[arg(value_name = "lh://HOST[:PORT]/PATH")]
+    /// File or directory.
+    #[arg(
+        value_name = "PLACE",
+        help = "File or directory: [USER@]HOST:PATH over ssh, or lh://HOST[:PORT]/PATH"
+    )]
     pub place: OsString,
+    /// How its server is started.
+    #[command(flatten)]
+    pub ssh: SshArgs,
     /// Mode, size and time of last modification too
     #[arg(short, long)]
     pub long: bool,
@@ -663,6 +707,16 @@ fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     longhaul_lab::parse_time_up_to(text, 60)
 }
 
+/// Ports, from the first to the last.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last) = (location::number(first)?, location::number(last)?);
+    if first > last {
+        return Err(format!("{last} is before {first}"));
+    }
+    Ok((first, last))
+}
+
 /// Memory for data that is under way.
 fn memory(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
@@ -674,24 +728,23 @@ fn memory(text: &str) -> Result<Bytes, String> {
 
 const EXIT_STATUSES: &str = "\
 Exit status: 0 done and verified (or as --no-verify asked), 1 failed, 2 used wrongly.
-Start with `longhaul demo`, or with `longhaul serve` on one host and `longhaul cp` on the other.";
+Start with `longhaul demo`, `longhaul cp run-17 HOST:`, or `longhaul serve` on that host.";
 
 const LISTEN_HELP: &str =
     "Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]";
 
 const LS_EXAMPLES: &str = "\
 Examples:
+  longhaul ls dtn2:run-17                  over ssh, from the home there
   longhaul ls lh://dtn2/                   what is served
   longhaul ls -l lh://dtn2/run-17          with modes, sizes and times
   longhaul ls -R --json lh://dtn2/run-17   all below it, for a script";
 const CP_EXAMPLES: &str = "\
 Examples:
-  longhaul cp run-17/ lh://dtn2.example/incoming/      push a tree, as incoming/run-17
+  longhaul cp run-17 dtn2:incoming/                    over ssh, below the home there
+  longhaul cp run-17/ lh://dtn2.example/incoming/      push a tree to a server, as incoming/run-17
   longhaul cp run-17/. lh://dtn2.example/incoming/     push what is in it
   longhaul cp lh://dtn2.example/run-17/a.h5 b.h5       pull a file under a new name
-  longhaul cp lh://[2001:db8::7]:7421/run-17 .         by address and port
-  longhaul cp --rate 1.6Gbps big.tar lh://dtn2/        take no more than 1.6 Gb/s
-  longhaul cp --json big.tar lh://dtn2/ | jq .goodput_bps
   longhaul cp --circuit https://book.example/gva/chi --deadline +6h big.tar lh://dtn2/";
 
 const PIPE_EXAMPLES: &str = "\

@@ -2,16 +2,18 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::slice;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, CopyOptions, CopyPaths, EndedEntries, Endpoint, LossLog, Progress, ReportedLoss,
-    Stop,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, EndedEntries, Endpoint, Error,
+    ErrorKind, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
+use serde_json::{Map, Value};
 
 use crate::args::CpArgs;
 use crate::failure::Failure;
@@ -23,12 +25,13 @@ use crate::progress::Display;
 use crate::report;
 use crate::secret;
 use crate::signals::Held;
+use crate::ssh;
 
 pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
     let known = progress.clone();
     held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
-    let mut options = options(args, output)?;
+    let mut options = options(args, output, &stop)?;
     let circuit = circuit(args, &options)?;
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let losses = losses(args, &options)?;
@@ -41,7 +44,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
     }
     let report =
-        done.map_err(|error| Failure::of(&error, || report::partial(&progress.snapshot())))?;
+        done.map_err(|error| failure(&error, &options, || report::partial(&progress.snapshot())))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
@@ -72,6 +75,19 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
         _ => format!("{failed}; the rest is complete. {}", next_step(&report.failures)),
     };
     Err(Failure::failed(failed).with_fields(json))
+}
+
+/// Why a copy failed, for the user.
+fn failure(
+    error: &Error,
+    options: &CopyOptions,
+    known: impl FnOnce() -> Map<String, Value>,
+) -> Failure {
+    let mut failure = Failure::of(error, known);
+    if error.kind == ErrorKind::Unreachable && options.connect.ssh.is_some() {
+        failure.message += OPEN;
+    }
+    failure
 }
 
 /// Names the first of `entries` for people, and says how many more there are.
@@ -117,14 +133,14 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
 }
 
 /// What `args` mean.
-fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
+fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, Failure> {
     let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
     if let Some(port) =
         args.paths.iter().find(|path| is_port(path)).filter(|_| args.habits.progress)
     {
         let port = port.display();
         return Err(Failure::usage(format!(
-            "-P {port}: the port of a server stands behind its host: lh://HOST:{port}/PATH"
+            "-P {port}: the port stands behind its host: ssh://HOST:{port}/PATH or lh://HOST:{port}/PATH"
         )));
     }
     let mut paths = Vec::new();
@@ -141,7 +157,14 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     if mixed {
         return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
     }
-    let mut connect = link::options(&args.link, server, output)?;
+    link::check(&args.link)?;
+    let (mut connect, paths) = match server {
+        Server::At(endpoint) => (link::options(&args.link, endpoint, output)?, paths),
+        Server::BySsh(host) => {
+            let (connect, paths) = started(args, &host, paths, stop)?;
+            (link::fill(&args.link, connect, output)?, paths)
+        }
+    };
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
     let pushed = matches!(paths, CopyPaths::Push { .. });
     let mut options = CopyOptions::new(connect, paths);
@@ -157,6 +180,26 @@ fn options(args: &CpArgs, output: &Output) -> Result<CopyOptions, Failure> {
     options.direct = args.direct;
     options.secret = pushed.then(|| secret::open(output)).flatten();
     Ok(options)
+}
+
+/// To the server that ssh starts, and the paths as that one knows them.
+fn started(
+    args: &CpArgs,
+    host: &SshHost,
+    paths: CopyPaths,
+    stop: &Stop,
+) -> Result<(ConnectOptions, CopyPaths), Failure> {
+    let (purpose, there) = match &paths {
+        CopyPaths::Push { destination, .. } => (SshPurpose::Push, slice::from_ref(destination)),
+        CopyPaths::Pull { sources, .. } => (SshPurpose::Pull, &sources[..]),
+    };
+    let server = ssh::start(&args.ssh, host, (purpose, there), stop)?;
+    let there = server.paths().to_vec();
+    let paths = match paths {
+        CopyPaths::Push { sources, .. } => CopyPaths::Push { sources, destination: there.concat() },
+        CopyPaths::Pull { destination, .. } => CopyPaths::Pull { sources: there, destination },
+    };
+    Ok((ConnectOptions::over_ssh(&server), paths))
 }
 
 /// True for what `scp -P` has behind it: a number, and no file here.
@@ -208,17 +251,42 @@ impl Losses {
     }
 }
 
+/// The server of a copy.
+#[derive(Clone, PartialEq)]
+enum Server {
+    /// It listens.
+    At(Endpoint),
+    /// ssh starts it.
+    BySsh(SshHost),
+}
+
+/// A place, here or at a server.
+enum Place {
+    Here(PathBuf),
+    There(Server, Vec<u8>),
+}
+
+impl From<Location> for Place {
+    fn from(location: Location) -> Self {
+        match location {
+            Location::Local(path) => Self::Here(path),
+            Location::Remote { server, path } => Self::There(Server::At(server), path),
+            Location::Ssh { host, path } => Self::There(Server::BySsh(host), path),
+        }
+    }
+}
+
 /// The server, and what goes there or comes from it: one side is here, the other at one server.
 fn sides(
     sources: impl Iterator<Item = Location>,
     destination: Location,
-) -> Result<(Endpoint, CopyPaths), Failure> {
+) -> Result<(Server, CopyPaths), Failure> {
     let scattered = || Failure::usage("all sources have to be on this host, or all at one server");
     let (mut here, mut there, mut from) = (Vec::new(), Vec::new(), None);
-    for source in sources {
+    for source in sources.map(Place::from) {
         match source {
-            Location::Local(path) => here.push(path),
-            Location::Remote { server, path } => {
+            Place::Here(path) => here.push(path),
+            Place::There(server, path) => {
                 there.push(path);
                 if *from.get_or_insert_with(|| server.clone()) != server {
                     return Err(scattered());
@@ -226,18 +294,19 @@ fn sides(
             }
         }
     }
-    match (from, destination) {
+    match (from, destination.into()) {
         (Some(_), _) if !here.is_empty() => Err(scattered()),
-        (None, Location::Remote { server, path: destination }) => {
+        (None, Place::There(server, destination)) => {
             Ok((server, CopyPaths::Push { sources: here, destination }))
         }
-        (Some(server), Location::Local(destination)) => {
+        (Some(server), Place::Here(destination)) => {
             Ok((server, CopyPaths::Pull { sources: there, destination }))
         }
-        (None, Location::Local(_)) => Err(Failure::usage(
-            "both sides are on this host, which is what cp is for; one has to be lh://HOST/PATH",
+        (None, Place::Here(_)) => Err(Failure::usage(
+            "both sides are on this host, which is what cp is for; one has to be HOST:PATH or \
+             lh://HOST/PATH",
         )),
-        (Some(_), Location::Remote { .. }) => Err(Failure::usage(
+        (Some(_), Place::There(..)) => Err(Failure::usage(
             "both sides are remote: run this at one of the two servers, or copy in two steps",
         )),
     }
@@ -245,3 +314,6 @@ fn sides(
 
 /// Entries that were not copied and are named for people; `--json` names more.
 const ENTRIES_SHOWN: usize = 10;
+/// Next step where data cannot go beside ssh.
+const OPEN: &str = "; ssh reaches that host, and neither TCP nor UDP does: open ports there for both, and name \
+                    them with --ports A-B";

@@ -30,8 +30,7 @@ pub(crate) fn advice(words: &[OsString]) -> Option<String> {
     })
 }
 
-const COPY: &str =
-    "`longhaul cp SRC... DST` copies both ways; lh://HOST/PATH is a place at a server";
+const COPY: &str = "`longhaul cp SRC... DST` copies both ways; HOST:PATH is a place over ssh, lh://HOST/PATH at a server";
 const COMMANDS: [(&str, &str); 12] = [
     ("get", COPY),
     ("put", COPY),
@@ -47,7 +46,7 @@ const COMMANDS: [(&str, &str); 12] = [
     ("list", "`longhaul ls lh://HOST/PATH` lists what is at a server"),
 ];
 
-const OPTIONS: [(&[&str], &str); 8] = [
+const OPTIONS: [(&[&str], &str); 7] = [
     (&["-a", "--archive"], "trees are copied whole, with modes and times; leave it out"),
     (&["-t", "--times"], "times are kept always; leave it out"),
     (
@@ -59,7 +58,6 @@ const OPTIONS: [(&[&str], &str); 8] = [
         "the token is named by --token-file FILE; no list of changes is made",
     ),
     (&["--bwlimit", "-l"], "the rate is limited by --rate, as in --rate 100Mbps"),
-    (&["-e", "--rsh"], "nothing goes over ssh; run `longhaul serve` on the other host"),
     (&["--inplace", "--append"], "a file appears under its name when it is whole; leave it out"),
     (&["-c", "--checksum"], "contents are hashed at both ends always; leave it out"),
 ];

@@ -44,6 +44,7 @@ mod report;
 mod secret;
 mod serve;
 mod signals;
+mod ssh;
 mod token;
 
 use std::ffi::OsString;

@@ -22,24 +22,47 @@ pub(crate) fn options(
     server: Endpoint,
     output: &Output,
 ) -> Result<ConnectOptions, Failure> {
+    check(args)?;
+    let file = token::file_or_default(args.token_file.as_deref())?;
+    let token = token::read(&file)?.swap_remove(0);
+    fill(args, ConnectOptions::new(server, token), output)
+}
+
+/// Checks what can be checked before there is a server.
+///
+/// # Errors
+/// They do not fit each other.
+pub(crate) fn check(args: &LinkArgs) -> Result<(), Failure> {
+    Profile::wished(Some(&args.profile), args.rate, parameters(args).iter().map(String::as_str))
+        .map(drop)
+        .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn parameters(args: &LinkArgs) -> Vec<String> {
     let mut parameters = args.parameters.clone();
     parameters.extend(args.path.map(str::to_owned));
-    Profile::wished(Some(&args.profile), args.rate, parameters.iter().map(String::as_str))
-        .map_err(|error| Failure::usage(error.to_string()))?;
+    parameters
+}
+
+/// To the server of `options`, as `args` say.
+///
+/// # Errors
+/// There is no token for a gateway, or no such gateway.
+pub(crate) fn fill(
+    args: &LinkArgs,
+    mut options: ConnectOptions,
+    output: &Output,
+) -> Result<ConnectOptions, Failure> {
     if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
         output.say(format!(
             "note: --rate: no socket sends at {rate}; {} is taken",
             Profile::RATE_MOST
         ));
     }
-    let file = token::file_or_default(args.token_file.as_deref())?;
-    let token = token::read(&file)?.swap_remove(0);
-    let routes = routes(&args.route, &token)?;
-    let mut options = ConnectOptions::new(server, token);
-    options.routes = routes;
+    options.routes = routes(&args.route, &options.token)?;
     options.profile.clone_from(&args.profile);
     options.rate = args.rate;
-    options.parameters = parameters;
+    options.parameters = parameters(args);
     options.protect = args.protect;
     options.carrier = args.carrier;
     options.lanes = args.lanes;

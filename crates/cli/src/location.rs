@@ -1,11 +1,11 @@
-//! Names of files and trees: `lh://HOST[:PORT]/PATH`, or a path of this host.
+//! Names of files and trees: `lh://HOST[:PORT]/PATH`, `[USER@]HOST:PATH` over ssh, or a path of this host.
 
 use std::ffi::{OsStr, OsString};
 use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use longhaul::{DEFAULT_PORT, Endpoint};
+use longhaul::{DEFAULT_PORT, Endpoint, SshHost};
 use longhaul_units::shown;
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 
@@ -19,6 +19,13 @@ pub enum Location {
         /// The server.
         server: Endpoint,
         /// Path below the server's root, as bytes, without a leading slash.
+        path: Vec<u8>,
+    },
+    /// At a host that ssh reaches: `[USER@]HOST:PATH` or `ssh://[USER@]HOST[:PORT]/PATH`.
+    Ssh {
+        /// The host.
+        host: SshHost,
+        /// As `scp` takes it: from the user's home on, unless it begins with a slash.
         path: Vec<u8>,
     },
 }
@@ -52,7 +59,7 @@ impl std::error::Error for ParseLocationError {}
 /// paths `%` starts an escape of two hexadecimal digits; empty components and `.` are left out.
 ///
 /// # Errors
-/// A remote location that is incomplete or leads upwards; `HOST:PATH`, which needs ssh.
+/// A remote location that is incomplete, or leads upwards at a server.
 pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
     let bytes = text.as_bytes();
     if let Some(rest) = bytes.strip_prefix(SCHEME.as_bytes()) {
@@ -61,26 +68,36 @@ pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
             ParseLocationError(format!("{shown}: {what}; expected lh://HOST[:PORT]/PATH"))
         });
     }
+    if let Some(rest) = bytes.strip_prefix(SSH_SCHEME.as_bytes()) {
+        return ssh_address(rest).map_err(|what| {
+            let shown = shown(&text.display().to_string());
+            ParseLocationError(format!(
+                "{shown}: {what}; expected {SSH_SCHEME}[USER@]HOST[:PORT]/PATH"
+            ))
+        });
+    }
     if let Some(advice) = other_scheme(&text.display().to_string()) {
         return Err(ParseLocationError(advice));
     }
     let before_slash = bytes.split(|byte| *byte == b'/').next().unwrap_or_default();
     if before_slash.contains(&b':') {
-        let shown = shown(&text.display().to_string());
-        return Err(ParseLocationError(format!(
-            "{shown}: copying over ssh is not possible yet; run `longhaul serve` on that host and \
-             write lh://HOST/PATH (a local name with a colon is written ./{shown})"
-        )));
+        return over_ssh(bytes).map_err(|what| {
+            let shown = shown(&text.display().to_string());
+            ParseLocationError(format!(
+                "{shown}: {what}; expected [USER@]HOST:PATH (a local name with a colon is written ./{shown})"
+            ))
+        });
     }
     local(bytes)
 }
 
-/// Reads a server as a user writes it: as [`parse`], where `lh://` may be left out.
+/// Reads a server as a user writes it: as [`parse`], where `lh://` may be left out. `HOST:` alone is over ssh.
 ///
 /// # Errors
 /// As there.
 pub fn parse_server(text: &OsStr) -> Result<Parsed, ParseLocationError> {
-    let is_bare = !text.as_bytes().contains(&b'/') && !text.is_empty();
+    let by_ssh = text.as_bytes().ends_with(b":");
+    let is_bare = !text.as_bytes().contains(&b'/') && !text.is_empty() && !by_ssh;
     let mut whole = OsString::from(if is_bare { SCHEME } else { "" });
     whole.push(text);
     parse(&whole)
@@ -125,6 +142,16 @@ pub fn display(location: &Location) -> String {
                 port => format!("{SCHEME}{host}:{port}/{path}"),
             }
         }
+        Location::Ssh { host, path } => {
+            let address = host.host();
+            let bare = host.destination();
+            let named = match address.contains(':') {
+                true => format!("{}[{address}]", &bare[..bare.len() - address.len()]),
+                false => bare,
+            };
+            let port = host.port().map_or(String::new(), |port| format!(":{port}"));
+            format!("{SSH_SCHEME}{named}{port}/{}", percent_encode(path, ESCAPED))
+        }
     }
 }
 
@@ -132,6 +159,67 @@ fn local(bytes: &[u8]) -> Result<Parsed, ParseLocationError> {
     if bytes.is_empty() {
         return Err(ParseLocationError("an empty name".into()));
     }
+    let (path, trailing_slash, contents) = shape(bytes);
+    let location = Location::Local(PathBuf::from(OsStr::from_bytes(path)));
+    Ok(Parsed { location, trailing_slash, contents })
+}
+
+/// `[USER@]HOST:PATH`, of which the part before the first slash holds a colon.
+fn over_ssh(bytes: &[u8]) -> Result<Parsed, String> {
+    // In brackets an IPv6 address.
+    let user = bytes.iter().position(|byte| *byte == b'@').map_or(0, |at| at + 1);
+    let bracketed = bytes[user..].first() == Some(&b'[');
+    let end = match bracketed {
+        true => bytes.windows(2).position(|pair| pair == b"]:").map(|at| at + 1),
+        false => bytes.iter().position(|byte| *byte == b':'),
+    };
+    let end = end.ok_or("the ]: behind the address is missing")?;
+    let named = std::str::from_utf8(&bytes[..end]).map_err(|_| "the host is not text")?;
+    let host = match bracketed {
+        true => SshHost::new(&without_brackets(named)?, None),
+        false => SshHost::new(named, None),
+    };
+    Ok(at_host(host.map_err(|error| error.to_string())?, &bytes[end + 1..]))
+}
+
+/// What stands behind `ssh://`.
+fn ssh_address(rest: &[u8]) -> Result<Parsed, String> {
+    let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(slash);
+    let authority = std::str::from_utf8(authority).map_err(|_| "the host is not text")?;
+    let port = authority.rsplit_once(':').filter(|(_, port)| !port.contains(']'));
+    let (named, port) = match port {
+        None => (authority, None),
+        Some((named, digits)) => (named, Some(number(digits)?)),
+    };
+    let named = if named.ends_with(']') { without_brackets(named)? } else { named.to_owned() };
+    let host = SshHost::new(&named, port).map_err(|error| error.to_string())?;
+    // The slash behind the authority is none of the path: a second one begins at the root.
+    let components = path.get(1..).unwrap_or_default().split(|byte| *byte == b'/');
+    let components: Result<Vec<_>, _> = components.map(decoded).collect();
+    Ok(at_host(host, &components?.join(&b'/')))
+}
+
+/// `[user@]address` of `[user@][address]`.
+fn without_brackets(named: &str) -> Result<String, String> {
+    let (user, address) = named.split_once('[').ok_or("the [ before the address is missing")?;
+    let address = address.strip_suffix(']').ok_or("the ] behind the address is missing")?;
+    let (ip, _zone) = address.split_once('%').unwrap_or((address, ""));
+    ip.parse::<Ipv6Addr>().map_err(|_| format!("{address} is not an IPv6 address"))?;
+    Ok(format!("{user}{address}"))
+}
+
+fn at_host(host: SshHost, path: &[u8]) -> Parsed {
+    let (path, trailing_slash, contents) = match path {
+        b"" => (path, true, true),
+        path => shape(path),
+    };
+    let contents = contents || path == b"~";
+    Parsed { location: Location::Ssh { host, path: path.to_vec() }, trailing_slash, contents }
+}
+
+/// A path without slashes and `/.` at its end, whether it had a slash there, and whether it has no name.
+fn shape(bytes: &[u8]) -> (&[u8], bool, bool) {
     let mut path = trimmed(bytes);
     let mut trailing_slash = path.len() < bytes.len();
     let last = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -141,8 +229,7 @@ fn local(bytes: &[u8]) -> Result<Parsed, ParseLocationError> {
         path = if parent.is_empty() { b"/" } else { trimmed(parent) };
         trailing_slash = true;
     }
-    let location = Location::Local(PathBuf::from(OsStr::from_bytes(path)));
-    Ok(Parsed { location, trailing_slash, contents })
+    (path, trailing_slash, contents)
 }
 
 /// `path` without the slashes at its end, but never empty.
@@ -208,14 +295,17 @@ fn endpoint(authority: &str) -> Result<Endpoint, String> {
     }
     let port = match port {
         Some("") => DEFAULT_PORT,
-        Some(digits) => digits
-            .parse()
-            .ok()
-            .filter(|port| *port != 0 && digits.bytes().all(|byte| byte.is_ascii_digit()))
-            .ok_or_else(|| format!("{digits} is not a port"))?,
+        Some(digits) => number(digits)?,
         None => return Err("only a :PORT may follow the address".into()),
     };
     Ok(Endpoint { host, port })
+}
+
+/// A port.
+pub(crate) fn number(digits: &str) -> Result<u16, String> {
+    let port = digits.parse().ok();
+    port.filter(|port| *port != 0 && digits.bytes().all(|byte| byte.is_ascii_digit()))
+        .ok_or_else(|| format!("{digits} is not a port"))
 }
 
 /// A component with its escapes replaced.
@@ -234,6 +324,7 @@ fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 const SCHEME: &str = "lh://";
+const SSH_SCHEME: &str = "ssh://";
 
 /// What a shell, or a person, would stumble over.
 const ESCAPED: &AsciiSet = &CONTROLS
@@ -345,11 +436,44 @@ mod tests {
     }
 
     #[test]
-    fn ssh_locations_are_turned_down_with_advice() {
-        for text in ["dtn:run-17", "me@dtn:/data", "dtn:", ":a"] {
-            assert!(error(text).contains("longhaul serve"), "{text}");
+    fn ssh_locations() {
+        for (text, named, port, path, slash, contents) in [
+            ("dtn:run-17", "dtn", None, "run-17", false, false),
+            ("me@dtn:/data//x/", "me@dtn", None, "/data//x", true, false),
+            ("dtn:", "dtn", None, "", true, true),
+            ("dtn:.", "dtn", None, ".", false, true),
+            ("dtn:a/.", "dtn", None, "a", true, true),
+            ("dtn:../a", "dtn", None, "../a", false, false),
+            ("dtn:~/", "dtn", None, "~", true, true),
+            ("dtn:a b:c%20", "dtn", None, "a b:c%20", false, false),
+            ("[::1]:x", "::1", None, "x", false, false),
+            ("me@[fe80::1%eth0]:/", "me@fe80::1%eth0", None, "/", false, true),
+            ("ssh://me@dtn:22/a%20b/", "me@dtn", Some(22), "a b", true, false),
+            ("ssh://dtn//data", "dtn", None, "/data", false, false),
+            ("ssh://[::1]:22/x", "::1", Some(22), "x", false, false),
+            ("ssh://[::1]", "::1", None, "", true, true),
+        ] {
+            let host = SshHost::new(named, port).unwrap();
+            let location = Location::Ssh { host, path: path.into() };
+            assert_eq!(parsed(text), (location, slash, contents), "{text}");
         }
-        assert!(error("a:b").contains("./a:b"));
+        for (text, part) in [
+            (":a", "host is missing"),
+            ("@dtn:a", "user is missing"),
+            ("-oProxyCommand=x:a", "begins with -"),
+            ("ssh://-oProxyCommand=x/a", "begins with -"),
+            ("me@-x:a", "begins with -"),
+            ("ssh://dtn:0/a", "not a port"),
+            ("ssh://dtn/100%", "hexadecimal"),
+            ("[::1/a:b", "./[::1/a:b"),
+            ("[dtn]:a", "not an IPv6"),
+        ] {
+            assert!(error(text).contains(part), "{text}: {}", error(text));
+        }
+        assert!(error("a b:c").contains("./a b:c"));
+        let server = |text: &str| parse_server(OsStr::new(text)).unwrap().location;
+        assert_eq!(server("dtn:7421"), remote("dtn", 7421, ""));
+        assert!(matches!(server("dtn:"), Location::Ssh { .. }));
     }
 
     proptest! {
@@ -372,6 +496,18 @@ mod tests {
         }
 
         #[test]
+        fn places_over_ssh_are_read_again(
+            named in "([a-z]{1,4}@)?([a-z][a-z0-9.-]{0,9}|::1|fe80::1%eth0)",
+            port in prop::option::of(1u16..),
+            path in "(/?[a-z %:~.]{1,9}[a-z]){0,3}",
+        ) {
+            let host = SshHost::new(&named, port).unwrap();
+            let location = Location::Ssh { host, path: path.into() };
+            let parsed = parse(OsStr::new(&display(&location))).unwrap();
+            prop_assert_eq!(parsed.location, location);
+        }
+
+        #[test]
         fn local_names_stay_what_they_are(bytes in prop::collection::vec(1u8.., 1..30)) {
             let text = [b"./", &bytes[..]].concat();
             let parsed = parse(OsStr::from_bytes(&text)).unwrap();
@@ -383,6 +519,8 @@ mod tests {
         fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
             let _ = parse(OsStr::from_bytes(&bytes));
             let _ = parse(OsStr::from_bytes(&[b"lh://", &bytes[..]].concat()));
+            let _ = parse(OsStr::from_bytes(&[b"ssh://", &bytes[..]].concat()));
+            let _ = parse(OsStr::from_bytes(&[b"[", &bytes[..], b"]:"].concat()));
         }
     }
 }

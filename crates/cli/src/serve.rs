@@ -3,11 +3,13 @@
 pub(crate) mod refusals;
 
 use longhaul_sys::sync::lock;
+use longhaul_sys::threads;
+use std::io::{self, IsTerminal};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longhaul::{DEFAULT_PORT, ServeEvent, ServeOptions, Served, Stop};
+use longhaul::{DEFAULT_PORT, ServeEvent, ServeOptions, Served, SshServeOptions, Stop};
 use longhaul_units::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -26,10 +28,12 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     held.stop_in_order(&stop, output, move || lock(&known).fields())?;
     let listen = match &args.listen {
         Some(text) => address(text).map_err(Failure::usage)?,
+        None if args.ssh => SocketAddr::new(any_address(), 0),
         None => SocketAddr::new(any_address(), DEFAULT_PORT),
     };
     let made = match args.token_file {
         Some(_) => None,
+        None if args.ssh => None,
         None => Some(token::generate()?),
     };
     let tokens = match (&args.token_file, &made) {
@@ -52,6 +56,9 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     options.history = history::open(args.no_history, output);
     options.host_priority = args.host_priority;
     options.trust_proxy.clone_from(&args.trust_proxy);
+    if args.ssh {
+        return by_ssh(args, options, &stop);
+    }
     let events = |event: ServeEvent| {
         if let ServeEvent::Listening(at) = &event {
             announce(*at, &options, made.as_ref().map(ToString::to_string), output);
@@ -77,6 +84,35 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     }
     Ok(())
 }
+
+/// Serves the client that asks on standard input. Whatever it has to hear, it hears over its connection.
+fn by_ssh(args: &ServeArgs, serve: ServeOptions, stop: &Stop) -> Result<(), Failure> {
+    if io::stdin().is_terminal() {
+        return Err(Failure::usage(
+            "serve --ssh: nobody asks; `longhaul cp SRC HOST:PATH` starts this by ssh",
+        ));
+    }
+    let gone = stop.clone();
+    let end = move || {
+        while !gone.is_requested() {
+            std::thread::sleep(LOOK);
+        }
+        std::thread::sleep(ENDING);
+        std::process::exit(1);
+    };
+    let here = |error: io::Error| Failure::failed(error.to_string());
+    threads::spawn("end", end).map_err(here)?;
+    let root = args.directory.as_ref().or(args.root.as_ref()).cloned();
+    let mut options = SshServeOptions::new(serve, root);
+    options.serve.ports = args.ports;
+    longhaul::serve_over_ssh(&options, io::stdin(), io::stdout(), &|_| {}, stop)
+        .map_err(|error| Failure::of(&error, Map::new))
+}
+
+/// How often is looked if ssh is there; how long what is under way may take to become durable without it,
+/// so that all is over within 5 s.
+const LOOK: Duration = Duration::from_millis(100);
+const ENDING: Duration = Duration::from_millis(4500);
 
 /// What happened so far.
 #[derive(Debug)]

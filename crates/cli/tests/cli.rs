@@ -74,7 +74,7 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "lh://h/a", "lh://h/b"], "both sides are remote"),
         (&["cp", "lh://h/a", "lh://g/b", "."], "all at one server"),
         (&["cp", "a", "lh://h/b", "."], "all at one server"),
-        (&["cp", "host:a", "b"], "longhaul serve"),
+        (&["cp", ":a", "b"], "host is missing"),
         (&["get", "lh://h/a", "b"], "there is no command get: `longhaul cp SRC... DST`"),
         (&["cp", "-rz", "a", "lh://h/b"], "there is no -z or --compress: nothing is compressed"),
         (&["cp", "--bwlimit", "3m", "a", "lh://h/b"], "limited by --rate"),

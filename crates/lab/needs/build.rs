@@ -61,6 +61,7 @@ const ALL: &[(&str, Probe)] = &[
     ("haproxy", || programs(&["haproxy"])),
     ("stunnel", || programs(&["stunnel"])),
     ("rsync", || programs(&["rsync"])),
+    ("sshd", || programs(&["ssh", "sshd", "ssh-keygen", "ssh-agent"])),
     ("rsync_ssh", || programs(&["rsync", "ssh", "sshd", "ssh-keygen"])),
 ];
 

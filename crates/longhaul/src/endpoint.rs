@@ -5,3 +5,4 @@ pub mod guests;
 pub mod request;
 pub mod serve;
 pub mod server;
+pub mod ssh;

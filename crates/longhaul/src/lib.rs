@@ -30,6 +30,11 @@ pub use connection::circuit::{
 pub use connection::links::{LinkChoice, LinkUse};
 pub use connection::path_history::HistoryReport;
 pub use endpoint::serve::serve;
+pub use endpoint::ssh::command::{InvalidSshHost, SshHost, SshOptions};
+pub use endpoint::ssh::grant::Grant;
+pub use endpoint::ssh::serve::{SshServeOptions, serve_over_ssh};
+pub use endpoint::ssh::start::start_by_ssh;
+pub use endpoint::ssh::started::SshServer;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
@@ -37,7 +42,9 @@ pub use longhaul_history::History;
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
-pub use longhaul_wire::{CloseCode, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect};
+pub use longhaul_wire::{
+    CloseCode, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect, SshPurpose,
+};
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_carriers::losses::LossLog;
-use longhaul_control::Via;
+use longhaul_control::{Remote, Via};
 use longhaul_history::History;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
@@ -15,6 +15,8 @@ use longhaul_wire::{FilterRule, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
+use crate::endpoint::ssh::grant::Grant;
+use crate::endpoint::ssh::started::SshServer;
 
 /// Default port of a server, for TCP and UDP.
 pub const DEFAULT_PORT: u16 = 7420;
@@ -84,6 +86,8 @@ pub struct ConnectOptions {
     pub server: Endpoint,
     /// Proves this client to the server, and the server to it.
     pub token: Token,
+    /// The server was started by ssh: it knows where it listens.
+    pub ssh: Option<Arc<SshServer>>,
     /// Name of a [`longhaul_rate_control::Profile`].
     pub profile: String,
     /// Most that may be sent, by either end, at the IP layer; the rate of profiles that need one.
@@ -126,6 +130,7 @@ impl ConnectOptions {
         Self {
             server,
             token,
+            ssh: None,
             profile: "auto".into(),
             rate: None,
             parameters: Vec::new(),
@@ -141,6 +146,21 @@ impl ConnectOptions {
             history: None,
             host_priority: false,
             losses: None,
+        }
+    }
+
+    /// To a server that ssh has started, otherwise the same.
+    pub fn over_ssh(server: &Arc<SshServer>) -> Self {
+        let endpoint = Endpoint::new(server.host(), server.port());
+        Self { ssh: Some(server.clone()), ..Self::new(endpoint, server.token()) }
+    }
+
+    /// Where the server is dialled.
+    pub(crate) fn remote<'a>(&'a self, via: Option<&'a Via>) -> Remote<'a> {
+        let Endpoint { host, port } = &self.server;
+        match self.ssh.as_ref().and_then(|ssh| ssh.addresses().split_first()) {
+            Some((host, others)) => Remote { host, others, port: *port, via },
+            None => Remote { host, others: &[], port: *port, via },
         }
     }
 }
@@ -230,6 +250,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Nothing outside can be reached.
     pub root: PathBuf,
+    /// First and last port to listen at, of which any that is free is taken; without, that of `listen`.
+    pub ports: Option<(u16, u16)>,
     /// Any of them is let in.
     pub tokens: Vec<Token>,
     /// Serve one transfer and end. A connection that is refused or asks for nothing does not count.
@@ -238,6 +260,8 @@ pub struct ServeOptions {
     pub allow_read: bool,
     /// Clients may copy to here.
     pub allow_write: bool,
+    /// All that clients may do, where it is less than that.
+    pub grant: Option<Grant>,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
     /// half of the host's. At least [`crate::memory::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
@@ -272,10 +296,12 @@ impl ServeOptions {
         Self {
             listen,
             root,
+            ports: None,
             tokens,
             once: false,
             allow_read: true,
             allow_write: true,
+            grant: None,
             memory: None,
             direct: false,
             socket_buffer: None,

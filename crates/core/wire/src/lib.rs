@@ -34,6 +34,7 @@ mod header;
 mod message;
 mod reader;
 mod record;
+mod ssh;
 mod units;
 pub mod varint;
 mod writer;
@@ -64,5 +65,8 @@ pub use message::{
 pub use reader::Reader;
 pub use record::{
     JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,
+};
+pub use ssh::{
+    MAX_SSH_NOISE, SSH_MARK_LEN, SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing,
 };
 pub use writer::Writer;

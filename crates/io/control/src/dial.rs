@@ -1,5 +1,6 @@
 //! The client's way to a server.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -44,6 +45,8 @@ pub struct Dialed {
 pub struct Remote<'a> {
     /// Its name or address.
     pub host: &'a str,
+    /// More of them: the first that answers is taken.
+    pub others: &'a [String],
     /// Its TCP port.
     pub port: u16,
     /// Gateways on the path to it, which then resolve its name.
@@ -57,7 +60,7 @@ impl Remote<'_> {
             let mut small = TcpOptions::default();
             small.segment_max = Some(SEGMENT_LEAST);
             let prepare = |socket: &Socket| small.apply(socket);
-            let addresses = resolve(self.host, self.port, stop)?;
+            let addresses = self.addresses(stop)?;
             return connect_with(&addresses, timeout, stop, &prepare);
         };
         let host = Host::parse(self.host).ok_or_else(|| ConnectError::Unresolvable {
@@ -65,6 +68,27 @@ impl Remote<'_> {
             source: io::Error::other("it is no name of a host"),
         })?;
         via.connect(&Place { host, port: self.port }, timeout, stop)
+    }
+
+    /// Those of the host, then those of the others that are known.
+    fn addresses(&self, stop: &Stop) -> Result<Vec<SocketAddr>, ConnectError> {
+        let first = resolve(self.host, self.port, stop);
+        let others = self.others.iter().map(|host| resolve(host, self.port, stop));
+        let mut all: Vec<SocketAddr> = Vec::new();
+        let mut unknown = None;
+        for found in std::iter::once(first).chain(others) {
+            match found {
+                Ok(found) => all.extend(found),
+                Err(ConnectError::Stopped) => return Err(ConnectError::Stopped),
+                Err(error) => unknown = unknown.or(Some(error)),
+            }
+        }
+        let mut seen = BTreeSet::new();
+        all.retain(|address| seen.insert(*address));
+        match unknown {
+            Some(error) if all.is_empty() => Err(error),
+            _ => Ok(all),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ use crate::memory::descriptors;
 use crate::options::{CarrierChoice, ConnectOptions};
 use crate::progress::Progress;
 use longhaul_carriers::tcp::{JoinError, Opened};
-use longhaul_control::{ConnectError, Dialed, Remote, Via, dial};
+use longhaul_control::{ConnectError, Dialed, Via, dial};
 use longhaul_files::DestinationError;
 use longhaul_sys::stop::Stop;
 use rival::Rival;
@@ -322,7 +322,7 @@ impl<'a> Client<'a> {
         // The server has little to send to a source: no limit, but what its profile needs.
         let ChosenProfile { profile, rate, parameters } = &self.profile;
         let sends_rate = profile.needs_rate || self.wish.part() == Part::Sink;
-        let ConnectOptions { server, token, idle_timeout, .. } = self.options;
+        let ConnectOptions { token, idle_timeout, .. } = self.options;
         let config = ClientConfig {
             protect: self.options.protect,
             carrier,
@@ -336,7 +336,7 @@ impl<'a> Client<'a> {
             parameters: parameters.for_peer(),
             ..ClientConfig::default()
         };
-        let remote = Remote { host: &server.host, port: server.port, via };
+        let remote = self.options.remote(via);
         dial(&remote, token, &config, *idle_timeout, stop).map_err(Failure::Connect)
     }
 

@@ -8,7 +8,7 @@ use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::stop::Stop;
 
 use crate::api::ServeEvent;
-use crate::endpoint::request::Handlers;
+use crate::endpoint::request::{Handlers, RequestHandler};
 use crate::endpoint::server;
 use crate::error::Error;
 use crate::memory::budget::check_addresses;
@@ -45,11 +45,15 @@ pub fn serve(
     let _ = raise_descriptor_limit();
     descriptors::check().map_err(limits)?;
     let root = open_root(options)?;
-    let handlers: Handlers = Arc::new([
+    let mut handlers: Vec<Box<dyn RequestHandler>> = vec![
         Box::new(ServedCopies::new(root.clone(), options)),
         Box::new(ServedListings::new(root, options)),
-        Box::new(Pipes::new(options)),
-    ]);
+    ];
+    // A pipe has two clients.
+    if options.grant.is_none() {
+        handlers.push(Box::new(Pipes::new(options)));
+    }
+    let handlers: Handlers = handlers.into();
     server::run(options, handlers, events, stop)
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn run(
         let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
-    let (listener, udp) = listen(options.listen, &udp_options)?;
+    let (listener, udp) = listen(options.listen, options.ports, &udp_options)?;
     let (address, udp) = (listener.local_addr().map_err(system)?, Arc::new(udp));
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));
@@ -102,27 +102,36 @@ pub(crate) fn run(
 }
 
 /// Listens for connections and for datagrams at one port. If the system may choose the port
-/// (`address` has port 0), it is asked again while it chooses one that is taken for datagrams.
+/// (`address` has port 0), it is asked again while it chooses one that is taken for datagrams. Of
+/// `ports` the first that is free is taken.
 fn listen(
-    address: SocketAddr,
+    mut address: SocketAddr,
+    ports: Option<(u16, u16)>,
     udp_options: &UdpOptions,
 ) -> Result<(TcpListener, UdpSocket), Error> {
     const CHOICES: usize = 100;
-    let failed = |transport| move |error| cannot_listen(address, transport, &error);
-    let mut choices = if address.port() == 0 { CHOICES } else { 1 };
-    loop {
-        let listener = TcpListener::bind(address).map_err(failed("TCP"))?;
+    let (first, last) = ports.unwrap_or((address.port(), address.port()));
+    let again = if first == 0 { CHOICES } else { 1 };
+    let mut choices = again * (usize::from(last.saturating_sub(first)) + 1);
+    for port in (first..=last).flat_map(|port| std::iter::repeat_n(port, again)) {
+        address.set_port(port);
+        let failed = |transport| move |error| cannot_listen(address, transport, &error);
+        choices -= 1;
+        let is_taken = |error: &io::Error| choices > 0 && error.kind() == io::ErrorKind::AddrInUse;
+        let listener = match TcpListener::bind(address) {
+            Err(error) if is_taken(&error) => continue,
+            bound => bound.map_err(failed("TCP"))?,
+        };
         // std lets 128 wait; the SYNs of others would be dropped while strangers make room.
         rustix::net::listen(&listener, BACKLOG).map_err(|errno| failed("TCP")(errno.into()))?;
         listener.set_nonblocking(true).map_err(failed("TCP"))?;
-        choices -= 1;
         let bound = listener.local_addr().map_err(failed("TCP"))?;
         match UdpSocket::bind(bound, udp_options) {
-            Ok(udp) => return Ok((listener, udp)),
-            Err(error) if choices > 0 && error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(failed("UDP")(error)),
+            Err(error) if is_taken(&error) => {}
+            bound => return Ok((listener, bound.map_err(failed("UDP"))?)),
         }
     }
+    Err(Error::usage("there is no port to listen at"))
 }
 
 fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {

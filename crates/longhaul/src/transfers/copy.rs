@@ -138,8 +138,13 @@ fn request(options: &CopyOptions) -> Request {
 
 /// The server as the user names it: what a tag says to one proves nothing of another, and what came
 /// from one is not gone on with from another.
-fn server_name(Endpoint { host, port }: &Endpoint) -> Vec<u8> {
-    format!("{}:{port}", host.to_ascii_lowercase()).into_bytes()
+fn server_name(
+    ConnectOptions { server: Endpoint { host, port }, ssh, .. }: &ConnectOptions,
+) -> Vec<u8> {
+    match ssh {
+        Some(ssh) => ssh.record_name().into(),
+        None => format!("{}:{port}", host.to_ascii_lowercase()).into_bytes(),
+    }
 }
 
 /// Each source goes to the destination under its own name: no two of them may have one.
@@ -217,9 +222,7 @@ fn push(
     let belief = match (options.verify, &options.secret) {
         (false, _) => Belief::Unhashed,
         (true, None) => Belief::Nothing,
-        (true, Some(secret)) => {
-            Belief::Tags(TagKey::new(secret, &server_name(&options.connect.server)))
-        }
+        (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
     send(shared, budget, options.connect.stall_timeout, belief);
     Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)))
@@ -233,7 +236,7 @@ fn pull(
     budget: Budget,
 ) -> Result<Driver, Failure> {
     // Its address may be another one by another route.
-    let place = server_name(&options.connect.server);
+    let place = server_name(&options.connect);
     let mut source = vec![&place[..]];
     source.extend(sources.iter().map(Vec::as_slice));
     let label = OsStr::as_bytes(destination.as_os_str());

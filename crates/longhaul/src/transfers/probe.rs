@@ -10,7 +10,7 @@ use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::connection::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
-use longhaul_control::{Dialed, Remote, dial};
+use longhaul_control::{Dialed, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
 use longhaul_history::{Direction, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
@@ -77,7 +77,7 @@ pub struct ProbeReport {
 /// # Errors
 /// There is no connection, or this host cannot go on. That UDP does not pass is no error.
 pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error> {
-    let ConnectOptions { server: Endpoint { host, port }, token, idle_timeout, history, .. } =
+    let ConnectOptions { server: Endpoint { host, .. }, token, idle_timeout, history, .. } =
         options;
     let asked = Bytes::new(UdpOptions::default().receive_buffer as u64);
     let config = ClientConfig {
@@ -87,7 +87,7 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
         receive_limits: Some(ReceiveLimits { socket_buffer: asked, credit: Bytes::ZERO }),
         ..ClientConfig::default()
     };
-    let remote = Remote { host, port: *port, via: None };
+    let remote = options.remote(None);
     let dialed = dial(&remote, token, &config, *idle_timeout, stop)?;
     let encrypts = encrypting();
     let failed = |failure| Error::of(failure, None);

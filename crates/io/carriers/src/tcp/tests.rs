@@ -562,7 +562,7 @@ impl Host {
         let config =
             ClientConfig { protect, lanes, carrier: Carrier::Tcp, ..ClientConfig::default() };
         let host = self.address.ip().to_string();
-        let remote = Remote { host: &host, port: self.address.port(), via: None };
+        let remote = Remote { host: &host, others: &[], port: self.address.port(), via: None };
         let (mut options, stop) = (options(), Stop::default());
         adapt(&mut options, &stop);
         thread::scope(|scope| {

@@ -11,11 +11,14 @@ use longhaul_objects::{Belief, Keeps};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
-use longhaul_wire::{CloseCode, ConnectionId, Direction, Protect, Refused, Request, Summary};
+use longhaul_wire::{
+    CloseCode, ConnectionId, Direction, Protect, Refused, Request, SshPurpose, Summary,
+};
 
 use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
 use crate::connection::shared::{Shared, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
 use crate::transfers::sink::SinkDriver;
 use crate::transfers::source::SourceDriver;
@@ -25,6 +28,8 @@ pub(crate) struct ServedCopies {
     root: Arc<ConfinedDir>,
     read: bool,
     write: bool,
+    /// All that clients may do, if that is less.
+    grant: Option<Grant>,
     direct: bool,
     /// Longest time that a transfer may stand still; zero is for ever.
     patience: Duration,
@@ -39,6 +44,7 @@ impl ServedCopies {
             root,
             read: options.allow_read,
             write: options.allow_write,
+            grant: options.grant.clone(),
             direct: options.direct,
             patience: options.stall_timeout,
             only: options.once.then(Mutex::default),
@@ -54,6 +60,13 @@ impl ServedCopies {
         let mut granted = self.only.as_ref().map(lock);
         if granted.as_deref().is_some_and(|had| had.is_some_and(|other| other != asked.client)) {
             return refused(ONLY_COPY);
+        }
+        let purpose = match request.direction {
+            Direction::Push => SshPurpose::Push,
+            Direction::Pull => SshPurpose::Pull,
+        };
+        if self.grant.as_ref().is_some_and(|grant| !grant.covers(purpose, &request.paths)) {
+            return refused(Grant::ELSE);
         }
         match request.direction {
             Direction::Pull if !self.read => {

@@ -9,11 +9,12 @@ use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused};
+use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused, SshPurpose};
 
 use super::PATIENCE;
 use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
 
 /// Places that clients may look at: those that they may copy from.
@@ -21,6 +22,8 @@ pub(crate) struct ServedListings {
     root: Arc<ConfinedDir>,
     read: bool,
     once: bool,
+    /// All that clients may do, if that is less.
+    grant: Option<Grant>,
     /// Longest time that a listing may stand still; zero is for ever.
     patience: Duration,
 }
@@ -29,7 +32,7 @@ impl ServedListings {
     /// Of what is in `root`.
     pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
         let (read, once) = (options.allow_read, options.once);
-        Self { root, read, once, patience: options.stall_timeout }
+        Self { root, read, once, grant: options.grant.clone(), patience: options.stall_timeout }
     }
 
     fn begin(&self, asked: &Asked<'_>, request: &ListRequest) -> Result<(), Refused> {
@@ -39,7 +42,13 @@ impl ServedListings {
                 "this server does not let anyone copy from it, nor look at what it has",
             );
         }
-        if self.once {
+        let paths = std::slice::from_ref(&request.path);
+        let listed = match &self.grant {
+            Some(grant) if grant.covers(SshPurpose::List, paths) => true,
+            Some(_) => return refused(Grant::ELSE),
+            None => false,
+        };
+        if self.once && !listed {
             return refused("this server serves one transfer (serve --once), and lists nothing");
         }
         let ListRequest { recursive, path } = request;

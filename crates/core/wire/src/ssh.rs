@@ -1,0 +1,323 @@
+//! What starts a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::close::{MAX_REASON, cut_reason};
+use crate::error::{DecodeError, Full};
+use crate::handshake::MAX_IMPLEMENTATION;
+use crate::message::MAX_PATH;
+use crate::reader::Reader;
+use crate::writer::Writer;
+
+/// Version of both messages.
+pub const SSH_VERSION: u16 = 1;
+/// Bytes of noise that a client passes over before an answer.
+pub const MAX_SSH_NOISE: usize = 65_536;
+/// Bytes of the mark before a message.
+pub const SSH_MARK_LEN: usize = 16;
+
+/// What a client wants of the server that it starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SshPurpose {
+    /// To copy to it.
+    Push = 1,
+    /// To copy from it.
+    Pull = 2,
+    /// To list what it has.
+    List = 3,
+    /// Nothing but a connection.
+    Probe = 4,
+}
+
+/// The client's question.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshAsk {
+    /// Random bytes that stand before the answer.
+    pub mark: [u8; SSH_MARK_LEN],
+    /// Versions that the client has.
+    pub versions: Vec<u16>,
+    /// What it wants.
+    pub purpose: SshPurpose,
+    /// First and last port that the server may take; without, any.
+    pub ports: Option<(u16, u16)>,
+    /// What the client calls itself.
+    pub implementation: Option<String>,
+    /// As people write them.
+    pub paths: Vec<Vec<u8>>,
+}
+
+/// The server's answer.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SshAnswer {
+    /// What the server calls itself.
+    pub implementation: Option<String>,
+    /// Where it listens, or why it does not.
+    pub outcome: Result<SshServing, String>,
+}
+
+/// A server that listens. Its token is not for logs: there is no `Debug`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SshServing {
+    /// TCP and UDP port.
+    pub port: u16,
+    /// Of the one client.
+    pub token: [u8; 16],
+    /// The server's address, as ssh knows it.
+    pub address: Option<String>,
+    /// As requests have to name them.
+    pub paths: Vec<Vec<u8>>,
+}
+
+impl SshAsk {
+    /// Appends the message to `out`.
+    ///
+    /// # Errors
+    /// Paths are longer than a body may be.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        let mut body = Vec::new();
+        let versions: Vec<u8> = self.versions.iter().flat_map(|it| it.to_be_bytes()).collect();
+        put(&mut body, VERSION, &versions)?;
+        put(&mut body, PURPOSE, &[self.purpose as u8])?;
+        self.paths.iter().try_for_each(|path| put(&mut body, PATH, path))?;
+        if let Some((first, last)) = self.ports {
+            put(&mut body, PORTS, &[first.to_be_bytes(), last.to_be_bytes()].concat())?;
+        }
+        if let Some(text) = &self.implementation {
+            put(&mut body, IMPLEMENTATION, text.as_bytes())?;
+        }
+        write(&self.mark, &body, out)
+    }
+
+    /// Reads the message that `bytes` begin with; `None` when more are needed.
+    ///
+    /// # Errors
+    /// Not a message of this protocol. [`DecodeError::UnsupportedVersion`] if no version is ours; the
+    /// mark is then the first bytes.
+    pub fn parse(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let Some((mark, body)) = split(bytes)? else { return Ok(None) };
+        let options = Options::read(body, Within::Ask)?;
+        let versions = options.get(VERSION)?;
+        if versions.is_empty() || !versions.len().is_multiple_of(2) {
+            return Err(DecodeError::Invalid { what: VERSION.what });
+        }
+        let versions: Vec<u16> =
+            versions.as_chunks().0.iter().map(|bytes| u16::from_be_bytes(*bytes)).collect();
+        if !versions.contains(&SSH_VERSION) {
+            return Err(DecodeError::UnsupportedVersion);
+        }
+        options.no_unknown_critical()?;
+        let purpose = match options.array(PURPOSE)? {
+            [1] => SshPurpose::Push,
+            [2] => SshPurpose::Pull,
+            [3] => SshPurpose::List,
+            [4] => SshPurpose::Probe,
+            _ => return Err(DecodeError::Invalid { what: PURPOSE.what }),
+        };
+        let ports = match options.find(PORTS) {
+            None => None,
+            Some(_) => {
+                let [a, b, c, d] = options.array(PORTS)?;
+                let (first, last) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
+                if first == 0 || first > last {
+                    return Err(DecodeError::Invalid { what: PORTS.what });
+                }
+                Some((first, last))
+            }
+        };
+        let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
+        Ok(Some(Self { mark, versions, purpose, ports, implementation, paths: options.paths()? }))
+    }
+}
+
+impl SshAnswer {
+    /// Appends the message under `mark` to `out`.
+    ///
+    /// # Errors
+    /// Paths are longer than a body may be.
+    pub fn encode(&self, mark: &[u8; SSH_MARK_LEN], out: &mut Vec<u8>) -> Result<(), Full> {
+        let mut body = Vec::new();
+        if let Some(text) = &self.implementation {
+            put(&mut body, IMPLEMENTATION, text.as_bytes())?;
+        }
+        match &self.outcome {
+            Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes())?,
+            Ok(SshServing { port, token, address, paths }) => {
+                put(&mut body, VERSION, &SSH_VERSION.to_be_bytes())?;
+                paths.iter().try_for_each(|path| put(&mut body, PATH, path))?;
+                put(&mut body, PORT, &port.to_be_bytes())?;
+                put(&mut body, TOKEN, token)?;
+                if let Some(address) = address {
+                    put(&mut body, ADDRESS, address.as_bytes())?;
+                }
+            }
+        }
+        write(mark, &body, out)
+    }
+
+    /// Reads the message behind the first `mark` in `bytes`; `None` when more are needed.
+    ///
+    /// # Errors
+    /// Not a message of this protocol, or more than [`MAX_SSH_NOISE`] bytes without the mark.
+    pub fn parse(mark: &[u8; SSH_MARK_LEN], bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+        let searched = &bytes[..bytes.len().min(MAX_SSH_NOISE + SSH_MARK_LEN)];
+        let Some(start) = searched.windows(SSH_MARK_LEN).position(|window| window == mark) else {
+            return match bytes.len() >= MAX_SSH_NOISE + SSH_MARK_LEN {
+                true => Err(DecodeError::Invalid { what: "beginning of the answer" }),
+                false => Ok(None),
+            };
+        };
+        let Some((_, body)) = split(&bytes[start..])? else { return Ok(None) };
+        let options = Options::read(body, Within::Answer)?;
+        let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
+        if let Some(reason) = options.text(REFUSAL, MAX_REASON)? {
+            return Ok(Some(Self { implementation, outcome: Err(reason) }));
+        }
+        if options.array(VERSION)? != SSH_VERSION.to_be_bytes() {
+            return Err(DecodeError::UnsupportedVersion);
+        }
+        options.no_unknown_critical()?;
+        let port = u16::from_be_bytes(options.array(PORT)?);
+        if port == 0 {
+            return Err(DecodeError::Invalid { what: PORT.what });
+        }
+        let (token, paths) = (options.array(TOKEN)?, options.paths()?);
+        let address = options.text(ADDRESS, MAX_ADDRESS)?;
+        let outcome = Ok(SshServing { port, token, address, paths });
+        Ok(Some(Self { implementation, outcome }))
+    }
+}
+
+/// Mark and body of the message that `bytes` begin with.
+#[allow(clippy::type_complexity, reason = "a mark and what follows it")]
+fn split(bytes: &[u8]) -> Result<Option<([u8; SSH_MARK_LEN], &[u8])>, DecodeError> {
+    let Some((mark, rest)) = bytes.split_first_chunk::<SSH_MARK_LEN>() else { return Ok(None) };
+    let Some((&[a, b, c], rest)) = rest.split_first_chunk() else { return Ok(None) };
+    let len = u32::from_be_bytes([0, a, b, c]) as usize;
+    if len > MAX_BODY {
+        return Err(DecodeError::Invalid { what: "length of a message over ssh" });
+    }
+    Ok(rest.get(..len).map(|body| (*mark, body)))
+}
+
+fn write(mark: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Full> {
+    if body.len() > MAX_BODY {
+        return Err(Full);
+    }
+    let mut w = Writer::append(out);
+    w.bytes(mark)?;
+    w.u24(body.len() as u32)?;
+    w.bytes(body)
+}
+
+/// An option that this version defines.
+#[derive(Clone, Copy)]
+struct Kind {
+    number: u16,
+    critical: bool,
+    within: Within,
+    what: &'static str,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Within {
+    Both,
+    Ask,
+    Answer,
+}
+
+const fn kind(number: u16, critical: bool, within: Within, what: &'static str) -> Kind {
+    Kind { number, critical, within, what }
+}
+
+const VERSION: Kind = kind(1, true, Within::Both, "version over ssh");
+const PURPOSE: Kind = kind(2, true, Within::Ask, "purpose over ssh");
+const PATH: Kind = kind(3, true, Within::Both, "path over ssh");
+const PORTS: Kind = kind(4, true, Within::Ask, "ports over ssh");
+const IMPLEMENTATION: Kind = kind(5, false, Within::Both, "implementation over ssh");
+const PORT: Kind = kind(6, true, Within::Answer, "port over ssh");
+const TOKEN: Kind = kind(7, true, Within::Answer, "token over ssh");
+const ADDRESS: Kind = kind(8, false, Within::Answer, "address over ssh");
+const REFUSAL: Kind = kind(9, true, Within::Answer, "refusal over ssh");
+const KINDS: [Kind; 9] =
+    [VERSION, PURPOSE, PATH, PORTS, IMPLEMENTATION, PORT, TOKEN, ADDRESS, REFUSAL];
+
+/// The options of a message: each at most once, but paths.
+struct Options<'a> {
+    found: Vec<(u16, &'a [u8])>,
+    unknown_critical: bool,
+}
+
+impl<'a> Options<'a> {
+    fn read(body: &'a [u8], message: Within) -> Result<Self, DecodeError> {
+        let mut options = Self { found: Vec::new(), unknown_critical: false };
+        let mut r = Reader::new(body, "option over ssh");
+        while !r.is_empty() {
+            let first = r.u16()?;
+            let (critical, number) = (first & CRITICAL != 0, first & !CRITICAL);
+            let len = r.u16()?;
+            let value = r.take(len.into())?;
+            let Some(kind) = KINDS.iter().find(|kind| kind.number == number) else {
+                options.unknown_critical |= critical;
+                continue;
+            };
+            let allowed = kind.within == Within::Both || kind.within == message;
+            let repeated = number != PATH.number && options.find(*kind).is_some();
+            if critical != kind.critical || !allowed || repeated {
+                return Err(DecodeError::Invalid { what: kind.what });
+            }
+            options.found.push((number, value));
+        }
+        Ok(options)
+    }
+
+    fn no_unknown_critical(&self) -> Result<(), DecodeError> {
+        match self.unknown_critical {
+            true => Err(DecodeError::Unsupported { what: "critical option over ssh" }),
+            false => Ok(()),
+        }
+    }
+
+    fn find(&self, kind: Kind) -> Option<&'a [u8]> {
+        self.found.iter().find(|(number, _)| *number == kind.number).map(|(_, value)| *value)
+    }
+
+    fn get(&self, kind: Kind) -> Result<&'a [u8], DecodeError> {
+        self.find(kind).ok_or(DecodeError::Truncated { what: kind.what })
+    }
+
+    fn array<const N: usize>(&self, kind: Kind) -> Result<[u8; N], DecodeError> {
+        self.get(kind)?.try_into().map_err(|_| DecodeError::Invalid { what: kind.what })
+    }
+
+    fn text(&self, kind: Kind, limit: usize) -> Result<Option<String>, DecodeError> {
+        let text = |value| Reader::new(value, kind.what).text(limit).map(ToString::to_string);
+        self.find(kind).map(text).transpose()
+    }
+
+    fn paths(&self) -> Result<Vec<Vec<u8>>, DecodeError> {
+        let paths = self.found.iter().filter(|(number, _)| *number == PATH.number);
+        let path = |(_, path): &(u16, &[u8])| match path.len() > MAX_PATH || path.contains(&0) {
+            true => Err(DecodeError::Invalid { what: PATH.what }),
+            false => Ok(path.to_vec()),
+        };
+        paths.map(path).collect()
+    }
+}
+
+fn put(body: &mut Vec<u8>, kind: Kind, value: &[u8]) -> Result<(), Full> {
+    let critical = if kind.critical { CRITICAL } else { 0 };
+    let mut w = Writer::append(body);
+    w.u16(kind.number | critical)?;
+    w.u16(u16::try_from(value.len()).map_err(|_| Full)?)?;
+    w.bytes(value)
+}
+
+const CRITICAL: u16 = 1 << 15;
+/// A few hundred of the longest paths.
+const MAX_BODY: usize = 1 << 20;
+/// Longer than every IPv6 address with its zone.
+const MAX_ADDRESS: usize = 64;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+use alloc::vec;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const MARK: [u8; 16] = *b"0123456789abcdef";
+
+/// Bytes of the message with that body.
+fn message(body: &[u8]) -> Vec<u8> {
+    [&MARK[..], &[0, 0, body.len() as u8], body].concat()
+}
+
+fn ask() -> SshAsk {
+    SshAsk {
+        mark: MARK,
+        versions: vec![1, 2],
+        purpose: SshPurpose::Push,
+        ports: Some((5000, 5010)),
+        implementation: Some("x".into()),
+        paths: vec![b"run-17".to_vec()],
+    }
+}
+
+const ASK: &[u8] = &[
+    0x80, 1, 0, 4, 0, 1, 0, 2, // version
+    0x80, 2, 0, 1, 1, // purpose
+    0x80, 3, 0, 6, b'r', b'u', b'n', b'-', b'1', b'7', // path
+    0x80, 4, 0, 4, 0x13, 0x88, 0x13, 0x92, // ports
+    0, 5, 0, 1, b'x', // implementation
+];
+
+fn answer() -> SshAnswer {
+    let serving = SshServing {
+        port: 7421,
+        token: [7; 16],
+        address: Some("::1".into()),
+        paths: vec![b"home/me/run-17".to_vec(), b"".to_vec()],
+    };
+    SshAnswer { implementation: None, outcome: Ok(serving) }
+}
+
+fn asked(body: &[u8]) -> Result<Option<SshAsk>, DecodeError> {
+    SshAsk::parse(&message(body))
+}
+
+#[test]
+fn an_ask_is_these_bytes() {
+    let mut out = Vec::new();
+    ask().encode(&mut out).unwrap();
+    assert_eq!(out, message(ASK));
+    assert_eq!(SshAsk::parse(&out), Ok(Some(ask())));
+    for len in 0..out.len() {
+        assert_eq!(SshAsk::parse(&out[..len]), Ok(None), "{len}");
+    }
+}
+
+#[test]
+fn an_answer_is_found_behind_what_a_login_script_writes() {
+    let mut out = Vec::new();
+    answer().encode(&MARK, &mut out).unwrap();
+    for noise in [0, 1, 100, MAX_SSH_NOISE] {
+        let noisy = [&vec![b'0'; noise], &out[..]].concat();
+        assert!(SshAnswer::parse(&MARK, &noisy) == Ok(Some(answer())), "{noise}");
+        assert!(SshAnswer::parse(&MARK, &noisy[..noisy.len() - 1]) == Ok(None), "{noise}");
+    }
+    let noisy = [&vec![b'0'; MAX_SSH_NOISE + 1], &out[..]].concat();
+    assert!(SshAnswer::parse(&MARK, &noisy).is_err());
+}
+
+#[test]
+fn a_refusal_stands_alone() {
+    let refused = SshAnswer { implementation: Some("y".into()), outcome: Err("no".into()) };
+    let mut out = Vec::new();
+    refused.encode(&MARK, &mut out).unwrap();
+    assert_eq!(out, message(&[0, 5, 0, 1, b'y', 0x80, 9, 0, 2, b'n', b'o']));
+    assert!(SshAnswer::parse(&MARK, &out) == Ok(Some(refused)));
+}
+
+#[test]
+fn what_an_ask_may_not_be() {
+    for (body, what) in [
+        (&b""[..], "version"),
+        (&[0x80, 1, 0, 1, 1], "version"),
+        (&[0x80, 1, 0, 2, 0, 9], "version"),
+        (&[0, 1, 0, 2, 0, 1], "version"),
+        (&[0x80, 1, 0, 2, 0, 1], "purpose"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 5], "purpose"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 2, 0, 1, 1], "purpose"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 3, 0, 1, 0], "path"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 4, 0, 4, 0, 2, 0, 1], "ports"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 6, 0, 2, 0, 1], "port"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 99, 0, 0], "critical option"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 9, 1], "option"),
+    ] {
+        let error = asked(body).unwrap_err();
+        let text = alloc::string::ToString::to_string(&error);
+        assert!(text.contains(what), "{body:?}: {text}");
+    }
+    // One that may be ignored is.
+    let more = [ASK, &[0, 99, 0, 1, 1]].concat();
+    assert_eq!(asked(&more), Ok(Some(ask())));
+    let long = [&MARK[..], &[0x10, 0, 1]].concat();
+    assert!(SshAsk::parse(&long).is_err());
+}
+
+proptest! {
+    #[test]
+    fn messages_read_back(
+        paths in prop::collection::vec(prop::collection::vec(1u8.., 0..20), 0..4),
+        ports in prop::option::of((1u16..100, 100u16..)),
+        port in 1u16..,
+        token: [u8; 16],
+        address in prop::option::of("[0-9a-f:.]{0,20}"),
+        implementation in prop::option::of("[a-z/.0-9]{0,20}"),
+    ) {
+        let asked = SshAsk { ports, paths: paths.clone(), implementation: implementation.clone(), ..ask() };
+        let mut out = Vec::new();
+        asked.encode(&mut out).unwrap();
+        prop_assert_eq!(SshAsk::parse(&out), Ok(Some(asked)));
+        let serving = SshServing { port, token, address, paths };
+        let answer = SshAnswer { implementation, outcome: Ok(serving) };
+        let mut out = Vec::new();
+        answer.encode(&MARK, &mut out).unwrap();
+        prop_assert!(SshAnswer::parse(&MARK, &out) == Ok(Some(answer)));
+    }
+
+    #[test]
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = SshAsk::parse(&bytes);
+        let _ = asked(&bytes);
+        let _ = SshAnswer::parse(&MARK, &message(&bytes));
+    }
+
+    #[test]
+    fn a_changed_ask_is_no_other_panic(at in 0..ASK.len(), byte: u8) {
+        let mut body = ASK.to_vec();
+        body[at] = byte;
+        let _ = asked(&body);
+        let _ = SshAnswer::parse(&MARK, &message(&body));
+    }
+}

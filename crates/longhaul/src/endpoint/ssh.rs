@@ -1,0 +1,8 @@
+//! A server that ssh starts for one client, and hands its token (docs/protocol.md section 10).
+
+pub mod command;
+pub mod grant;
+mod paths;
+pub mod serve;
+pub mod start;
+pub mod started;

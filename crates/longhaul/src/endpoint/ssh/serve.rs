@@ -1,0 +1,252 @@
+//! The server that ssh starts: `longhaul serve --ssh`.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use longhaul_session::Token;
+use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
+use longhaul_sys::{random, threads};
+use longhaul_wire::{DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshPurpose, SshServing};
+
+use super::grant::Grant;
+use super::paths::Base;
+use crate::api::ServeEvent;
+use crate::endpoint::serve::serve;
+use crate::error::{Error, ErrorKind, Side};
+use crate::options::ServeOptions;
+
+/// A server of one client, which asks for it over an ordered channel such as ssh's.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SshServeOptions {
+    /// What the server is like. Its root, tokens and port are chosen for the client.
+    pub serve: ServeOptions,
+    /// The directory that all paths are below; without, a user acts with its own rights.
+    pub root: Option<PathBuf>,
+}
+
+impl SshServeOptions {
+    /// As `serve` says, for paths below `root` or anywhere.
+    pub const fn new(serve: ServeOptions, root: Option<PathBuf>) -> Self {
+        Self { serve, root }
+    }
+}
+
+/// Reads from `input` what one client wants, writes the answer to `output`, and serves it, until that is
+/// done, `input` ends or `stop` is asked for.
+///
+/// # Errors
+/// What came is no question, or may not be had; or as [`serve()`].
+pub fn serve_over_ssh(
+    options: &SshServeOptions,
+    mut input: impl Read + Send + 'static,
+    output: impl Write + Send,
+    events: &(dyn Fn(ServeEvent) + Sync),
+    stop: &Stop,
+) -> Result<(), Error> {
+    let output = Mutex::new(output);
+    let answer = |mark: &[u8; SSH_MARK_LEN], outcome| {
+        let mut bytes = Vec::new();
+        let answer = SshAnswer {
+            implementation: Some(crate::implementation::IMPLEMENTATION.into()),
+            outcome,
+        };
+        let written = answer.encode(mark, &mut bytes).map_err(std::io::Error::other);
+        let mut output = lock(&output);
+        written.and_then(|()| output.write_all(&bytes)).and_then(|()| output.flush())
+    };
+    let refuse = |mark: &[u8; SSH_MARK_LEN], reason: String| {
+        // Where nobody reads it, nobody waits for it.
+        let _ = answer(mark, Err(reason.clone()));
+        Error::new(ErrorKind::Refused, Side::Here, reason)
+    };
+    let ask = match read(&mut input)? {
+        Ok(ask) => ask,
+        Err(mark) => return Err(refuse(&mark, OTHER_VERSION.into())),
+    };
+    let (mut serve_options, places) =
+        options.fit(&ask).map_err(|reason| refuse(&ask.mark, reason))?;
+    let token = random::bytes().map_err(|error| Error::here(error.to_string()))?;
+    serve_options.tokens = vec![Token::from_random(token)];
+    let gone = stop.clone();
+    let watch = move || {
+        // Nothing more is to come: what comes is passed over, and any end is the end.
+        let _ = std::io::copy(&mut input, &mut std::io::sink());
+        gone.request();
+    };
+    threads::spawn("ssh", watch).map_err(|error| Error::here(error.to_string()))?;
+    let on_event = |event: ServeEvent| {
+        if let ServeEvent::Listening(at) = &event {
+            let (port, address) = (at.port(), own_address());
+            let serving = SshServing { port, token, address, paths: places.clone() };
+            if answer(&ask.mark, Ok(serving)).is_err() {
+                stop.request();
+            }
+        }
+        events(event);
+    };
+    serve(&serve_options, &on_event, stop)
+        .inspect_err(|error| drop(answer(&ask.mark, Err(error.to_string()))))
+}
+
+impl SshServeOptions {
+    /// A server for what `ask` wants, and the paths that requests have to name.
+    fn fit(&self, ask: &SshAsk) -> Result<(ServeOptions, Vec<Vec<u8>>), String> {
+        let ServeOptions { allow_read, allow_write, .. } = self.serve;
+        match ask.purpose {
+            SshPurpose::Push if !allow_write => {
+                return Err("this key lets nobody copy to here (serve --ssh --allow-read)".into());
+            }
+            SshPurpose::Pull | SshPurpose::List if !allow_read => {
+                return Err("this key lets nobody read here (serve --ssh --allow-write)".into());
+            }
+            _ => {}
+        }
+        let base = match &self.root {
+            Some(root) => Base::Root(root.clone()),
+            None => user().map_err(|error| format!("no directory to begin in: {error}"))?,
+        };
+        let paths: Result<Vec<_>, _> = ask.paths.iter().map(|path| base.place(path)).collect();
+        let paths = paths?;
+        let mut options = self.serve.clone();
+        options.root = base.root().to_owned();
+        options.once = true;
+        options.ports = self.serve.ports.or(ask.ports);
+        options.grant = Some(Grant { purpose: ask.purpose, paths: paths.clone() });
+        Ok((options, paths))
+    }
+}
+
+/// The user who runs this.
+fn user() -> std::io::Result<Base> {
+    let start = std::env::current_dir()?;
+    let home = std::env::var_os("HOME").map(PathBuf::from);
+    let home = home.filter(|home| home.is_absolute()).unwrap_or_else(|| start.clone());
+    Ok(Base::User { start, home })
+}
+
+/// The question; the mark of one of another version.
+fn read(input: &mut impl Read) -> Result<Result<SshAsk, [u8; SSH_MARK_LEN]>, Error> {
+    let (mut bytes, mut chunk) = (Vec::new(), [0; 4096]);
+    let none = |reason: String| Error::usage(format!("serve --ssh: {reason}"));
+    loop {
+        let len = input.read(&mut chunk).map_err(|error| none(error.to_string()))?;
+        if len == 0 {
+            return Err(none(NOBODY.into()));
+        }
+        bytes.extend_from_slice(&chunk[..len]);
+        match (SshAsk::parse(&bytes), bytes.first_chunk()) {
+            (Ok(Some(ask)), _) => return Ok(Ok(ask)),
+            (Ok(None), _) => {}
+            (
+                Err(DecodeError::UnsupportedVersion | DecodeError::Unsupported { .. }),
+                Some(mark),
+            ) => {
+                return Ok(Err(*mark));
+            }
+            (Err(error), _) => return Err(none(format!("{NOBODY} ({error})"))),
+        }
+    }
+}
+
+/// The address of this host that the client's ssh came to.
+fn own_address() -> Option<String> {
+    let connection = std::env::var("SSH_CONNECTION").ok()?;
+    let address = connection.split(' ').nth(2)?;
+    let (ip, _zone) = address.split_once('%').unwrap_or((address, ""));
+    ip.parse::<IpAddr>().ok().map(|ip| ip.to_string())
+}
+
+const NOBODY: &str =
+    "no longhaul asks on standard input; `longhaul cp SRC HOST:PATH` starts this by ssh";
+const OTHER_VERSION: &str = concat!(
+    "longhaul ",
+    env!("CARGO_PKG_VERSION"),
+    " there has no version of its messages over ssh in common with this one"
+);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn ask(purpose: SshPurpose) -> SshAsk {
+        let paths = vec![b"run-17".to_vec()];
+        let (mark, versions) = ([9; 16], vec![1]);
+        SshAsk { mark, versions, purpose, ports: None, implementation: None, paths }
+    }
+
+    fn options(read: bool, write: bool) -> SshServeOptions {
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut serve = ServeOptions::new(listen, "/".into(), Vec::new());
+        (serve.allow_read, serve.allow_write) = (read, write);
+        SshServeOptions::new(serve, Some("/data".into()))
+    }
+
+    /// What the server answers to `bytes`, and how it ends.
+    fn answered(bytes: &[u8], options: &SshServeOptions) -> (Vec<u8>, Result<(), Error>) {
+        let mut output = Vec::new();
+        let input = std::io::Cursor::new(bytes.to_vec());
+        let ended = serve_over_ssh(options, input, &mut output, &|_| {}, &Stop::default());
+        (output, ended)
+    }
+
+    #[test]
+    fn a_key_grants_what_its_command_says_whatever_is_asked() {
+        for (purpose, read, write, granted) in [
+            (SshPurpose::Push, true, true, true),
+            (SshPurpose::Push, true, false, false),
+            (SshPurpose::Pull, true, false, true),
+            (SshPurpose::Pull, false, true, false),
+            (SshPurpose::List, false, true, false),
+            (SshPurpose::Probe, true, false, true),
+        ] {
+            let fit = options(read, write).fit(&ask(purpose));
+            assert_eq!(fit.is_ok(), granted, "{purpose:?}");
+            if let Ok((options, _)) = fit {
+                assert_eq!(options.root, Path::new("/data"));
+                let grant = options.grant.unwrap();
+                assert!(grant.covers(purpose, &[b"run-17".to_vec()]));
+                assert!(!grant.covers(purpose, &[b"run-18".to_vec()]));
+            }
+        }
+        let mut bytes = Vec::new();
+        ask(SshPurpose::Push).encode(&mut bytes).unwrap();
+        let (output, ended) = answered(&bytes, &options(true, false));
+        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        assert!(answer.outcome.err().unwrap().contains("lets nobody copy to here"));
+        assert_eq!(ended.unwrap_err().kind, ErrorKind::Refused);
+    }
+
+    #[test]
+    fn another_version_is_named_and_nonsense_is_not_answered() {
+        let mut bytes = Vec::new();
+        let other = SshAsk { versions: vec![2, 3], ..ask(SshPurpose::Push) };
+        other.encode(&mut bytes).unwrap();
+        let (output, _) = answered(&bytes, &options(true, true));
+        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        assert!(answer.outcome.err().unwrap().contains("no version"));
+        for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\nand more than a mark and a length"] {
+            let (output, ended) = answered(bytes, &options(true, true));
+            assert!(output.is_empty());
+            assert!(ended.unwrap_err().to_string().contains("no longhaul asks"));
+        }
+    }
+
+    #[test]
+    fn the_server_is_over_when_its_input_ends() {
+        let mut bytes = Vec::new();
+        ask(SshPurpose::Probe).encode(&mut bytes).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = options(true, true);
+        options.root = Some(folder.path().to_owned());
+        let (output, ended) = answered(&bytes, &options);
+        assert_eq!(ended, Ok(()));
+        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        assert_eq!(answer.outcome.ok().unwrap().paths, [b"run-17".to_vec()]);
+    }
+}

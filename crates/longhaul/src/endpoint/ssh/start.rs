@@ -1,0 +1,271 @@
+//! The client's end: runs ssh, and asks the server that it starts.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdin, ChildStdout, Command};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
+
+use longhaul_files::own_name;
+use longhaul_session::Token;
+use longhaul_sys::process::wait_for_end;
+use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
+use longhaul_sys::wait::{Interest, wait};
+use longhaul_sys::{clock, random, threads};
+use longhaul_units::shown;
+use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing};
+
+use super::command::SshOptions;
+use super::started::{Found, SshServer};
+use crate::error::{Error, ErrorKind, Side};
+
+/// Starts a server that grants `purpose` for `paths`, which are as people write them behind `HOST:`.
+/// What ssh and the server write for people goes to `words`, line by line, now and later. Blocks while
+/// ssh asks the user, and until the server listens.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use longhaul::{
+///     ConnectOptions, CopyOptions, CopyPaths, Progress, SshHost, SshOptions, SshPurpose, Stop, start_by_ssh,
+/// };
+///
+/// let options = SshOptions::new(SshHost::new("me@dtn2.example", None)?);
+/// let words = Arc::new(|line: &str| eprintln!("{line}"));
+/// let stop = Stop::default();
+/// let server = start_by_ssh(&options, SshPurpose::Pull, &[b"run-17".to_vec()], words, &stop)?;
+/// let sources = server.paths().to_vec();
+/// let paths = CopyPaths::Pull { sources, destination: "here".into() };
+/// let copy = CopyOptions::new(ConnectOptions::over_ssh(&server), paths);
+/// longhaul::copy(&copy, &Progress::default(), &stop)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// ssh or the server did not start, the server refuses, or `stop` was asked for.
+pub fn start_by_ssh(
+    options: &SshOptions,
+    purpose: SshPurpose,
+    paths: &[Vec<u8>],
+    words: Arc<dyn Fn(&str) + Send + Sync>,
+    stop: &Stop,
+) -> Result<Arc<SshServer>, Error> {
+    let here = |error: io::Error| Error::here(format!("cannot run ssh: {error}"));
+    let mark = random::bytes().map_err(here)?;
+    let ask = SshAsk {
+        mark,
+        versions: vec![SSH_VERSION],
+        purpose,
+        ports: options.ports,
+        implementation: Some(crate::implementation::IMPLEMENTATION.into()),
+        paths: paths.to_vec(),
+    };
+    let mut question = Vec::new();
+    ask.encode(&mut question).map_err(|_| Error::usage("these paths are too long together"))?;
+    let mut running = Running::start(options.command()?, words)?;
+    let resolved = options.configuration().map(hostname);
+    let answer = running.converse(&question, &mark, options, stop)?;
+    let SshServing { port, token, address, paths: places } = answer.outcome.map_err(|reason| {
+        let message = format!("{}: {}", options.host, shown(&reason));
+        Error::new(ErrorKind::Refused, Side::There, message)
+    })?;
+    check_names(options, paths, &places)?;
+    // Without one, what the user wrote is as good as anything.
+    let resolved = resolved.and_then(|it| it.recv_timeout(PATIENCE).ok().flatten());
+    let resolved = resolved.unwrap_or_else(|| options.host.host().to_owned());
+    let mut addresses: Vec<String> = address.into_iter().collect();
+    if !addresses.contains(&resolved) {
+        addresses.push(resolved);
+    }
+    let Parts { child, input, output, .. } = running.take();
+    // ssh would wait for a reader of what a login script's child may still write.
+    let passed_over = move || drop(io::copy(&mut { output }, &mut io::sink()));
+    threads::spawn("ssh-output", passed_over).map_err(here)?;
+    let token = Token::from_random(token);
+    let found =
+        Found { host: options.host.host().to_owned(), port, addresses, token, paths: places };
+    Ok(Arc::new(SshServer::new(options.host.record_name(), found, child, input)))
+}
+
+/// ssh, until the server has answered.
+struct Running(Option<Parts>);
+
+struct Parts {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: ChildStdout,
+    /// The last line for people.
+    last: Arc<Mutex<String>>,
+}
+
+impl Running {
+    fn start(mut command: Command, words: Arc<dyn Fn(&str) + Send + Sync>) -> Result<Self, Error> {
+        let program = command.get_program().display().to_string();
+        let mut child = command.spawn().map_err(|error| {
+            let hint = "-e CMD or LONGHAUL_SSH names another";
+            Error::here(format!("cannot run {}: {error}", shown(&program))).hint(hint)
+        })?;
+        let (input, output, errors) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (output, errors) = output.zip(errors).expect("the command has pipes for both");
+        let last = Arc::new(Mutex::new(String::new()));
+        let this = Self(Some(Parts { child, input, output, last: last.clone() }));
+        let follow = move || {
+            let mut lines = BufReader::new(errors);
+            while let Some(line) = next_line(&mut lines) {
+                let line = shown(&line);
+                words(&line);
+                if !line.is_empty() {
+                    *lock(&last) = line;
+                }
+            }
+        };
+        let spawned = threads::spawn("ssh-words", follow);
+        spawned.map_err(|error| Error::here(format!("cannot run ssh: {error}")))?;
+        Ok(this)
+    }
+
+    /// Asks, and waits for the answer.
+    fn converse(
+        &mut self,
+        mut question: &[u8],
+        mark: &[u8; 16],
+        options: &SshOptions,
+        stop: &Stop,
+    ) -> Result<SshAnswer, Error> {
+        let here = |error: io::Error| Error::here(format!("cannot talk to ssh: {error}"));
+        let host = &options.host;
+        let parts = self.0.as_mut().expect("it is taken at the end");
+        let mut bytes = Vec::new();
+        if let Some(input) = &parts.input {
+            // ssh reads nothing while it asks the user for a password.
+            rustix::io::ioctl_fionbio(input, true).map_err(|error| here(error.into()))?;
+        }
+        loop {
+            if stop.is_requested() {
+                return Err(Error::stopped());
+            }
+            let mut sources = vec![(parts.output.as_fd(), Interest::Readable)];
+            let input = parts.input.as_ref().filter(|_| !question.is_empty());
+            sources.extend(input.map(|input| (input.as_fd(), Interest::Writable)));
+            let ready = wait(&sources, Some(clock::now() + LOOK)).map_err(here)?;
+            if ready & 2 != 0
+                && let Some(input) = &mut parts.input
+            {
+                match input.write(question) {
+                    Ok(len) => question = &question[len..],
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    // It ends, and its output says why.
+                    Err(_) => question = &[],
+                }
+            }
+            if ready & 1 == 0 {
+                continue;
+            }
+            let mut chunk = [0; 16 << 10];
+            let len = parts.output.read(&mut chunk).map_err(here)?;
+            if len == 0 {
+                return Err(parts.ended(&bytes, options));
+            }
+            bytes.extend_from_slice(&chunk[..len]);
+            match SshAnswer::parse(mark, &bytes) {
+                Ok(None) => {}
+                Ok(Some(answer)) => return Ok(answer),
+                Err(error) => {
+                    let message = format!(
+                        "{host} answers with something else than longhaul does ({error}): {}",
+                        beginning(&bytes)
+                    );
+                    return Err(Error::new(ErrorKind::Unreachable, Side::There, message));
+                }
+            }
+        }
+    }
+
+    fn take(mut self) -> Parts {
+        self.0.take().expect("it is taken once")
+    }
+}
+
+impl Parts {
+    /// ssh has closed its output: why.
+    fn ended(&mut self, output: &[u8], options: &SshOptions) -> Error {
+        let over = wait_for_end(&self.child, clock::now() + PATIENCE).unwrap_or(false);
+        if !over {
+            let _ = self.child.kill();
+        }
+        let status = match self.child.wait() {
+            Ok(status) => status,
+            Err(error) => return Error::here(format!("cannot wait for ssh: {error}")),
+        };
+        // The thread that reads them may be a moment behind.
+        let until = clock::now() + MOMENT;
+        while lock(&self.last).is_empty() && clock::now() < until {
+            std::thread::sleep(MOMENT / 10);
+        }
+        let last = lock(&self.last).clone();
+        let words = if last.is_empty() { beginning(output) } else { last };
+        options.explain(status, &words)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(mut parts) = self.0.take() else { return };
+        drop(parts.input.take());
+        let _ = parts.child.kill();
+        let _ = parts.child.wait();
+    }
+}
+
+/// The host that ssh resolves the name to, when it is known.
+fn hostname(mut command: Command) -> mpsc::Receiver<Option<String>> {
+    let (found, receiver) = mpsc::channel();
+    let ask = move || {
+        let output = command.output().ok().filter(|output| output.status.success());
+        let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+        let line = |text: String| {
+            text.lines().find_map(|line| line.strip_prefix("hostname ").map(str::to_owned))
+        };
+        let _ = found.send(text.and_then(line));
+    };
+    // Without it the sender is gone, and there is no answer.
+    drop(threads::spawn("ssh-config", ask));
+    receiver
+}
+
+/// [10-7] of the protocol: a server does not choose the names that files get here.
+fn check_names(options: &SshOptions, asked: &[Vec<u8>], places: &[Vec<u8>]) -> Result<(), Error> {
+    let nameless = |path: &[u8]| path == b"~";
+    let fits = |(asked, place): (&Vec<u8>, &Vec<u8>)| match own_name(asked) {
+        Some(name) if !nameless(asked) => own_name(place) == Some(name),
+        _ => true,
+    };
+    if asked.len() == places.len() && asked.iter().zip(places).all(fits) {
+        return Ok(());
+    }
+    let message = format!("{} answers with other paths than it was asked for", options.host);
+    Err(Error::new(ErrorKind::Violation, Side::There, message))
+}
+
+/// The next line, or as much of a long one as people read; nothing at the end.
+fn next_line(from: &mut impl BufRead) -> Option<String> {
+    let mut line = Vec::new();
+    let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
+    (read > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// The beginning of what came, for people.
+fn beginning(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(BEGINNING)]).into_owned();
+    shown(text.trim())
+}
+
+/// Between two looks if it was stopped.
+const LOOK: Duration = Duration::from_millis(100);
+/// For what takes no network.
+const PATIENCE: Duration = Duration::from_secs(2);
+const MOMENT: Duration = Duration::from_millis(100);
+/// Bytes of a line for people, and of what is no answer.
+const LINE_MAX: u64 = 1024;
+const BEGINNING: usize = 200;

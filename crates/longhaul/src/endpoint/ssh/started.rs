@@ -1,0 +1,88 @@
+//! A server that ssh has started, as a client knows it.
+
+use std::fmt;
+use std::process::{Child, ChildStdin};
+use std::sync::Mutex;
+use std::time::Duration;
+
+use longhaul_session::Token;
+use longhaul_sys::clock;
+use longhaul_sys::process::wait_for_end;
+use longhaul_sys::sync::lock;
+
+/// A server that ssh has started for this client, as long as this lives: see
+/// [`start_by_ssh`](crate::start_by_ssh).
+pub struct SshServer {
+    name: String,
+    found: Found,
+    child: Mutex<Child>,
+    /// The server ends with it.
+    input: Mutex<Option<ChildStdin>>,
+}
+
+/// What a client has learnt of its server.
+pub(super) struct Found {
+    /// As the user names it.
+    pub host: String,
+    pub port: u16,
+    pub addresses: Vec<String>,
+    pub token: Token,
+    pub paths: Vec<Vec<u8>>,
+}
+
+impl SshServer {
+    /// That of `child`, which ends with its `input`; `name` is that of records.
+    pub(super) fn new(name: String, found: Found, child: Child, input: Option<ChildStdin>) -> Self {
+        Self { name, found, child: Mutex::new(child), input: Mutex::new(input) }
+    }
+
+    /// The paths that it was started for, as requests have to name them.
+    pub fn paths(&self) -> &[Vec<u8>] {
+        &self.found.paths
+    }
+
+    /// As the user names it.
+    pub(crate) fn host(&self) -> &str {
+        &self.found.host
+    }
+
+    pub(crate) const fn port(&self) -> u16 {
+        self.found.port
+    }
+
+    pub(crate) fn token(&self) -> Token {
+        self.found.token.clone()
+    }
+
+    /// Where it may be found, the best first.
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.found.addresses
+    }
+
+    /// The same for every server that the same words of the user start.
+    pub(crate) fn record_name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl fmt::Debug for SshServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Found { addresses, port, .. } = &self.found;
+        write!(f, "SshServer({} at {addresses:?}:{port})", self.name)
+    }
+}
+
+impl Drop for SshServer {
+    fn drop(&mut self) {
+        drop(lock(&self.input).take());
+        let mut child = lock(&self.child);
+        // Others may share its connection: it is not ended at once.
+        if !wait_for_end(&child, clock::now() + ENDING).unwrap_or(false) {
+            let _ = child.kill();
+        }
+        let _ = child.wait();
+    }
+}
+
+/// For the server to end, and ssh after it.
+const ENDING: Duration = Duration::from_secs(1);
