@@ -24,3 +24,16 @@ impl From<WrongValue> for String {
         wrong.0
     }
 }
+
+/// A [`WrongValue`] of a text as `format!` makes it.
+///
+/// ```
+/// let wrong = longhaul_settings::wrong_value!("share: {} is more than the whole", 2);
+/// assert_eq!(wrong.to_string(), "share: 2 is more than the whole");
+/// ```
+#[macro_export]
+macro_rules! wrong_value {
+    ($($words:tt)*) => {
+        $crate::WrongValue::new(format_args!($($words)*))
+    };
+}

@@ -3,7 +3,7 @@
 use jiff::civil::{Date, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
-use longhaul_settings::WrongValue;
+use longhaul_settings::{WrongValue, wrong_value};
 
 use crate::api::Recurring;
 
@@ -16,25 +16,23 @@ pub(super) type Occurrence = (Timestamp, Option<Timestamp>);
 /// Something of it makes no sense.
 pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurrence>, WrongValue> {
     if rule.count == 0 || rule.count > COUNT_MAX {
-        return Err(WrongValue::new(format_args!(
+        return Err(wrong_value!(
             "count: expected 1 to {COUNT_MAX} occurrences, not {}",
             rule.count
-        )));
+        ));
     }
-    let zone = TimeZone::get(&rule.time_zone).map_err(|_| {
-        WrongValue::new(format_args!("time_zone: there is no zone {:?}", rule.time_zone))
-    })?;
+    let zone = TimeZone::get(&rule.time_zone)
+        .map_err(|_| wrong_value!("time_zone: there is no zone {:?}", rule.time_zone))?;
     let at = local_time("at", &rule.at)?;
     let by = rule.by.as_deref().map(|by| local_time("by", by)).transpose()?;
     let days = rule.on.iter().map(|day| weekday(day)).collect::<Result<Vec<_>, _>>()?;
     let mut day = match &rule.first {
         None => now.to_zoned(zone.clone()).date(),
-        Some(first) => first.parse::<Date>().map_err(|_| {
-            WrongValue::new(format_args!("first: expected a day like 2027-03-01, not {first:?}"))
-        })?,
+        Some(first) => first
+            .parse::<Date>()
+            .map_err(|_| wrong_value!("first: expected a day like 2027-03-01, not {first:?}"))?,
     };
-    let wrong =
-        |error: jiff::Error| WrongValue::new(format_args!("these times are out of range: {error}"));
+    let wrong = |error: jiff::Error| wrong_value!("these times are out of range: {error}");
     let mut found = Vec::new();
     // Each day of the week comes within a week; the first day may have passed already.
     for _ in 0..u64::from(rule.count) * 7 + 8 {
@@ -52,7 +50,7 @@ pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurr
                     break;
                 }
             } else if rule.first.is_some() && found.is_empty() && start < now {
-                return Err(WrongValue::new(format_args!("first: {day} {at} has passed")));
+                return Err(wrong_value!("first: {day} {at} has passed"));
             }
         }
         day = day.checked_add(1.day()).map_err(wrong)?;
@@ -61,8 +59,7 @@ pub(super) fn occurrences(rule: &Recurring, now: Timestamp) -> Result<Vec<Occurr
 }
 
 fn local_time(name: &str, text: &str) -> Result<Time, WrongValue> {
-    let wrong =
-        || WrongValue::new(format_args!("{name}: expected a local time like 22:00, not {text:?}"));
+    let wrong = || wrong_value!("{name}: expected a local time like 22:00, not {text:?}");
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b':');
     let time: Time = text.parse().map_err(|_| wrong())?;
     if digits { Ok(time) } else { Err(wrong()) }
@@ -78,9 +75,9 @@ fn weekday(text: &str) -> Result<Weekday, WrongValue> {
         "sat" => Weekday::Saturday,
         "sun" => Weekday::Sunday,
         _ => {
-            return Err(WrongValue::new(format_args!(
+            return Err(wrong_value!(
                 "on: expected mon, tue, wed, thu, fri, sat or sun, not {text:?}"
-            )));
+            ));
         }
     })
 }

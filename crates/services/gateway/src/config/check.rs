@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
 use longhaul_session::Token;
-use longhaul_settings::WrongValue;
+use longhaul_settings::{WrongValue, wrong_value};
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
 use super::{
@@ -198,9 +198,7 @@ impl Check {
     fn class(&mut self, config: &ClassConfig, others: &SegmentSettings) -> SegmentClass {
         let known = |text: &str| match text == Tcp.name() {
             true => Ok(text.to_owned()),
-            false => {
-                Err(WrongValue::new(format_args!("no such transport: expected {}", Tcp.name())))
-            }
+            false => Err(wrong_value!("no such transport: expected {}", Tcp.name())),
         };
         let transport = config.transport.as_ref().and_then(|written| self.one(written, known));
         SegmentClass {
@@ -269,7 +267,7 @@ pub(super) fn address(text: &str, port: Option<u16>) -> Result<SocketAddr, Wrong
     let alone = || bare.parse::<IpAddr>().ok().zip(port).map(SocketAddr::from);
     text.parse().ok().or_else(alone).ok_or_else(|| {
         let expected = "an address and port of this host, like 192.0.2.7:1080 or [::1]:1080";
-        WrongValue::new(format_args!("expected {expected}"))
+        wrong_value!("expected {expected}")
     })
 }
 

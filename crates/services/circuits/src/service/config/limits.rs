@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_settings::WrongValue;
+use longhaul_settings::{WrongValue, wrong_value};
 use serde::Deserialize;
 
 /// Bounds of the REST interface.
@@ -68,7 +68,7 @@ impl File {
             self;
         if connections == 0 || rate == 0 || burst == 0 {
             let names = "connections, requests_per_second and requests_at_once";
-            return Err(WrongValue::new(format_args!("limits: {names} are at least 1")));
+            return Err(wrong_value!("limits: {names} are at least 1"));
         }
         Ok(Limits { connections, watchers, pace: Pace { rate, burst }, ..Limits::default() })
     }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use longhaul_settings::WrongValue;
+use longhaul_settings::{WrongValue, wrong_value};
 
 /// The destinations that bookings may name. Each belongs to one project, so that none has another's
 /// traffic sorted into its bookings.
@@ -28,10 +28,10 @@ impl Traffic {
         let all = || destinations.iter().flat_map(|(name, own)| own.iter().map(move |p| (name, p)));
         for (one, prefix) in all() {
             if let Some((other, same)) = all().find(|(name, p)| *name > one && p.overlaps(prefix)) {
-                return Err(WrongValue::new(format_args!(
+                return Err(wrong_value!(
                     "projects {one} and {other} both have destinations of {prefix} and {same}: each \
                      would have the other's traffic sorted into its bookings"
-                )));
+                ));
             }
         }
         let sorted = driven || destinations.values().any(|own| !own.is_empty());
