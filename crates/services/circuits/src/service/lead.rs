@@ -34,7 +34,7 @@ pub(super) enum LeadError {
     Config(#[from] ConfigMismatch),
 }
 
-/// The configuration does not fit the store. The operator changes the one or names another of the other.
+/// The configuration does not fit the store. The operator changes it, or names another store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigMismatch {
