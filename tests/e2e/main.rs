@@ -35,6 +35,7 @@ mod relay;
 mod reports;
 mod routes;
 mod rsync;
+mod selection;
 mod server;
 mod signals;
 mod sizes;

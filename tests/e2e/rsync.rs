@@ -33,7 +33,7 @@ enum Difference {
 #[test]
 fn trees_arrive_as_by_rsync_with_the_same_options() {
     limited(|test| {
-        let server = Server::start(test);
+        let server = Server::with(test, |options| options.allow_delete = true);
         let number = |name: &str, default: u64| {
             std::env::var(name).map_or(default, |text| text.parse().unwrap())
         };
@@ -106,6 +106,7 @@ fn run_ours(
     options.merge = true;
     options.update = words.update;
     options.ignore_times = words.ignore_times;
+    options.delete = words.delete;
     options.rules = words.rules.clone();
     run(test, &options).unwrap()
 }
@@ -115,19 +116,20 @@ struct Words {
     contents: bool,
     update: bool,
     ignore_times: bool,
+    delete: bool,
     rules: Vec<FilterRule>,
 }
 
 impl Words {
     fn draw(draw: &mut Draw) -> Self {
         let (contents, update) = (draw.one_in(2), draw.one_in(3));
-        let ignore_times = draw.one_in(4);
+        let (ignore_times, delete) = (draw.one_in(4), draw.one_in(2));
         let count = if draw.one_in(2) { 0 } else { 1 + draw.below(4) };
         let rule = |_| FilterRule {
             kind: if draw.one_in(3) { FilterKind::Include } else { FilterKind::Exclude },
             pattern: draw.pick(&PATTERNS).as_bytes().to_vec(),
         };
-        Self { contents, update, ignore_times, rules: (0..count).map(rule).collect() }
+        Self { contents, update, ignore_times, delete, rules: (0..count).map(rule).collect() }
     }
 
     fn rsync(&self) -> Vec<String> {
@@ -136,7 +138,8 @@ impl Words {
             let option = if rule.kind == FilterKind::Include { "include" } else { "exclude" };
             format!("--{option}={}", String::from_utf8_lossy(&rule.pattern))
         });
-        let flags = [flag(self.update, "-u"), flag(self.ignore_times, "-I")];
+        let flags =
+            [flag(self.update, "-u"), flag(self.ignore_times, "-I"), flag(self.delete, "--delete")];
         flags.into_iter().flatten().chain(rules).collect()
     }
 }

@@ -125,6 +125,15 @@ pub struct CpArgs {
     /// Leave alone what is newer at the destination
     #[arg(short = 'u', long)]
     pub update: bool,
+    /// Delete what the source has not
+    ///
+    /// In directories that are copied, at the end, if nothing failed; what --exclude leaves out stays. A
+    /// server has to allow it (`serve --allow-delete`).
+    #[arg(long)]
+    pub delete: bool,
+    /// Delete at most N names, and fail where there are more
+    #[arg(long, value_name = "N", requires = "delete", hide_short_help = true)]
+    pub max_delete: Option<u64>,
     /// Names that are copied, and names that are not.
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -421,6 +430,9 @@ pub struct ServeArgs {
     /// Clients may copy to here; without --allow-read, only that
     #[arg(long)]
     pub allow_write: bool,
+    /// Clients that may read and write may also delete what their source has not (`cp --delete`)
+    #[arg(long)]
+    pub allow_delete: bool,
     /// Read and write large files past the page cache (O_DIRECT): for data that is much larger than
     /// memory, on fast disks
     #[arg(long, hide_short_help = true)]

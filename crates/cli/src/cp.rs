@@ -174,6 +174,8 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.verify = !args.no_verify;
     options.ignore_times = args.ignore_times;
     options.update = args.update;
+    options.delete = args.delete;
+    options.max_delete = args.max_delete;
     options.rules = args.filter.rules()?;
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;

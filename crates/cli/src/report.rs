@@ -30,6 +30,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         "failures": ended(&report.failures),
         "skipped": report.skipped.count,
         "skips": ended(&report.skipped),
+        "deleted": report.deleted.count,
         "unchanged": {
             "files": report.unchanged.0,
             "bytes": report.unchanged.1,
@@ -165,6 +166,9 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     if report.newer > 0 {
         text += &format!("; {} newer there, left alone", entries(report.newer));
     }
+    if report.deleted.count > 0 {
+        text += &format!("; {} deleted", report.deleted.count);
+    }
     if !report.skipped.is_empty() {
         text += &format!("; {} skipped", entries(report.skipped.count));
     }
@@ -292,7 +296,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [],
-            "skipped": 0, "skips": [], "unchanged": { "files": 0, "bytes": 0, "newer": 0 },
+            "skipped": 0, "skips": [], "deleted": 0, "unchanged": { "files": 0, "bytes": 0, "newer": 0 },
             "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
         });

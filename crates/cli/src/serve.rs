@@ -45,6 +45,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     let root = root.cloned().unwrap_or_else(|| ".".into());
     let mut options = ServeOptions::new(listen, root, tokens);
     options.once = args.once;
+    options.allow_delete = args.allow_delete;
     options.allow_read = args.allow_read || !either;
     options.allow_write = args.allow_write || !either;
     options.memory = args.memory;

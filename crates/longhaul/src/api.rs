@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use longhaul_objects::Deletion;
 use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_units::{EntryCode, MemoryUse, Rate};
@@ -73,6 +74,8 @@ pub struct CopyReport {
     pub unchanged: (u64, u64),
     /// Files among them that are newer at the destination.
     pub newer: u64,
+    /// Names at the destination that the source has not, and that were deleted.
+    pub deleted: DeletedNames,
     /// How the data travelled.
     pub link: LinkReport,
 }
@@ -273,6 +276,39 @@ pub enum ServeEvent {
     },
     /// For `-v`: a socket buffer smaller than asked, an offload that is missing, ...
     Notice(String),
+}
+
+/// Names that a copy has deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeletedNames {
+    /// Their number.
+    pub count: u64,
+    /// The first of them.
+    pub sample: Vec<String>,
+}
+
+impl DeletedNames {
+    /// The number of those that are gone and of those that stay, and the first of both, of which the ones
+    /// that stay join the `failures` of the copy.
+    pub(crate) fn of(
+        (count, kept, all): (u64, u64, &[Deletion]),
+        failures: &mut EndedEntries,
+    ) -> Self {
+        let mut sample = Vec::new();
+        let mut named = 0;
+        for Deletion { path, result } in all {
+            let path = path.escape_ascii().to_string();
+            match result {
+                Ok(()) => sample.push(path),
+                Err(end) => {
+                    failures.push(&path, end);
+                    named += 1;
+                }
+            }
+        }
+        failures.count += kept - named;
+        Self { count, sample }
+    }
 }
 
 #[cfg(test)]

@@ -20,8 +20,8 @@ mod remarks;
 mod transfers;
 
 pub use api::{
-    CopyReport, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent, ServeFailure, Served,
-    Snapshot,
+    CopyReport, DeletedNames, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent,
+    ServeFailure, Served, Snapshot,
 };
 pub use connection::circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,

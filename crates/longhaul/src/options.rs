@@ -209,6 +209,11 @@ pub struct CopyOptions {
     pub ignore_times: bool,
     /// Files stay as they are that were modified later at the destination.
     pub update: bool,
+    /// What is in a copied directory at the destination and not at the source is deleted at the end, if
+    /// nothing failed; what [`rules`](Self::rules) leave out stays. A server has to allow it.
+    pub delete: bool,
+    /// Most names that are deleted; the copy fails where there are more.
+    pub max_delete: Option<u64>,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,
@@ -234,6 +239,8 @@ impl CopyOptions {
             merge: false,
             ignore_times: false,
             update: false,
+            delete: false,
+            max_delete: None,
             verify: true,
             sync: true,
             direct: false,
@@ -262,6 +269,9 @@ pub struct ServeOptions {
     pub allow_write: bool,
     /// All that clients may do, where it is less than that.
     pub grant: Option<Grant>,
+    /// Clients that may copy to here and from here may delete what a copied directory has and its source
+    /// has not.
+    pub allow_delete: bool,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
     /// half of the host's. At least [`crate::memory::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
@@ -302,6 +312,7 @@ impl ServeOptions {
             allow_read: true,
             allow_write: true,
             grant: None,
+            allow_delete: false,
             memory: None,
             direct: false,
             socket_buffer: None,

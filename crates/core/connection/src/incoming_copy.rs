@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, EndedEntry, EntryId, Intake, ResumeState, Sink, SinkConfig,
-    SinkError, SinkStats, Verdict, WriteTask,
+    Action, Answer, ChainingValue, Deletion, EndedEntry, EntryId, Intake, ResumeState, Sink,
+    SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
@@ -326,6 +326,11 @@ impl<I> IncomingCopy<I> {
     /// Entries that the source has skipped, the first of them.
     pub fn skipped(&self) -> &[EndedEntry] {
         self.sink.skipped()
+    }
+
+    /// Names that the sink has deleted, or could not, the first of them.
+    pub fn deletions(&self) -> &[Deletion] {
+        self.sink.deletions()
     }
 
     /// Counts that grow while it goes on. Other work that takes long and moves nothing is to be counted

@@ -2,8 +2,8 @@
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, EndedEntry, EntryId, GroupTask, PushError, Source, SourceError,
-    SourceStats,
+    Belief, ChainingValue, Deletion, EndedEntry, EntryId, GroupTask, PushError, Source,
+    SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{
@@ -199,6 +199,11 @@ impl OutgoingCopy {
     /// Entries that were skipped, the first of them.
     pub fn skipped(&self) -> &[EndedEntry] {
         self.source.skipped()
+    }
+
+    /// Names that the sink has deleted, or could not, the first of them.
+    pub fn deletions(&self) -> &[Deletion] {
+        self.source.deletions()
     }
 
     /// Bytes that are to be sent: exact once the sink has reported what it has of each object. One that

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{EndedEntry, PipeError, SinkError, SourceError};
+use longhaul_objects::{Deletion, EndedEntry, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
@@ -372,6 +372,15 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyOut(copy) => (copy.stats().skipped.into(), copy.skipped()),
             CopyIn(copy) => (copy.stats().skipped.into(), copy.skipped()),
             PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, &[]),
+        }
+    }
+
+    /// Numbers of the names that the sink of a copy has deleted, and could not, and the first of both.
+    pub fn deletions(&self) -> (u64, u64, &[Deletion]) {
+        match self {
+            CopyOut(copy) => (copy.stats().deleted, copy.stats().not_deleted, copy.deletions()),
+            CopyIn(copy) => (copy.stats().deleted, copy.stats().not_deleted, copy.deletions()),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, 0, &[]),
         }
     }
 

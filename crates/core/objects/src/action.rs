@@ -8,6 +8,7 @@ use longhaul_wire::{Entry, EntryEnd};
 use crate::directory::Named;
 use crate::entry::{EntryId, TempName};
 use crate::hash::ChainingValue;
+use crate::paths::AnnouncedPaths;
 use crate::record::Stamp;
 
 /// Action of the driver of a [`crate::sink::Sink`] on its storage.
@@ -76,9 +77,15 @@ pub enum Action {
         /// True if to sync before answering.
         sync: bool,
     },
-    /// Set mode and modification time of these directories, in the order given (children first).
-    /// Answered by [`Answer::DirectoriesFinished`], before which no others are given.
-    FinishDirectories(Vec<NamedEntry>),
+    /// Set mode and modification time of these directories, in the order given (children first), and
+    /// before that delete what is in them and was not `announced`, if that is given. Answered by
+    /// [`Answer::DirectoriesFinished`], before which no others are given.
+    FinishDirectories {
+        /// The directories.
+        directories: Vec<NamedEntry>,
+        /// All paths that were announced.
+        announced: Option<AnnouncedPaths>,
+    },
     /// Remove these unpublished files, where they exist. Answered by
     /// [`Answer::Discarded`].
     Discard(Vec<TempName>),
@@ -130,8 +137,8 @@ pub enum Answer {
     Stamped(Vec<Option<Stamp>>),
     /// The bytes are in the record.
     RecordAppended,
-    /// Of each: it has its mode and time, or the reason why not.
-    DirectoriesFinished(Vec<(EntryId, Result<(), EntryEnd>)>),
+    /// Of each: it has its mode and time, or the reason why not; and things deleted from it.
+    DirectoriesFinished(Vec<(EntryId, Result<(), EntryEnd>, Vec<Deletion>)>),
     /// There is nothing to tell of it.
     Discarded,
     /// The record is gone.
@@ -200,6 +207,15 @@ pub enum Made {
     InPlace,
     /// Out of sight, and empty: nothing has its name.
     Aside,
+}
+
+/// Something that was to be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deletion {
+    /// Its path, as that of an entry.
+    pub path: Vec<u8>,
+    /// It is gone, or the reason why not.
+    pub result: Result<(), EntryEnd>,
 }
 
 /// The file that has an entry's name, beside the entry.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use longhaul_units::EntryCode;
 use longhaul_wire::{EntryEnd, EntryPath};
 
+use crate::action::Deletion;
 use crate::entry::EntryId;
 use crate::limits::FAILURES_MAX;
 
@@ -45,5 +46,28 @@ impl EndedEntries {
             let place = entries.iter().position(|entry| entry.id == id)?;
             Some(entries.remove(place).path)
         })
+    }
+}
+
+/// The first names that were deleted, and the first that could not be.
+#[derive(Debug, Default)]
+pub(crate) struct Deletions {
+    sample: Vec<Deletion>,
+    /// Those of each kind among them.
+    counts: [usize; 2],
+}
+
+impl Deletions {
+    /// Keeps one, if there is room.
+    pub(crate) fn note(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
+        let count = &mut self.counts[usize::from(result.is_err())];
+        if *count < FAILURES_MAX {
+            *count += 1;
+            self.sample.push(Deletion { path: path.to_vec(), result: result.clone() });
+        }
+    }
+
+    pub(crate) fn sample(&self) -> &[Deletion] {
+        &self.sample
     }
 }

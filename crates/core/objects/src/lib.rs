@@ -72,6 +72,7 @@ mod layout;
 pub mod limits;
 mod name_memory;
 mod names;
+mod paths;
 mod pipe;
 pub mod record;
 mod sink;
@@ -83,8 +84,8 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Answer, Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry,
-    NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use directory::{Directory, Named};
@@ -93,6 +94,7 @@ pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity}
 pub use hash::ChainingValue;
 pub use intake::Intake;
 pub use names::TopNames;
+pub use paths::AnnouncedPaths;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState, Stamp};
 pub use sink::{Keeps, Sink, SinkConfig, SinkError, SinkStats};

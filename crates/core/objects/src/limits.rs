@@ -65,6 +65,10 @@ pub const REPAIRS_MAX: u8 = 3;
 pub const PREPARED_MAX: u32 = 512;
 /// Entries in one [`crate::action::Action`] that names several.
 pub const ACTION_ENTRIES_MAX: usize = 256;
+/// Bytes of paths in a DELETED.
+pub const DELETED_BYTES: usize = 16 << 10;
+/// Directories of one action that deletes what is in them, since their answer names that.
+pub const DELETING_MAX: usize = 16;
 /// Groups in one [`Action::RecheckGroups`](crate::action::Action::RecheckGroups): few, so that groups that arrive
 /// meanwhile do not wait for long.
 pub const RECHECK_GROUPS: usize = 16;

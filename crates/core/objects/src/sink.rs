@@ -37,6 +37,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
+use crate::action::Deletion;
 use crate::ended::EndedEntry;
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
@@ -92,6 +93,7 @@ pub struct Sink {
     report: Report,
     ending: Ending,
     keeps: Keeps,
+    deletes: bool,
     /// Entries that stay as they are, in objects that are not offered.
     unchanged: RangeSet,
 }
@@ -115,6 +117,8 @@ pub struct SinkConfig {
     pub asks: bool,
     /// What is there and stays as it is: it is not sent.
     pub keeps: Keeps,
+    /// What is in a copied directory and was not announced is deleted at the end, if nothing failed.
+    pub deletes: bool,
 }
 
 /// Files under their names that a sink keeps (docs/protocol.md section 7.2).
@@ -151,6 +155,7 @@ impl Default for SinkConfig {
             names: TopNames::Any,
             asks: true,
             keeps: Keeps::default(),
+            deletes: false,
         }
     }
 }
@@ -184,6 +189,10 @@ pub struct SinkStats {
     pub unchanged_bytes: u64,
     /// Those of them that are newer here.
     pub newer: u32,
+    /// Names that were not announced, and were deleted.
+    pub deleted: u64,
+    /// Those that could not be.
+    pub not_deleted: u64,
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -277,7 +286,7 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps } = config;
+        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes } = config;
         Self {
             fsync,
             manifest: Manifest::new(names),
@@ -296,6 +305,7 @@ impl Sink {
             report: Report::new(),
             ending: Ending::new(),
             keeps,
+            deletes,
             unchanged: RangeSet::new(),
         }
     }
@@ -410,6 +420,11 @@ impl Sink {
     /// Entries that failed, at the source or here: the first [`crate::limits::FAILURES_MAX`] of them.
     pub fn failures(&self) -> &[EndedEntry] {
         self.report.failures()
+    }
+
+    /// Names that were deleted, and those that could not be: as many.
+    pub fn deletions(&self) -> &[Deletion] {
+        self.report.deletions()
     }
 
     /// Entries that the source has skipped: as many.

@@ -11,7 +11,8 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Summary};
 
 use self::directories::Directories;
-use crate::ended::{EndedEntries, EndedEntry};
+use crate::action::Deletion;
+use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::layout::Layout;
@@ -75,6 +76,7 @@ pub struct Source {
     /// Failures not sent to the sink yet.
     failed: BTreeMap<EntryId, EntryEnd>,
     ended: EndedEntries,
+    deletions: Deletions,
     stats: SourceStats,
     /// Not sent to the sink yet; and whether one was the last thing that was.
     report: Option<SourceReport>,
@@ -155,6 +157,10 @@ pub struct SourceStats {
     pub unchanged_bytes: u64,
     /// Those of them of which the sink has a newer one.
     pub newer: u32,
+    /// Names that the sink has deleted, since they were not announced.
+    pub deleted: u64,
+    /// Those that it could not delete.
+    pub not_deleted: u64,
 }
 
 impl SourceStats {
@@ -327,6 +333,7 @@ impl Source {
             next_hashes: None,
             failed: BTreeMap::new(),
             ended: EndedEntries::default(),
+            deletions: Deletions::default(),
             stats: SourceStats::default(),
             report: None,
             has_reported: false,
@@ -513,6 +520,11 @@ impl Source {
     /// Entries that were skipped: as many.
     pub fn skipped(&self) -> &[EndedEntry] {
         &self.ended.skipped
+    }
+
+    /// Names that the sink has deleted, and those that it could not: as many.
+    pub fn deletions(&self) -> &[Deletion] {
+        self.deletions.sample()
     }
 
     fn poll_hashes(&mut self) -> Option<SourceMessage> {

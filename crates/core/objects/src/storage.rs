@@ -6,11 +6,12 @@ use alloc::vec::Vec;
 use longhaul_wire::{Entry, EntryEnd};
 
 use crate::action::{
-    Action, Answer, Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry,
-    NamedFile, Prepared, Publication, RecordedFile, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece, WriteTask,
 };
 use crate::entry::{EntryId, TempName};
 use crate::hash::ChainingValue;
+use crate::paths::AnnouncedPaths;
 use crate::record::Stamp;
 
 /// Where a sink's files and its record are. One value serves one thread.
@@ -56,6 +57,13 @@ pub trait Storage {
 
     /// Sets mode and modification time of a directory.
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), Self::Error>;
+
+    /// Deletes what is in a directory and was not `announced`.
+    fn delete_others(
+        &mut self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion>;
 
     /// See [`Action::Checkpoint`].
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Failure>;
@@ -111,9 +119,14 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             storage.append_record(offset, &bytes, sync)?;
             Answer::RecordAppended
         }
-        Action::FinishDirectories(batch) => Answer::DirectoriesFinished(each(batch, |directory| {
-            (directory.id, ended(storage.finish_directory(directory)))
-        })),
+        Action::FinishDirectories { directories, announced } => {
+            Answer::DirectoriesFinished(each(directories, |directory| {
+                let announced = announced.as_ref();
+                let deleted = announced.map(|paths| storage.delete_others(directory, paths));
+                let finished = ended(storage.finish_directory(directory));
+                (directory.id, finished, deleted.unwrap_or_default())
+            }))
+        }
         Action::Discard(temps) => {
             temps.into_iter().for_each(|temp| storage.discard(temp));
             Answer::Discarded

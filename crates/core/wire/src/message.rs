@@ -73,6 +73,9 @@ pub struct Request {
     pub keeps_newer: bool,
     /// The destination is the new name of the source, even where a directory has that name.
     pub destination_is_name: bool,
+    /// What is at the destination and was not announced is deleted, in directories that are copied: at most
+    /// so many names, where there is a bound.
+    pub deletes: Option<Deletes>,
     /// Label of the sources: the same when the same copy is made again, so that the
     /// sink finds what it has of it.
     pub label: [u8; 16],
@@ -81,6 +84,13 @@ pub struct Request {
     pub paths: Vec<Vec<u8>>,
     /// Names that are copied and names that are not; the first rule that matches a path decides.
     pub rules: Vec<FilterRule>,
+}
+
+/// Bound of what a sink deletes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deletes {
+    /// Names; nothing where there is no bound.
+    pub most: Option<u64>,
 }
 
 /// A rule about names (docs/protocol.md section 7.9).
@@ -262,6 +272,18 @@ pub enum SinkMessage {
         /// Why; a code of sources is sent as `Failed`.
         end: EntryEnd,
     },
+    /// DELETED: paths that were not announced, and are gone.
+    Deleted {
+        /// As those of entries, though perhaps longer.
+        paths: Vec<Vec<u8>>,
+    },
+    /// NOT_DELETED: a path that was not announced, and stays.
+    NotDeleted {
+        /// As in DELETED.
+        path: Vec<u8>,
+        /// Why; a code of sources is sent as `Failed`.
+        end: EntryEnd,
+    },
     /// RESULT: every entry is confirmed, refused or failed.
     Result(Box<Summary>),
 }
@@ -345,6 +367,8 @@ impl Message {
             LISTED => "LISTED",
             UNLISTED => "UNLISTED",
             LIST_END => "LIST_END",
+            DELETED => "DELETED",
+            NOT_DELETED => "NOT_DELETED",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -425,9 +449,13 @@ impl Request {
                 (self.keeps_unchanged, KEEPS_UNCHANGED),
                 (self.keeps_newer, KEEPS_NEWER),
                 (self.destination_is_name, DESTINATION_IS_NAME),
+                (self.deletes.is_some(), DELETES),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
+            if let Some(Deletes { most }) = self.deletes {
+                w.varint(most.map_or(0, |most| most.min(varint::MAX - 1) + 1))?;
+            }
             w.varint(self.paths.len() as u64)?;
             self.paths.iter().try_for_each(|path| w.sized(path))?;
             self.rules.iter().try_for_each(|rule| {
@@ -448,6 +476,10 @@ impl Request {
             return Err(r.invalid());
         }
         let label = r.array()?;
+        let deletes = match flags & DELETES {
+            0 => None,
+            _ => Some(Deletes { most: r.varint()?.checked_sub(1) }),
+        };
         let mut paths = Vec::new();
         for _ in 0..r.varint()? {
             let path = r.sized(MAX_PATH)?;
@@ -478,6 +510,7 @@ impl Request {
             keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
             keeps_newer: flags & KEEPS_NEWER != 0,
             destination_is_name: flags & DESTINATION_IS_NAME != 0,
+            deletes,
             label,
             paths,
             rules,
@@ -668,6 +701,13 @@ impl SinkMessage {
             Self::EntryRefused { entry, end } => {
                 entry_ended(out, ENTRY_REFUSED, *entry, end, EntryCode::of_sink)
             }
+            Self::Deleted { paths } => {
+                append(out, DELETED, |w| paths.iter().try_for_each(|path| w.sized(path)))
+            }
+            Self::NotDeleted { path, end } => append(out, NOT_DELETED, |w| {
+                w.sized(path)?;
+                end.encode(w, end.code.of_sink())
+            }),
             Self::Result(summary) => append(out, RESULT, |w| {
                 w.varint(summary.confirmed)?;
                 w.varint(summary.failed)?;
@@ -693,6 +733,18 @@ impl SinkMessage {
                 let code = end.code.of_sink();
                 Ok(Self::EntryRefused { entry, end: EntryEnd { code, ..end } })
             }
+            DELETED => {
+                let mut paths = Vec::new();
+                while !r.is_empty() {
+                    paths.push(deleted_path(r)?);
+                }
+                Ok(Self::Deleted { paths })
+            }
+            NOT_DELETED => {
+                let (path, end) = (deleted_path(r)?, EntryEnd::decode(r)?);
+                let code = end.code.of_sink();
+                Ok(Self::NotDeleted { path, end: EntryEnd { code, ..end } })
+            }
             _ => Ok(Self::Result(Box::new(Summary {
                 confirmed: r.varint()?,
                 failed: r.varint()?,
@@ -704,6 +756,15 @@ impl SinkMessage {
                 host: HostAccount::decode(r)?,
             }))),
         }
+    }
+}
+
+/// Path of something at the sink: the name in an entry's directory may make it longer than an entry's.
+fn deleted_path(r: &mut Reader<'_>) -> Result<Vec<u8>, DecodeError> {
+    let path = r.sized(2 * MAX_PATH)?;
+    match path.is_empty() || path.contains(&0) {
+        true => Err(r.invalid()),
+        false => Ok(path.to_vec()),
     }
 }
 
@@ -807,7 +868,8 @@ const UNHASHED: u64 = 8;
 const KEEPS_UNCHANGED: u64 = 16;
 const KEEPS_NEWER: u64 = 32;
 const DESTINATION_IS_NAME: u64 = 64;
-const FLAGS: u64 = 127;
+const DELETES: u64 = 128;
+const FLAGS: u64 = 255;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;
@@ -830,6 +892,8 @@ const LIST: u64 = 18;
 const LISTED: u64 = 19;
 const UNLISTED: u64 = 20;
 const LIST_END: u64 = 21;
+const DELETED: u64 = 22;
+const NOT_DELETED: u64 = 23;
 
 #[cfg(test)]
 mod tests;

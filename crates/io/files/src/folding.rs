@@ -53,6 +53,11 @@ impl Folding {
         }
     }
 
+    /// True if this copy has put or found it there, perhaps under another name.
+    pub(crate) fn has_seen(&self, stat: &Stat) -> bool {
+        self.seen.contains(&inode(stat))
+    }
+
     /// The directory `place` is not made, and nothing in it.
     pub(crate) fn refuse(&mut self, place: &[u8]) {
         self.refused.insert(place_key(place));

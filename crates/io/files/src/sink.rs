@@ -1,3 +1,4 @@
+pub(crate) mod deletion;
 pub(crate) mod free_space;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
@@ -15,9 +16,9 @@ use std::sync::{Mutex, OnceLock};
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    ChainingValue, Checked, Checkpoint, Compared, Existing, FilledDirectory, Fsync, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName,
-    WritePiece, record,
+    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, Deletion, Existing,
+    FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
+    ResumeState, Stamp, TempName, WritePiece, record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
@@ -29,6 +30,7 @@ use rustix::io::Errno;
 use crate::cache::HandleCache;
 use crate::destination::{Destination, DestinationError, is_empty};
 use crate::explain;
+use crate::filter::Filter;
 use crate::folding::{self, Folding};
 use crate::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
 use crate::identify::{as_path, hex, is_hidden_name, is_staged_name};
@@ -36,6 +38,7 @@ use crate::moved_destination::DestinationPath;
 use crate::parents::Parents;
 use crate::place::{beneath, open_at, split};
 use crate::record::Record;
+use crate::sink::deletion::Deletes;
 use crate::sink::free_space::SpaceBudget;
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
@@ -87,6 +90,8 @@ pub struct SinkTree {
     pub(crate) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
     pub(crate) staged: Mutex<StagedDirectories>,
+    /// What may be deleted.
+    pub(crate) deletes: Deletes,
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(crate) notes: AtomicU64,
     /// See [`keeps_change_times`].
@@ -190,11 +195,18 @@ impl SinkTree {
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             staged: Mutex::new(StagedDirectories::new(left)),
+            deletes: Deletes::default(),
             notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
             keeps_change_times,
             _lock: hidden.lock,
         };
         Ok((tree, resume))
+    }
+
+    /// Deletes at most so many names, and none that `filter` leaves out of the copy: where its sink deletes.
+    pub fn deleting(mut self, most: Option<u64>, filter: Option<Filter>) -> Self {
+        self.deletes = Deletes::new(most, filter);
+        self
     }
 
     /// Its storage, for one thread.
@@ -507,6 +519,14 @@ impl Storage for TreeStorage<'_> {
 
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), EntryEnd> {
         self.tree.finish_directory(directory)
+    }
+
+    fn delete_others(
+        &mut self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion> {
+        self.tree.delete_others(directory, announced)
     }
 
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), StorageError> {

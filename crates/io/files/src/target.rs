@@ -2,14 +2,15 @@
 
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Checked, Checkpoint, Compared, EntryId, Existing,
-    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, ResumeState,
-    Stamp, TempName, WritePiece, WriteTask,
+    Action, AnnouncedPaths, Answer, ChainingValue, Checked, Checkpoint, Compared, Deletion,
+    EntryId, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication,
+    RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
 use crate::destination::SinkOptions;
 use crate::destination::{Destination, DestinationError};
+use crate::filter::Filter;
 use crate::sink::{SinkTree, StorageError};
 
 /// Where the sink's groups go.
@@ -32,6 +33,14 @@ impl Target {
         }
         let (tree, resume) = SinkTree::open(destination, options)?;
         Ok((tree.into(), resume))
+    }
+
+    /// See [`SinkTree::deleting`]; where nothing is kept there is nothing to delete.
+    pub fn deleting(self, most: Option<u64>, filter: Option<Filter>) -> Self {
+        match self {
+            Self::Tree(tree) => Self::from(tree.deleting(most, filter)),
+            Self::Null => Self::Null,
+        }
     }
 
     /// Does `action`.
@@ -115,6 +124,10 @@ impl Storage for Discarded {
 
     fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), EntryEnd> {
         Ok(())
+    }
+
+    fn delete_others(&mut self, _: &NamedEntry, _: &AnnouncedPaths) -> Vec<Deletion> {
+        Vec::new()
     }
 
     fn sync(&mut self, _: &Checkpoint) -> Result<(), StorageError> {

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 
 pub use self::confined::{
     Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions, open_dir_beneath,
+    open_dir_here,
 };
 pub use self::lock::FileLock;
 pub use self::positioned::PositionedFile;

@@ -19,7 +19,7 @@ use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, 
 use longhaul_session::Session;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Direction, ListRequest, PipeRequest, PipeRole, Refused,
+    Carrier, CloseCode, ConnectionId, Deletes, Direction, ListRequest, PipeRequest, PipeRole, Refused,
     Request, SourceReport,
 };
 
@@ -738,6 +738,7 @@ fn wish(scenario: &Scenario) -> Wish {
         keeps_unchanged: scenario.keeps.unchanged,
         keeps_newer: scenario.keeps.newer,
         destination_is_name: false,
+        deletes: scenario.deletes.then(Deletes::default),
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
         rules: Vec::new(),

@@ -17,6 +17,8 @@ pub(crate) struct Files {
     by_path: BTreeMap<Vec<u8>, usize>,
     /// Somebody else has put other contents under the same names before.
     pub has_foreign: bool,
+    /// Names that the destination has and the source had never, below directories of that.
+    pub extra: Vec<Vec<u8>>,
 }
 
 /// One name in the tree.
@@ -72,7 +74,7 @@ impl Files {
     fn of(items: Vec<Item>) -> Self {
         let path = |item: &Item| item.present().entry.path.as_bytes().to_vec();
         let by_path = items.iter().enumerate().map(|(number, item)| (path(item), number)).collect();
-        Self { items, by_path, has_foreign: false }
+        Self { items, by_path, has_foreign: false, extra: Vec::new() }
     }
 
     /// A file of each size, in this order.
@@ -170,6 +172,11 @@ impl Files {
         (!right).then(|| format!("`{}` of {} bytes is {node:?}", entry.path, entry.size))
     }
 
+    /// True if the sink has a file of that name that was modified later than the entry.
+    pub fn is_newer_at(&self, disk: &MemoryStorage, entry: &Entry) -> bool {
+        matches!(disk.node(entry.path.as_bytes()), Some(Node::File { modified, .. }) if *modified > entry.modified)
+    }
+
     fn is_foreign(&self, disk: &MemoryStorage, version: &Version) -> bool {
         let mut other = version.data.to_vec();
         other.iter_mut().for_each(foreign);
@@ -183,6 +190,13 @@ impl Files {
     /// All contents that ever were under `path`.
     fn versions(&self, path: &[u8]) -> &[Version] {
         self.by_path.get(path).map_or(&[], |number| &self.items[*number].versions)
+    }
+
+    /// Fault of what was there before and is not at the source: it goes where the sink `deletes`, and stays
+    /// otherwise.
+    pub fn fault_of_extra(&self, disk: &MemoryStorage, deletes: bool) -> Option<String> {
+        let extra = self.extra.iter().find(|path| disk.node(path).is_some() == deletes)?;
+        Some(format!("{} is there: {deletes}", extra.escape_ascii()))
     }
 
     /// Fault of any file under a final name, also if nobody here put it there.

@@ -7,6 +7,7 @@ use longhaul_objects::{
     Belief, Fsync, GroupTask, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
 };
 use longhaul_units::{Duration, Instant};
+use longhaul_wire::EntryKind;
 
 use crate::draw::Draw;
 use crate::environment::Disk;
@@ -87,6 +88,11 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
             }
         }
     }
+    let directories = items.iter().filter(|it| it.entry.kind == EntryKind::Directory);
+    let extra = directories.take(EXTRA_MOST).map(|it| format!("{}/zz", it.entry.path).into_bytes());
+    files.extra = extra.collect();
+    disk.storage.intrude(files.extra.iter().map(Vec::as_slice));
+    disk.storage.sync_names();
     let draw = &mut Draw::new(scenario.seed, STREAM);
     for _ in 0..draw.scaled(1, 1 + scenario.entries / 2) {
         let choice = draw.word();
@@ -126,5 +132,7 @@ fn contents(items: &[&Version], task: &GroupTask) -> Vec<u8> {
     data
 }
 
+/// Directories of an earlier copy in which something else is, too.
+const EXTRA_MOST: usize = 3;
 /// Number of the stream of choices.
 const STREAM: u64 = 61;

@@ -40,6 +40,8 @@ pub struct Scenario {
     pub listing: bool,
     /// What the sink has and leaves alone.
     pub keeps: Keeps,
+    /// True if the sink deletes what was not announced.
+    pub deletes: bool,
     /// True if an earlier copy of the tree is there; some files were changed since.
     pub copied_before: bool,
     /// Its carrier.
@@ -203,6 +205,7 @@ impl Scenario {
             pipe: false,
             listing: false,
             keeps: Keeps::default(),
+            deletes: false,
             copied_before: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),

@@ -24,6 +24,7 @@ pub(crate) struct SinkDriver {
     fsync: Fsync,
     memory: SinkMemory,
     protect: Protect,
+    deletes: bool,
     staging: Rc<Staging>,
     /// The most that was staged.
     pub peak: u64,
@@ -69,14 +70,15 @@ impl SinkDriver {
         // A client believes its own record.
         let asks = scenario.push;
         let transfer = TRANSFER;
-        let keeps = scenario.keeps;
+        let (keeps, deletes) = (scenario.keeps, scenario.deletes);
         let names = TopNames::Any;
-        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps };
+        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes };
         let copy = IncomingCopy::new(config, resume);
         let driver = Self {
             fsync,
             memory,
             protect: scenario.protect,
+            deletes,
             staging: Staging::new(memory.buffers()),
             peak: 0,
             received: BTreeSet::new(),
@@ -266,6 +268,9 @@ impl SinkDriver {
                 });
             }
             SinkMessage::Result(summary) if summary.failed == 0 => {
+                if let Some(fault) = env.files.fault_of_extra(&env.disk.storage, self.deletes) {
+                    env.checks.require(false, || fault);
+                }
                 let temps = env.disk.storage.temp_count();
                 env.checks.require(temps == 0, || format!("{temps} unpublished files are left"));
                 env.disk.is_tidy = true;

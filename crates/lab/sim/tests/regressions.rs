@@ -290,6 +290,7 @@ fn seeds_that_failed_once_pass() {
             let scenario = Scenario {
                 listing: false,
                 keeps: Keeps::default(),
+                deletes: false,
                 copied_before: false,
                 ..scenario
             };

@@ -20,9 +20,9 @@ use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
+use longhaul_wire::{Deletes, Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
 
-use crate::api::{CopyReport, Snapshot};
+use crate::api::{CopyReport, DeletedNames, Snapshot};
 use crate::connection::circuit::Errand;
 use crate::connection::shared::{Memory, Shared};
 use crate::endpoint::client::{Client, Failure, Finished, Task};
@@ -129,10 +129,14 @@ fn request(options: &CopyOptions) -> Request {
         keeps_unchanged: !options.ignore_times,
         keeps_newer: options.update,
         destination_is_name,
+        deletes: options.delete.then_some(Deletes { most: options.max_delete }),
         label,
         paths,
-        // Who has the files leaves out what is not to be copied.
-        rules: if direction == Direction::Pull { options.rules.clone() } else { Vec::new() },
+        // The source leaves out what is not to be copied, and a sink that deletes lets it be.
+        rules: match direction == Direction::Pull || options.delete {
+            true => options.rules.clone(),
+            false => Vec::new(),
+        },
     }
 }
 
@@ -196,7 +200,7 @@ impl Part {
         let driver = match &options.paths {
             CopyPaths::Push { sources, .. } => push(options, sources, filter, shared, budget),
             CopyPaths::Pull { sources, destination } => {
-                pull(options, sources, destination, shared, budget)?
+                pull(options, (sources, destination), filter, shared, budget)?
             }
         };
         Ok(Self { driver, shared: shared.clone() })
@@ -230,8 +234,8 @@ fn push(
 
 fn pull(
     options: &CopyOptions,
-    sources: &[Vec<u8>],
-    destination: &FilePath,
+    (sources, destination): (&[Vec<u8>], &FilePath),
+    filter: Option<Filter>,
     shared: &Shared,
     budget: Budget,
 ) -> Result<Driver, Failure> {
@@ -257,8 +261,10 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
+    let tree = tree.deleting(options.max_delete, filter);
     let keeps = Keeps { unchanged: !options.ignore_times, newer: options.update };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
+    let config = SinkConfig { deletes: options.delete, ..config };
     receive(shared, config, resume, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
 }
@@ -360,6 +366,10 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         _ => (0, 0, 0, 0),
     };
     let mut failures = task.shared.failures();
+    let mut deleted = DeletedNames::default();
+    if let Some(transfer) = task.shared.lock().transfer() {
+        deleted = DeletedNames::of(transfer.deletions(), &mut failures);
+    }
     for name in unannounced {
         let reason = "the server says nothing of it, not even that it failed";
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
@@ -377,6 +387,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         skipped: task.shared.skipped(),
         unchanged,
         newer,
+        deleted,
         link,
     }
 }
@@ -403,6 +414,7 @@ fn sink_config(
         asks: names.is_none(),
         names: names.unwrap_or_default(),
         keeps,
+        deletes: false,
     }
 }
 

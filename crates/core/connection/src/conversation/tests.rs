@@ -16,6 +16,7 @@ fn request(direction: Direction) -> Request {
         keeps_unchanged: false,
         keeps_newer: false,
         destination_is_name: false,
+        deletes: None,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
         rules: Vec::new(),

@@ -25,6 +25,7 @@ fn wish(direction: Direction) -> Wish {
         keeps_unchanged: false,
         keeps_newer: false,
         destination_is_name: false,
+        deletes: None,
         label: [7; 16],
         paths: vec![b"tree".to_vec()],
         rules: Vec::new(),

@@ -10,9 +10,9 @@ use super::checkpoints::{Begun, Covered};
 use super::entries::{Slot, State};
 use super::recorder::Unstamped;
 use super::{Kept, Sink, SourceKnows};
-use crate::action::{Action, Answer, Checkpoint};
+use crate::action::{Action, Answer, Checkpoint, Deletion};
 use crate::entry::EntryId;
-use crate::limits::ACTION_ENTRIES_MAX;
+use crate::limits::{ACTION_ENTRIES_MAX, DELETING_MAX};
 use crate::record::{Fsync, Stamp};
 
 impl Sink {
@@ -89,7 +89,10 @@ impl Sink {
             Answer::Stamped(stamps) => self.files_stamped(&stamps),
             Answer::RecordAppended => self.publications.add(self.recorder.appended()),
             Answer::DirectoriesFinished(each) => {
-                each.into_iter().for_each(|(id, finished)| self.directory_finished(id, finished));
+                for (id, finished, deleted) in each {
+                    self.deleted(deleted);
+                    self.directory_finished(id, finished);
+                }
             }
             Answer::Discarded => {}
             Answer::RecordRemoved => self.ending.record_removed(),
@@ -119,6 +122,14 @@ impl Sink {
         match result {
             Ok(()) => self.named(id),
             Err(end) => self.fail(id, end, SourceKnows::No, Kept::Part),
+        }
+    }
+
+    /// Things were deleted, or could not be, of which the source is to know.
+    fn deleted(&mut self, deletions: Vec<Deletion>) {
+        for Deletion { path, result } in deletions {
+            self.report.deleted(&path, &result);
+            self.answers.deleted(path, result);
         }
     }
 
@@ -251,11 +262,18 @@ impl Sink {
         {
             self.ending.finish_directories(EntryId(self.entries.end()));
         }
-        if let Some(bound) = self.ending.next_directories() {
-            let directories = self.entries.directories_below(bound);
+        // Names of what is deleted wait until the source takes them.
+        if let Some(bound) = self.ending.next_directories()
+            && self.answers.have_room()
+        {
+            // Of a source that failed somewhere nobody knows what it has.
+            let deletes = self.deletes && !self.report.has_failures();
+            let announced = deletes.then(|| self.manifest.paths());
+            let most = if deletes { DELETING_MAX } else { ACTION_ENTRIES_MAX };
+            let directories = self.entries.directories_below(bound, most);
             self.ending.directories_given(&directories);
             if !directories.is_empty() {
-                return Some(Action::FinishDirectories(directories));
+                return Some(Action::FinishDirectories { directories, announced });
             }
         }
         if !self.ending.is_syncing() || self.is_dirty() {

@@ -12,7 +12,7 @@ use crate::directory::{Directory, Named};
 use crate::entry::{EntryId, EntryKey, TempName};
 use crate::entry::{cost, key};
 use crate::layout::Part;
-use crate::limits::{ACTION_ENTRIES_MAX, LARGE_FILE_MIN, PREPARED_MAX};
+use crate::limits::{LARGE_FILE_MIN, PREPARED_MAX};
 use crate::name_memory::NameMemory;
 use crate::record::{Claim, Recorded};
 use crate::window::Window;
@@ -188,13 +188,13 @@ impl Entries {
         self.directories.get(&id)
     }
 
-    /// Some directories below `bound`, children first.
-    pub(super) fn directories_below(&self, bound: EntryId) -> Vec<NamedEntry> {
+    /// Some directories below `bound`, at most so many, children first.
+    pub(super) fn directories_below(&self, bound: EntryId, most: usize) -> Vec<NamedEntry> {
         let named = |(id, directory): (&EntryId, &Arc<Directory>)| NamedEntry {
             id: *id,
             entry: directory.entry(),
         };
-        self.directories.range(..bound).rev().take(ACTION_ENTRIES_MAX).map(named).collect()
+        self.directories.range(..bound).rev().take(most).map(named).collect()
     }
 
     pub(super) fn announce(&mut self, entry: &Arc<Entry>, beginning: Beginning) {

@@ -20,13 +20,13 @@ use crate::limits::{
 };
 use crate::names::TopNames;
 use crate::names::{shown_name, shown_top};
+use crate::paths::AnnouncedPaths;
 
 /// Announcements so far.
 #[derive(Debug)]
 pub(super) struct Manifest {
     names: TopNames,
-    /// Every path that was announced, and the number of what is there if it is a directory.
-    paths: BTreeMap<PathKey, Option<EntryId>>,
+    paths: AnnouncedPaths,
     /// The root of the copy is a file or link, so that nothing else can be.
     root_is_leaf: bool,
     /// Entries below have no contents or belong to an announced object.
@@ -159,7 +159,7 @@ impl Manifest {
     pub(super) fn new(names: TopNames) -> Self {
         Self {
             names,
-            paths: BTreeMap::new(),
+            paths: AnnouncedPaths::default(),
             root_is_leaf: false,
             covered: 0,
             bytes: 0,
@@ -167,6 +167,11 @@ impl Manifest {
             has_left_out: false,
             ended: false,
         }
+    }
+
+    /// All paths that were announced, for those who look at what is there beside them.
+    pub(super) fn paths(&self) -> AnnouncedPaths {
+        self.paths.clone()
     }
 
     /// True if nothing more is announced.
@@ -181,7 +186,7 @@ impl Manifest {
 
     /// Names that were asked for and not announced: names at the top, or that itself.
     fn unannounced(&self) -> impl Iterator<Item = &[u8]> {
-        self.names.due().filter(|name| !self.paths.contains_key(&PathKey::of(name)))
+        self.names.due().filter(|name| !self.paths.contains(name))
     }
 
     /// Checks what one more message announces. Nothing is taken before all of it is known to be right,

@@ -8,8 +8,9 @@ use core::ops::Range;
 use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{EntryCode, EntryEnd, SinkMessage};
 
+use crate::action::Deletion;
 use crate::entry::EntryId;
-use crate::limits::{ANSWERS_MAX, PAIRS_MAX};
+use crate::limits::{ANSWERS_MAX, DELETED_BYTES, PAIRS_MAX};
 
 /// Answers that the source has not taken.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Answers {
     /// Objects that failed, until the lanes are notified.
     unneeded: VecDeque<ObjectId>,
     confirmed: RangeSet,
+    /// Names that were deleted, or could not be.
+    deleted: VecDeque<Deletion>,
 }
 
 impl Answers {
@@ -38,12 +41,17 @@ impl Answers {
             repairs: VecDeque::new(),
             unneeded: VecDeque::new(),
             confirmed: RangeSet::new(),
+            deleted: VecDeque::new(),
         }
     }
 
     /// Number of answers that wait. Confirmed entries take no more memory the longer they wait.
     pub(super) fn waiting(&self) -> usize {
-        self.refused.len() + self.haves.len() + self.repairs.len() + self.unverified.len()
+        self.refused.len()
+            + self.haves.len()
+            + self.repairs.len()
+            + self.unverified.len()
+            + self.deleted.len()
     }
 
     /// True if there is room for the answers to one more message.
@@ -99,6 +107,26 @@ impl Answers {
         self.confirmed.insert_one(u64::from(id.0));
     }
 
+    pub(super) fn deleted(&mut self, path: Vec<u8>, result: Result<(), EntryEnd>) {
+        self.deleted.push_back(Deletion { path, result });
+    }
+
+    /// The next message about deletions.
+    fn poll_deleted(&mut self) -> Option<SinkMessage> {
+        let (mut paths, mut len) = (Vec::new(), 0);
+        while len < DELETED_BYTES
+            && let Some(Deletion { path, .. }) = self.deleted.pop_front_if(|it| it.result.is_ok())
+        {
+            len += path.len();
+            paths.push(path);
+        }
+        if !paths.is_empty() {
+            return Some(SinkMessage::Deleted { paths });
+        }
+        let Deletion { path, result } = self.deleted.pop_front()?;
+        result.err().map(|end| SinkMessage::NotDeleted { path, end })
+    }
+
     /// The next message; so many objects are `accepted`.
     /// `offer` is the next of those.
     pub(super) fn poll(
@@ -124,6 +152,9 @@ impl Answers {
         }
         if let Some((object, group)) = self.repairs.pop_front() {
             return Some(SinkMessage::Repair { object, group: u64::from(group) });
+        }
+        if let Some(deleted) = self.poll_deleted() {
+            return Some(deleted);
         }
         let mut entries = Vec::new();
         while entries.len() < PAIRS_MAX

@@ -4,7 +4,8 @@ use longhaul_units::{Bytes, EntryCode};
 use longhaul_wire::{Entry, EntryEnd, HostAccount, SourceReport, Summary};
 
 use super::SinkStats;
-use crate::ended::{EndedEntries, EndedEntry};
+use crate::action::Deletion;
+use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::EntryId;
 
 /// Counts, and what failed.
@@ -12,6 +13,7 @@ use crate::entry::EntryId;
 pub(super) struct Report {
     stats: SinkStats,
     ended: EndedEntries,
+    deletions: Deletions,
     host: HostAccount,
     notes: u64,
     /// The source's last report of its sending.
@@ -21,7 +23,8 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new() -> Self {
         let (stats, ended) = (SinkStats::default(), EndedEntries::default());
-        Self { stats, ended, host: HostAccount::default(), notes: 0, source: None }
+        let (deletions, host) = (Deletions::default(), HostAccount::default());
+        Self { stats, ended, deletions, host, notes: 0, source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -30,6 +33,18 @@ impl Report {
 
     pub(super) fn failures(&self) -> &[EndedEntry] {
         &self.ended.failed
+    }
+
+    pub(super) fn deletions(&self) -> &[Deletion] {
+        self.deletions.sample()
+    }
+
+    pub(super) fn deleted(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
+        match result {
+            Ok(()) => self.stats.deleted += 1,
+            Err(_) => self.stats.not_deleted += 1,
+        }
+        self.deletions.note(path, result);
     }
 
     pub(super) fn skipped(&self) -> &[EndedEntry] {

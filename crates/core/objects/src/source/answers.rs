@@ -30,8 +30,25 @@ impl Source {
             SinkMessage::EntryRefused { entry, end } => {
                 self.handle_refused(entry, &EntryEnd::new(end.code, &shown(&end.reason)))
             }
+            SinkMessage::Deleted { paths } => {
+                paths.into_iter().for_each(|path| self.note_deleted(&path, &Ok(())));
+                Ok(())
+            }
+            SinkMessage::NotDeleted { path, end } => {
+                let end = EntryEnd::new(end.code, &shown(&end.reason));
+                self.note_deleted(&path, &Err(end));
+                Ok(())
+            }
             SinkMessage::Result(summary) => self.handle_result(*summary),
         }
+    }
+
+    fn note_deleted(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
+        match result {
+            Ok(()) => self.stats.deleted += 1,
+            Err(_) => self.stats.not_deleted += 1,
+        }
+        self.deletions.note(path, result);
     }
 
     fn handle_accept(&mut self, objects: u64) -> Result<(), SourceError> {

@@ -9,14 +9,15 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 use rand_core::Rng;
 
 use crate::action::{
-    Checked, Checkpoint, Compared, Existing, FilledDirectory, Made, NamedEntry, NamedFile,
-    Prepared, Publication, RecordedFile, WritePiece,
+    Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made, NamedEntry,
+    NamedFile, Prepared, Publication, RecordedFile, WritePiece,
 };
 use crate::entry::TempName;
 use crate::entry::parent;
 use crate::hash::ChainingValue;
 use crate::hash::{group_chaining_value, group_count, group_len};
 use crate::limits::GROUP_SIZE;
+use crate::paths::AnnouncedPaths;
 use crate::record::Stamp;
 use crate::storage::Storage;
 
@@ -106,6 +107,7 @@ enum Change {
     Temp(TempName, usize),
     Discard(TempName),
     Node(Box<[u8]>, Node),
+    Remove(Box<[u8]>),
     Publish(Box<[u8]>, Node, TempName),
     Aside(Box<[u8]>),
     Unseen(Box<[u8]>, Node),
@@ -266,6 +268,13 @@ impl MemoryStorage {
             if has_parent && self.node(path).is_none() {
                 self.change(Change::Node(path.into(), NEW_DIRECTORY));
             }
+        }
+    }
+
+    /// Makes all names durable, as another program's sync might.
+    pub fn sync_names(&mut self) {
+        for change in core::mem::take(&mut self.journal) {
+            self.durable.apply(change);
         }
     }
 
@@ -497,6 +506,30 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn delete_others(
+        &mut self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion> {
+        let within = directory.entry.path.as_bytes();
+        let is_other = |path: &[u8]| {
+            !path.is_empty() && directory_of(path) == within && !announced.contains(path)
+        };
+        let others: Vec<Box<[u8]>> =
+            self.visible.nodes.keys().filter(|path| is_other(path)).cloned().collect();
+        let mut deleted = Vec::new();
+        for other in others {
+            let is_below = |path: &[u8]| {
+                path.strip_prefix(&*other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
+            };
+            let all: Vec<Box<[u8]>> =
+                self.visible.nodes.keys().filter(|path| is_below(path)).cloned().collect();
+            all.into_iter().rev().for_each(|path| self.change(Change::Remove(path)));
+            deleted.push(Deletion { path: other.into_vec(), result: Ok(()) });
+        }
+        deleted
+    }
+
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Infallible> {
         for file in &checkpoint.files {
             if let Some(inode) = self.inode_of(file) {
@@ -553,6 +586,7 @@ impl Change {
     fn name(&self) -> Option<&[u8]> {
         match self {
             Self::Node(path, _)
+            | Self::Remove(path)
             | Self::Publish(path, ..)
             | Self::Seen(path)
             | Self::Place(path) => Some(path),
@@ -573,6 +607,7 @@ impl Names {
             Change::Temp(temp, inode) => drop(self.temps.insert(temp, inode)),
             Change::Discard(temp) => drop(self.temps.remove(&temp)),
             Change::Node(path, node) => drop(self.nodes.insert(path, node)),
+            Change::Remove(path) => drop(self.nodes.remove(&path)),
             Change::Publish(path, node, temp) => {
                 self.temps.remove(&temp);
                 self.nodes.insert(path, node);

@@ -33,6 +33,7 @@ fn messages(page: &mut Page) {
         keeps_unchanged: false,
         keeps_newer: false,
         destination_is_name: false,
+        deletes: None,
         label: [7; 16],
         paths: vec![b"archive".to_vec()],
         rules: Vec::new(),

@@ -51,13 +51,14 @@ fn literal_bytes() {
         keeps_unchanged: true,
         keeps_newer: false,
         destination_is_name: true,
+        deletes: Some(Deletes { most: Some(4) }),
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
         rules: vec![FilterRule { kind: FilterKind::Exclude, pattern: b"*.o".to_vec() }],
     };
     let label = [7; 16];
     let rest = [2, 1, b'x', 0, 2, 3, b'*', b'.', b'o'];
-    check(&[&[29, 1, 1, 0x40, 85][..], &label, &rest].concat(), request);
+    check(&[&[30, 1, 1, 0x40, 213][..], &label, &[5], &rest].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -139,6 +140,11 @@ fn literal_bytes() {
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
     let end = EntryEnd::new(EntryCode::NoSpace, "full");
     check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
+    let paths = vec![b"a".to_vec(), b"b/c".to_vec()];
+    check(b"\x07\x16\x01a\x03b/c", SinkMessage::Deleted { paths });
+    let end = EntryEnd::new(EntryCode::Permission, "no");
+    check(b"\x06\x17\x01a\x05no", SinkMessage::NotDeleted { path: b"a".to_vec(), end });
+    assert!(decode(b"\x02\x16\x00").is_err() && decode(b"\x03\x16\x01\x00").is_err());
     let summary = Summary {
         confirmed: 1,
         failed: 2,
@@ -439,6 +445,10 @@ fn message() -> impl Strategy<Value = Message> {
         some_ranges().prop_map(|entries| SinkMessage::Confirm { entries }),
         (number(), end(EntryCode::of_sink))
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
+        prop::collection::vec(prop::collection::vec(1u8.., 1..9), 0..4)
+            .prop_map(|paths| SinkMessage::Deleted { paths }),
+        (prop::collection::vec(1u8.., 1..9), end(EntryCode::of_sink))
+            .prop_map(|(path, end)| SinkMessage::NotDeleted { path, end }),
         result,
     ];
     let rule =
@@ -447,7 +457,10 @@ fn message() -> impl Strategy<Value = Message> {
             FilterRule { kind, pattern }
         });
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
-    let request = (any::<[bool; 8]>(), lists).prop_map(|(flags, (paths, rules))| {
+    let deletes = prop::option::of(prop::option::of(0..varint::MAX))
+        .prop_map(|it| it.map(|most| Deletes { most }));
+    let request = (any::<[bool; 8]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+        let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
             direction: if push { Direction::Push } else { Direction::Pull },
@@ -458,6 +471,7 @@ fn message() -> impl Strategy<Value = Message> {
             keeps_unchanged: flags[5],
             keeps_newer: flags[6],
             destination_is_name: flags[7],
+            deletes,
             label: [7; 16],
             paths,
             rules,

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, mkdirat, openat, openat2, readlinkat,
-    statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
+    readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -404,6 +404,22 @@ pub fn open_dir_beneath(dir: impl AsFd, path: &[u8], flags: OFlags) -> rustix::i
         here = Some(step(&here, name, OFlags::PATH | OFlags::DIRECTORY)?);
     }
     step(&here, last, flags)
+}
+
+/// Opens the directory `name`, which is no path, in `dir` to list it: neither a link (`ELOOP`, `ENOTDIR`)
+/// nor a mount (`EXDEV`). Where there is no `openat2`, a mount of the same file system is not noticed.
+pub fn open_dir_here(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
+    match open_beneath(&dir, OsStr::from_bytes(name), flags, Mode::empty(), resolve) {
+        Err(error) if is_missing(error) => {}
+        result => return result,
+    }
+    let opened = open_step(&dir, OsStr::from_bytes(name), flags, Mode::empty())?;
+    match fstat(&opened)?.st_dev == fstat(&dir)?.st_dev {
+        true => Ok(opened),
+        false => Err(Errno::XDEV),
+    }
 }
 
 /// Opens one name, which is no path, in `dir`; a link is not followed (`ELOOP`).

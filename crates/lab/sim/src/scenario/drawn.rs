@@ -149,6 +149,7 @@ fn keep(scenario: &mut Scenario) {
     scenario.copied_before = scenario.keeps.unchanged && !draw.one_in(4);
     let draw = &mut Draw::new(scenario.seed, NEWER_STREAM);
     scenario.keeps.newer = scenario.copied_before && draw.one_in(3);
+    scenario.deletes = scenario.copied_before && draw.one_in(3);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its

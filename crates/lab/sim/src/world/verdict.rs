@@ -205,9 +205,13 @@ impl World {
                 |f: &crate::scenario::Fault| matches!(f.what, Accident::Vanish | Accident::Change);
             if !self.scenario.faults.iter().any(changes) {
                 for number in 0..self.files.len() {
+                    let newer = self.scenario.keeps.newer;
                     let fault = self
                         .files
                         .get(number)
+                        .filter(|v| {
+                            !(newer && self.files.is_newer_at(&self.disk.storage, &v.entry))
+                        })
                         .and_then(|v| self.files.fault_of(&self.disk.storage, &v.entry));
                     self.checks.require(fault.is_none(), || fault.clone().unwrap_or_default());
                 }

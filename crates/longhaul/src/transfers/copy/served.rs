@@ -7,7 +7,7 @@ use longhaul_connection::Wish;
 use longhaul_files::{
     Destination, DestinationError, Filter, SinkOptions, SinkTree, SourceTree, transfer_id,
 };
-use longhaul_objects::{Belief, Keeps};
+use longhaul_objects::{Belief, Keeps, SinkConfig};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
@@ -30,6 +30,7 @@ pub(crate) struct ServedCopies {
     write: bool,
     /// All that clients may do, if that is less.
     grant: Option<Grant>,
+    delete: bool,
     direct: bool,
     /// Longest time that a transfer may stand still; zero is for ever.
     patience: Duration,
@@ -45,6 +46,7 @@ impl ServedCopies {
             read: options.allow_read,
             write: options.allow_write,
             grant: options.grant.clone(),
+            delete: options.allow_delete,
             direct: options.direct,
             patience: options.stall_timeout,
             only: options.once.then(Mutex::default),
@@ -74,6 +76,12 @@ impl ServedCopies {
             }
             Direction::Push if !self.write => {
                 return refused("this server does not let anyone copy to it");
+            }
+            Direction::Push if request.deletes.is_some() && !(self.delete && self.read) => {
+                return refused(
+                    "this server does not let anyone delete: `serve --allow-delete`, which goes with \
+                     reading and writing, would",
+                );
             }
             Direction::Pull => self.send(asked, request)?,
             Direction::Push => self.receive(asked, request)?,
@@ -123,7 +131,12 @@ impl ServedCopies {
         if keeps != wanted {
             asked.shared.note(Summary::NOT_COMPARED);
         }
+        let filter = Filter::new(&request.rules);
+        let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
+        let tree = tree.deleting(request.deletes.and_then(|it| it.most), filter);
+        let deletes = request.deletes.is_some();
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);
+        let config = SinkConfig { deletes, ..config };
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         receive(asked.shared, config, resume, asked.memory, self.patience);
         Ok(())

@@ -37,6 +37,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         keeps_unchanged: false,
         keeps_newer: false,
         destination_is_name: false,
+        deletes: None,
         label: [0; 16],
         paths: vec![b"a".to_vec()],
         rules: Vec::new(),

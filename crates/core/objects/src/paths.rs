@@ -1,0 +1,26 @@
+use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
+
+use crate::entry::{EntryId, PathKey};
+
+/// Every path that was announced, and the number of what is there if it is a directory. Copies of it share
+/// one tree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnnouncedPaths(Arc<BTreeMap<PathKey, Option<EntryId>>>);
+
+impl AnnouncedPaths {
+    /// True if an entry has this path.
+    pub fn contains(&self, path: &[u8]) -> bool {
+        self.get(&PathKey::of(path)).is_some()
+    }
+
+    /// The number of the directory that has the path; nothing of another entry.
+    pub(crate) fn get(&self, key: &PathKey) -> Option<&Option<EntryId>> {
+        self.0.get(key)
+    }
+
+    /// More are announced. Nobody has a copy before all are.
+    pub(crate) fn extend(&mut self, more: BTreeMap<PathKey, Option<EntryId>>) {
+        Arc::make_mut(&mut self.0).extend(more);
+    }
+}

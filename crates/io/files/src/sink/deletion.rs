@@ -1,0 +1,180 @@
+//! What is at the destination and not at the source: deleted at the end of a copy that asks for it.
+//!
+//! Only in directories that are copied, through no link, and into no other mount.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
+use longhaul_sys::files::open_dir_here;
+use longhaul_sys::sync::lock;
+use longhaul_wire::{EntryCode, EntryEnd};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, statat, unlinkat};
+use rustix::io::Errno;
+
+use crate::explain;
+use crate::filter::Filter;
+use crate::identify::is_hidden_name;
+use crate::place::beneath;
+use crate::sink::SinkTree;
+use crate::source::scan::join;
+
+/// What may be deleted.
+#[derive(Debug, Default)]
+pub(crate) struct Deletes {
+    /// Names that may still be, and whether that is bounded.
+    left: AtomicU64,
+    is_bounded: bool,
+    /// What it leaves out of the copy stays.
+    filter: Option<Filter>,
+}
+
+/// A name in a directory.
+struct Found {
+    name: Vec<u8>,
+    is_directory: bool,
+}
+
+impl Deletes {
+    pub(crate) fn new(most: Option<u64>, filter: Option<Filter>) -> Self {
+        let left = AtomicU64::new(most.unwrap_or(0));
+        Self { left, is_bounded: most.is_some(), filter }
+    }
+
+    /// True if one more name may be deleted; then it counts.
+    fn take(&self) -> bool {
+        let less = |left: u64| left.checked_sub(1);
+        !self.is_bounded
+            || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+    }
+
+    /// True if the source would have sent what has this path, had it one.
+    fn admits(&self, path: &[u8], is_directory: bool) -> bool {
+        self.filter.as_ref().is_none_or(|filter| filter.admits(path, is_directory))
+    }
+}
+
+impl SinkTree {
+    /// Deletes what is in the directory and was not announced.
+    pub(crate) fn delete_others(
+        &self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion> {
+        // What this run has made holds nothing else.
+        if lock(&self.made).contains(directory.id.as_wire()) {
+            return Vec::new();
+        }
+        let path = directory.entry.path.as_bytes();
+        let whole = |end| vec![Deletion { path: path.to_vec(), result: Err(end) }];
+        let place = match self.place(&directory.entry) {
+            Ok(place) => place,
+            Err(end) => return whole(end),
+        };
+        let here = beneath(&self.root, &place, OFlags::RDONLY);
+        let (here, found) = match here.and_then(|here| list(&here).map(|found| (here, found))) {
+            Ok(found) => found,
+            Err(error) => {
+                return whole(explain::at_destination(
+                    "cannot look for what to delete",
+                    &error.into(),
+                ));
+            }
+        };
+        let mut deletions = Vec::new();
+        for found in found {
+            let path = join(path, &found.name);
+            if announced.contains(&path) || self.is_of_this_copy(&here, &found.name) {
+                continue;
+            }
+            match self.delete(&here, &found, &path, 0) {
+                Ok(true) => deletions.push(Deletion { path, result: Ok(()) }),
+                Ok(false) => {}
+                Err(end) => deletions.push(Deletion { path, result: Err(end) }),
+            }
+        }
+        deletions
+    }
+
+    /// True of an announced name that the file system keeps in other letters.
+    fn is_of_this_copy(&self, directory: &OwnedFd, name: &[u8]) -> bool {
+        self.folding.as_ref().is_some_and(|folding| {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| lock(folding).has_seen(&stat))
+        })
+    }
+
+    /// Deletes a name, and what is in it. False if it stays: a rule keeps it, or something in it.
+    fn delete(
+        &self,
+        directory: &OwnedFd,
+        found: &Found,
+        path: &[u8],
+        depth: usize,
+    ) -> Result<bool, EntryEnd> {
+        let Found { name, is_directory } = found;
+        if !self.deletes.admits(path, *is_directory) {
+            return Ok(false);
+        }
+        let explain = |error: Errno| explain::at_destination("cannot delete it", &error.into());
+        let mut flags = AtFlags::empty();
+        if *is_directory {
+            if depth == DEPTH_MOST {
+                return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
+            }
+            let inside = open_dir_here(directory, name).map_err(|error| match error {
+                Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
+                error => explain(error),
+            })?;
+            let mut is_empty = true;
+            for found in list(&inside).map_err(explain)? {
+                is_empty &= self.delete(&inside, &found, &join(path, &found.name), depth + 1)?;
+            }
+            if !is_empty || holds_hidden(&inside).map_err(explain)? {
+                return Ok(false);
+            }
+            flags = AtFlags::REMOVEDIR;
+        }
+        if !self.deletes.take() {
+            return Err(EntryEnd::new(EntryCode::Refused, "--max-delete allows no more"));
+        }
+        match unlinkat(directory, &name[..], flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(true),
+            Err(error) => Err(explain(error)),
+        }
+    }
+}
+
+/// Names in a directory but for hidden directories of transfers.
+fn list(directory: &OwnedFd) -> rustix::io::Result<Vec<Found>> {
+    let mut all = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if matches!(name, b"." | b"..") || is_hidden_name(name) {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => {
+                let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+                FileType::from_raw_mode(stat.st_mode)
+            }
+            kind => kind,
+        };
+        all.push(Found { name: name.to_vec(), is_directory: kind == FileType::Directory });
+    }
+    Ok(all)
+}
+
+/// True where another transfer has its hidden directory.
+fn holds_hidden(directory: impl AsFd) -> rustix::io::Result<bool> {
+    for entry in Dir::read_from(directory)? {
+        if is_hidden_name(entry?.file_name().to_bytes()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Directories in one another, each of which takes a descriptor and a part of the stack.
+const DEPTH_MOST: usize = 200;

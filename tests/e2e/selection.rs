@@ -1,0 +1,176 @@
+//! Which files are copied, under which name, and what is deleted for them.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use longhaul::{CopyOptions, CopyReport, EntryCode, ErrorKind, FilterKind, FilterRule};
+
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::names;
+
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("sub/deep")).unwrap();
+    for name in ["a", "b.o", "sub/c", "sub/d.o", "sub/deep/e"] {
+        fs::write(at.join(name), name).unwrap();
+    }
+}
+
+/// Both ways: the source, the destination, and what copies with the options that are set.
+fn each_way(
+    check: impl Fn(&Path, &Path, &dyn Fn(&dyn Fn(&mut CopyOptions)) -> CopyReport) + Send + 'static,
+) {
+    limited(move |test| {
+        let server = Server::with(test, |options| options.allow_delete = true);
+        for pushes in [true, false] {
+            let (here, there) = (test.here("tree"), test.there("tree"));
+            for old in [&here, &there] {
+                let _ = fs::remove_dir_all(old);
+            }
+            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+            tree(from);
+            let copy = |set: &dyn Fn(&mut CopyOptions)| {
+                let mut options = match pushes {
+                    true => push(&here, server.address, b""),
+                    false => pull(server.address, b"tree", &test.path("here")),
+                };
+                set(&mut options);
+                run(test, &options).unwrap()
+            };
+            check(from, to, &copy);
+        }
+    });
+}
+
+fn exclude(pattern: &str) -> FilterRule {
+    FilterRule { kind: FilterKind::Exclude, pattern: pattern.into() }
+}
+
+#[test]
+fn what_is_excluded_is_not_copied_and_a_source_that_is_excluded_is_skipped() {
+    each_way(|_, to, copy| {
+        copy(&|options| options.rules = vec![exclude("*.o"), exclude("/tree/sub/deep/")]);
+        assert_eq!(names(to), ["a", "sub"]);
+        assert_eq!(names(&to.join("sub")), ["c"]);
+        let report = copy(&|options| options.rules = vec![exclude("tree")]);
+        assert_eq!((report.files, report.skipped.count, report.failures.count), (0, 1, 0));
+    });
+}
+
+#[test]
+fn deletion_takes_what_the_source_has_not_and_nothing_else() {
+    each_way(|_, to, copy| {
+        copy(&|_| {});
+        fs::create_dir_all(to.join("old/er")).unwrap();
+        for name in [
+            "more",
+            "sub/more",
+            "old/er/x",
+            "kept.o",
+            "sub/deep/.longhaul-0123456789abcdef0123456789abcdef",
+        ] {
+            fs::write(to.join(name), "x").unwrap();
+        }
+        fs::write(to.with_file_name("beside"), "x").unwrap();
+        symlink(to.with_file_name("beside"), to.join("sub/link")).unwrap();
+        let report = copy(&|options| {
+            options.delete = true;
+            options.rules = vec![exclude("*.o")];
+        });
+        assert_eq!(report.deleted.count, 4, "{report:?}");
+        let mut sample = report.deleted.sample.clone();
+        sample.sort();
+        assert_eq!(sample, ["tree/more", "tree/old", "tree/sub/link", "tree/sub/more"]);
+        assert_eq!(names(to), ["a", "b.o", "kept.o", "sub"]);
+        assert_eq!(names(&to.join("sub")), ["c", "d.o", "deep"]);
+        assert_eq!(fs::read(to.with_file_name("beside")).unwrap(), b"x");
+        fs::remove_file(to.with_file_name("beside")).unwrap();
+    });
+}
+
+#[test]
+fn deletion_stops_at_its_bound_and_the_copy_has_failed() {
+    each_way(|_, to, copy| {
+        copy(&|_| {});
+        for number in 0..5 {
+            fs::write(to.join(format!("more{number}")), "x").unwrap();
+        }
+        let report = copy(&|options| {
+            options.delete = true;
+            options.max_delete = Some(2);
+        });
+        assert_eq!((report.deleted.count, report.failures.count), (2, 3), "{report:?}");
+        assert!(report.failures.sample[0].reason.contains("--max-delete"), "{report:?}");
+        assert_eq!(report.failures.sample[0].code, EntryCode::Refused);
+    });
+}
+
+#[test]
+fn nothing_is_deleted_where_something_failed() {
+    each_way(|from, to, copy| {
+        copy(&|_| {});
+        fs::write(to.join("more"), "x").unwrap();
+        // A directory in the way of a file is not replaced.
+        fs::write(from.join("new"), "new").unwrap();
+        fs::create_dir(to.join("new")).unwrap();
+        let report = copy(&|options| options.delete = true);
+        assert_eq!((report.deleted.count, report.failures.count), (0, 1), "{report:?}");
+        assert!(to.join("more").exists());
+    });
+}
+
+#[test]
+fn a_server_has_to_allow_deletion() {
+    limited(|test: &Test| {
+        tree(&test.here("tree"));
+        let refuse = |set: fn(&mut longhaul::ServeOptions)| {
+            let server = Server::with(test, set);
+            let mut options = push(&test.here("tree"), server.address, b"");
+            options.delete = true;
+            let error = run(test, &options).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::Refused, "{error}");
+            assert!(error.to_string().contains("--allow-delete"), "{error}");
+        };
+        refuse(|_| {});
+        refuse(|options| (options.allow_delete, options.allow_read) = (true, false));
+    });
+}
+
+#[test]
+fn a_name_stays_a_name_where_a_directory_has_it() {
+    each_way(|_, to, copy| {
+        fs::create_dir_all(to).unwrap();
+        fs::write(to.join("old"), "old").unwrap();
+        copy(&|options| {
+            options.destination_is_name = true;
+            match &mut options.paths {
+                longhaul::CopyPaths::Push { destination, .. } => *destination = b"tree".to_vec(),
+                longhaul::CopyPaths::Pull { destination, .. } => destination.push("tree"),
+            }
+        });
+        assert_eq!(names(to), ["a", "b.o", "old", "sub"]);
+    });
+}
+
+#[test]
+fn what_is_newer_stays_under_update() {
+    each_way(|from, to, copy| {
+        copy(&|_| {});
+        let later = fs::metadata(from.join("a")).unwrap().modified().unwrap()
+            + std::time::Duration::from_secs(9);
+        for (name, at) in [("a", to), ("sub/c", from)] {
+            fs::write(at.join(name), "later").unwrap();
+            fs::File::options()
+                .write(true)
+                .open(at.join(name))
+                .unwrap()
+                .set_modified(later)
+                .unwrap();
+        }
+        let report = copy(&|options| options.update = true);
+        assert_eq!((report.newer, report.bytes), (1, 5), "{report:?}");
+        assert_eq!(fs::read(to.join("a")).unwrap(), b"later");
+        assert_eq!(fs::read(to.join("sub/c")).unwrap(), b"later");
+    });
+}
