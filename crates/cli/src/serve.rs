@@ -45,7 +45,9 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     let root = root.cloned().unwrap_or_else(|| ".".into());
     let mut options = ServeOptions::new(listen, root, tokens);
     options.once = args.once;
-    options.allow_delete = args.allow_delete;
+    // A user who comes by ssh has all rights of his own there, unless the command of his key says less.
+    let is_own = args.ssh && !either && args.directory.is_none() && args.root.is_none();
+    options.allow_delete = args.allow_delete || is_own;
     options.allow_read = args.allow_read || !either;
     options.allow_write = args.allow_write || !either;
     options.memory = args.memory;

@@ -19,8 +19,8 @@ use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, 
 use longhaul_session::Session;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Deletes, Direction, ListRequest, PipeRequest, PipeRole, Refused,
-    Request, SourceReport,
+    Carrier, CloseCode, ConnectionId, Deletes, Direction, ListRequest, PipeRequest, PipeRole,
+    Refused, Request, SourceReport,
 };
 
 use crate::driver::Driver;
