@@ -117,7 +117,7 @@ pub struct CpArgs {
     /// With SRC/. from a server: also into a directory that is not empty
     ///
     /// The server chooses every name in it and may replace what is there.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub merge: bool,
     /// Send also what is there with its size and modification time
     #[arg(short = 'I', long)]
