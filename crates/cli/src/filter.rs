@@ -64,6 +64,8 @@ impl Args for FilterArgs {
                 .value_name("PATTERN")
                 .action(ArgAction::Append)
                 .value_parser(value_parser!(OsString))
+                // As in `--exclude '- *.o'`.
+                .allow_hyphen_values(true)
         };
         command
             .arg(pattern(EXCLUDE).help("Do not copy what matches, nor what is in it").long_help(
