@@ -21,7 +21,7 @@ struct Sshd<'t> {
     _server: Program<'t>,
 }
 
-/// What the account does with a command.
+/// Treatment of a command by the account.
 enum Login<'a> {
     /// Runs it in the test's folder `there`, which is the home, after these commands.
     After(&'a str),

@@ -182,7 +182,7 @@ fn over_ssh(bytes: &[u8]) -> Result<Parsed, String> {
     Ok(at_host(host.map_err(|error| error.to_string())?, &bytes[end + 1..]))
 }
 
-/// What stands behind `ssh://`.
+/// The rest behind `ssh://`.
 fn ssh_address(rest: &[u8]) -> Result<Parsed, String> {
     let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at(slash);

@@ -57,7 +57,7 @@ fn words(text: &str) -> Option<Vec<OsString>> {
     is_whole.then_some(words)
 }
 
-/// What is run as ssh by those who give no option.
+/// Environment variable with the command that is run as ssh, where no option gives one.
 const PROGRAM: &str = "LONGHAUL_SSH";
 
 #[cfg(test)]

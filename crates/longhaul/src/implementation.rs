@@ -1,4 +1,4 @@
 //! Name and version of this implementation.
 
-/// What each end calls itself.
+/// Name that each end gives itself.
 pub(crate) const IMPLEMENTATION: &str = concat!("longhaul/", env!("CARGO_PKG_VERSION"));

@@ -209,8 +209,8 @@ pub struct CopyOptions {
     pub ignore_times: bool,
     /// Files stay as they are that were modified later at the destination.
     pub update: bool,
-    /// What is in a copied directory at the destination and not at the source is deleted at the end, if
-    /// nothing failed; what [`rules`](Self::rules) leave out stays. A server has to allow it.
+    /// Names in copied directories that only the destination has are deleted at the end, if nothing failed;
+    /// those that [`rules`](Self::rules) leave out stay. A server has to allow it.
     pub delete: bool,
     /// Most names that are deleted; the copy fails where there are more.
     pub max_delete: Option<u64>,

@@ -126,12 +126,12 @@ pub struct PathArgs {
     /// Write the state of all links to a file, as a line of JSON every 100 ms
     #[arg(long, value_name = "FILE")]
     pub series: Option<PathBuf>,
-    /// What to run [default: the shell of SHELL]
+    /// Command to run [default: the shell of SHELL]
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// What a path between two hosts does to packets.
+/// Treatment of packets by a path between two hosts.
 #[derive(Args, Debug)]
 pub struct LineArgs {
     /// Round trip without queues

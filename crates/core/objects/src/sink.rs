@@ -115,9 +115,9 @@ pub struct SinkConfig {
     /// The source is asked what it believes of the record of an earlier run: others may have written
     /// that. Who copies to himself believes his own.
     pub asks: bool,
-    /// What is there and stays as it is: it is not sent.
+    /// Files that are there and stay as they are: they are not sent.
     pub keeps: Keeps,
-    /// What is in a copied directory and was not announced is deleted at the end, if nothing failed.
+    /// The rest of a copied directory, which was not announced, is deleted at the end, if nothing failed.
     pub deletes: bool,
 }
 

@@ -73,8 +73,8 @@ pub struct Request {
     pub keeps_newer: bool,
     /// The destination is the new name of the source, even where a directory has that name.
     pub destination_is_name: bool,
-    /// What is at the destination and was not announced is deleted, in directories that are copied: at most
-    /// so many names, where there is a bound.
+    /// Names in copied directories at the destination that were not announced are deleted: at most so many,
+    /// where there is a bound.
     pub deletes: Option<Deletes>,
     /// Label of the sources: the same when the same copy is made again, so that the
     /// sink finds what it has of it.

@@ -1,4 +1,4 @@
-//! What starts a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
+//! Messages that start a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ pub const MAX_SSH_NOISE: usize = 65_536;
 /// Bytes of the mark before a message.
 pub const SSH_MARK_LEN: usize = 16;
 
-/// What a client wants of the server that it starts.
+/// Purpose of the server that a client starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SshPurpose {
     /// To copy to it.
@@ -37,11 +37,11 @@ pub struct SshAsk {
     pub mark: [u8; SSH_MARK_LEN],
     /// Versions that the client has.
     pub versions: Vec<u16>,
-    /// What it wants.
+    /// Its purpose.
     pub purpose: SshPurpose,
     /// First and last port that the server may take; without, any.
     pub ports: Option<(u16, u16)>,
-    /// What the client calls itself.
+    /// Name that the client gives itself.
     pub implementation: Option<String>,
     /// As people write them.
     pub paths: Vec<Vec<u8>>,
@@ -50,7 +50,7 @@ pub struct SshAsk {
 /// The server's answer.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SshAnswer {
-    /// What the server calls itself.
+    /// Name that the server gives itself.
     pub implementation: Option<String>,
     /// Where it listens, or why it does not.
     pub outcome: Result<SshServing, String>,

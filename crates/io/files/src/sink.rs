@@ -90,7 +90,7 @@ pub struct SinkTree {
     pub(crate) elsewhere: AtomicBool,
     /// New directories that are filled in the hidden one.
     pub(crate) staged: Mutex<StagedDirectories>,
-    /// What may be deleted.
+    /// Limits of deletion.
     pub(crate) deletes: Deletes,
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(crate) notes: AtomicU64,

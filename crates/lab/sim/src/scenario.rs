@@ -38,7 +38,7 @@ pub struct Scenario {
     pub pipe: bool,
     /// True if it is a listing, of a server that has [`Scenario::bytes`] of names.
     pub listing: bool,
-    /// What the sink has and leaves alone.
+    /// Files that the sink has and leaves alone.
     pub keeps: Keeps,
     /// True if the sink deletes what was not announced.
     pub deletes: bool,

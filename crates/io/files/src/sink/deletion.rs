@@ -1,4 +1,4 @@
-//! What is at the destination and not at the source: deleted at the end of a copy that asks for it.
+//! Deletion, at the end of a copy that asks for it, of names that only the destination has.
 //!
 //! Only in directories that are copied, through no link, and into no other mount.
 
@@ -19,13 +19,13 @@ use crate::place::beneath;
 use crate::sink::SinkTree;
 use crate::source::scan::join;
 
-/// What may be deleted.
+/// Limits of deletion.
 #[derive(Debug, Default)]
 pub(crate) struct Deletes {
     /// Names that may still be, and whether that is bounded.
     left: AtomicU64,
     is_bounded: bool,
-    /// What it leaves out of the copy stays.
+    /// Names that it leaves out of the copy stay.
     filter: Option<Filter>,
 }
 

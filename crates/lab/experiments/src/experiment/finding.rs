@@ -43,7 +43,7 @@ pub enum Look {
     Change {
         /// In this.
         of: Measure,
-        /// Whose value changes.
+        /// The one whose value changes.
         along: Parameter,
         /// From it.
         from: String,

@@ -2,7 +2,7 @@
 
 use longhaul_units::Duration;
 
-/// What became of a circuit.
+/// Outcome of a circuit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitReport {

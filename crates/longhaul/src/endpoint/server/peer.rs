@@ -12,7 +12,7 @@ use longhaul_wire::CloseCode;
 use crate::endpoint::guests::Guest;
 use crate::memory::lease::Lease;
 
-/// Who is served.
+/// The client that is served.
 pub(super) struct Peer<'a> {
     pub from: SocketAddr,
     /// This host's address towards it.

@@ -39,7 +39,7 @@ impl SshHost {
     /// The host that `text` names, as `[user@]host`; without a `port` it is ssh's choice.
     ///
     /// # Errors
-    /// What would be something else to ssh.
+    /// A name that would be something else to ssh.
     pub fn new(text: &str, port: Option<u16>) -> Result<Self, InvalidSshHost> {
         let (user, host) = match text.rsplit_once('@') {
             Some((user, host)) => (Some(user), host),
@@ -112,7 +112,7 @@ impl SshOptions {
         Self { host, program: vec!["ssh".into()], remote_path: None, ports: None }
     }
 
-    /// What starts the server.
+    /// Command that starts the server.
     ///
     /// # Errors
     /// No program is named, or a remote path that a shell would take for something else.
@@ -138,7 +138,7 @@ impl SshOptions {
         Ok(command)
     }
 
-    /// What says to which host ssh resolves the name; nothing of another program.
+    /// Command that says to which host ssh resolves the name; nothing where another program is run.
     pub(super) fn configuration(&self) -> Option<Command> {
         let mut command = self.program().ok().filter(|_| self.is_openssh())?;
         command.args(["-G", "--", &self.host.destination()]);
@@ -203,7 +203,7 @@ fn is_plain(path: &str) -> bool {
 const FIND: &str = "sh -c 'PATH=\"$PATH:$HOME/.local/bin:/usr/local/bin\"; export PATH; \
                     command -v longhaul >/dev/null || exit 127; exec longhaul serve --ssh'";
 const SEARCHED: &str = "searched PATH, ~/.local/bin, /usr/local/bin";
-/// What a configuration may add for people who log in, and would be in the way here.
+/// Options against what a configuration adds for people who log in, which would be in the way here.
 const ALONE: [&str; 5] = [
     "-x",
     "-oClearAllForwardings=yes",

@@ -2,7 +2,7 @@
 
 use longhaul_wire::SshPurpose;
 
-/// What the one client of a server may do: this, and nothing else.
+/// Rights of the one client of a server: this, and nothing else.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The kind of its requests.

@@ -22,7 +22,7 @@ use crate::options::ServeOptions;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SshServeOptions {
-    /// What the server is like. Its root, tokens and port are chosen for the client.
+    /// Options of the server. Its root, tokens and port are chosen for the client.
     pub serve: ServeOptions,
     /// The directory that all paths are below; without, a user acts with its own rights.
     pub root: Option<PathBuf>,
@@ -39,7 +39,7 @@ impl SshServeOptions {
 /// done, `input` ends or `stop` is asked for.
 ///
 /// # Errors
-/// What came is no question, or may not be had; or as [`serve()`].
+/// The input is no question, or asks for more than may be had; or as [`serve()`].
 pub fn serve_over_ssh(
     options: &SshServeOptions,
     mut input: impl Read + Send + 'static,
@@ -187,7 +187,7 @@ mod tests {
         SshServeOptions::new(serve, Some("/data".into()))
     }
 
-    /// What the server answers to `bytes`, and how it ends.
+    /// The server's answer to `bytes`, and its end.
     fn answered(bytes: &[u8], options: &SshServeOptions) -> (Vec<u8>, Result<(), Error>) {
         let mut output = Vec::new();
         let input = std::io::Cursor::new(bytes.to_vec());

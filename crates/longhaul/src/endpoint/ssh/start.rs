@@ -21,7 +21,7 @@ use super::started::{Found, SshServer};
 use crate::error::{Error, ErrorKind, Side};
 
 /// Starts a server that grants `purpose` for `paths`, which are as people write them behind `HOST:`.
-/// What ssh and the server write for people goes to `words`, line by line, now and later. Blocks while
+/// Lines that ssh and the server write for people go to `words`, now and later. Blocks while
 /// ssh asks the user, and until the server listens.
 ///
 /// ```no_run

@@ -20,7 +20,7 @@ pub struct SshServer {
     input: Mutex<Option<ChildStdin>>,
 }
 
-/// What a client has learnt of its server.
+/// Knowledge of a client about its server.
 pub(super) struct Found {
     /// As the user names it.
     pub host: String,

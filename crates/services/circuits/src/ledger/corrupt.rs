@@ -72,7 +72,7 @@ pub enum Contradiction {
     /// The records lead elsewhere.
     #[error("the state that was kept after it is another")]
     OtherState,
-    /// What was done differs from what was ordered.
+    /// The outcome differs from what was ordered.
     #[error("events and orders lead to different ledgers")]
     OtherLedger,
     /// Bookings exceed a link.
