@@ -4,9 +4,9 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use longhaul_objects::Deletion;
 use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
+use longhaul_objects::{Deletion, Deletions};
 use longhaul_units::{EntryCode, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
@@ -288,26 +288,20 @@ pub struct DeletedNames {
 }
 
 impl DeletedNames {
-    /// The number of those that are gone and of those that stay, and the first of both, of which the ones
-    /// that stay join the `failures` of the copy.
-    pub(crate) fn of(
-        (count, kept, all): (u64, u64, &[Deletion]),
-        failures: &mut EndedEntries,
-    ) -> Self {
-        let mut sample = Vec::new();
-        let mut named = 0;
+    /// Those that are gone; those that stay join the `failures` of the copy.
+    pub(crate) fn of(deletions: &Deletions, failures: &mut EndedEntries) -> Self {
+        let Deletions { deleted, kept, sample: all } = deletions;
+        let (mut sample, failed_before) = (Vec::new(), failures.count);
         for Deletion { path, result } in all {
             let path = path.escape_ascii().to_string();
             match result {
                 Ok(()) => sample.push(path),
-                Err(end) => {
-                    failures.push(&path, end);
-                    named += 1;
-                }
+                Err(end) => failures.push(&path, end),
             }
         }
-        failures.count += kept - named;
-        Self { count, sample }
+        // More than those that have a name here.
+        failures.count = failed_before + kept;
+        Self { count: *deleted, sample }
     }
 }
 

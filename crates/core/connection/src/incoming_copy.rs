@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Deletion, EndedEntry, EntryId, Intake, ResumeState, Sink,
+    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, ResumeState, Sink,
     SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
@@ -328,8 +328,8 @@ impl<I> IncomingCopy<I> {
         self.sink.skipped()
     }
 
-    /// Names that the sink has deleted, or could not, the first of them.
-    pub fn deletions(&self) -> &[Deletion] {
+    /// Names that the sink was to delete.
+    pub fn deletions(&self) -> &Deletions {
         self.sink.deletions()
     }
 

@@ -2,7 +2,7 @@
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, Deletion, EndedEntry, EntryId, GroupTask, PushError, Source,
+    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, PushError, Source,
     SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
@@ -201,8 +201,8 @@ impl OutgoingCopy {
         self.source.skipped()
     }
 
-    /// Names that the sink has deleted, or could not, the first of them.
-    pub fn deletions(&self) -> &[Deletion] {
+    /// Names that the sink was to delete.
+    pub fn deletions(&self) -> &Deletions {
         self.source.deletions()
     }
 

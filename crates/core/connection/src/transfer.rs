@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{Deletion, EndedEntry, PipeError, SinkError, SourceError};
+use longhaul_objects::{Deletions, EndedEntry, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
@@ -375,12 +375,12 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Numbers of the names that the sink of a copy has deleted, and could not, and the first of both.
-    pub fn deletions(&self) -> (u64, u64, &[Deletion]) {
+    /// Names that the sink of a copy was to delete.
+    pub fn deletions(&self) -> Option<&Deletions> {
         match self {
-            CopyOut(copy) => (copy.stats().deleted, copy.stats().not_deleted, copy.deletions()),
-            CopyIn(copy) => (copy.stats().deleted, copy.stats().not_deleted, copy.deletions()),
-            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (0, 0, &[]),
+            CopyOut(copy) => Some(copy.deletions()),
+            CopyIn(copy) => Some(copy.deletions()),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 

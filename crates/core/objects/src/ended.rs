@@ -49,25 +49,27 @@ impl EndedEntries {
     }
 }
 
-/// The first names that were deleted, and the first that could not be.
-#[derive(Debug, Default)]
-pub(crate) struct Deletions {
-    sample: Vec<Deletion>,
-    /// Those of each kind among them.
-    counts: [usize; 2],
+/// Names that were to be deleted: their numbers, and the first of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Deletions {
+    /// Those that are gone.
+    pub deleted: u64,
+    /// Those that could not be deleted.
+    pub kept: u64,
+    /// The first [`FAILURES_MAX`] of either.
+    pub sample: Vec<Deletion>,
 }
 
 impl Deletions {
-    /// Keeps one, if there is room.
-    pub(crate) fn note(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
-        let count = &mut self.counts[usize::from(result.is_err())];
-        if *count < FAILURES_MAX {
-            *count += 1;
-            self.sample.push(Deletion { path: path.to_vec(), result: result.clone() });
+    /// Counts one, and keeps it if there is room.
+    pub(crate) fn note(&mut self, deletion: &Deletion) {
+        let count = match deletion.result {
+            Ok(()) => &mut self.deleted,
+            Err(_) => &mut self.kept,
+        };
+        *count += 1;
+        if *count <= FAILURES_MAX as u64 {
+            self.sample.push(deletion.clone());
         }
-    }
-
-    pub(crate) fn sample(&self) -> &[Deletion] {
-        &self.sample
     }
 }

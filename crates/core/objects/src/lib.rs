@@ -89,7 +89,7 @@ pub use action::{
 };
 pub use assembly::GroupAssembly;
 pub use directory::{Directory, Named};
-pub use ended::EndedEntry;
+pub use ended::{Deletions, EndedEntry};
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
 pub use intake::Intake;

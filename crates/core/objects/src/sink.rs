@@ -37,8 +37,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
-use crate::action::Deletion;
-use crate::ended::EndedEntry;
+use crate::ended::{Deletions, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::limits::UNSETTLED_COST;
@@ -189,10 +188,6 @@ pub struct SinkStats {
     pub unchanged_bytes: u64,
     /// Those of them that are newer here.
     pub newer: u32,
-    /// Names that were not announced, and were deleted.
-    pub deleted: u64,
-    /// Those that could not be.
-    pub not_deleted: u64,
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -422,8 +417,8 @@ impl Sink {
         self.report.failures()
     }
 
-    /// Names that were deleted, and those that could not be: as many.
-    pub fn deletions(&self) -> &[Deletion] {
+    /// Names that were not announced and were to be deleted.
+    pub fn deletions(&self) -> &Deletions {
         self.report.deletions()
     }
 

@@ -11,7 +11,6 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Summary};
 
 use self::directories::Directories;
-use crate::action::Deletion;
 use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
@@ -157,10 +156,6 @@ pub struct SourceStats {
     pub unchanged_bytes: u64,
     /// Those of them of which the sink has a newer one.
     pub newer: u32,
-    /// Names that the sink has deleted, since they were not announced.
-    pub deleted: u64,
-    /// Those that it could not delete.
-    pub not_deleted: u64,
 }
 
 impl SourceStats {
@@ -522,9 +517,9 @@ impl Source {
         &self.ended.skipped
     }
 
-    /// Names that the sink has deleted, and those that it could not: as many.
-    pub fn deletions(&self) -> &[Deletion] {
-        self.deletions.sample()
+    /// Names that the sink was to delete, since they were not announced.
+    pub fn deletions(&self) -> &Deletions {
+        &self.deletions
     }
 
     fn poll_hashes(&mut self) -> Option<SourceMessage> {

@@ -54,30 +54,36 @@ impl Filter {
         if rules.is_empty() {
             return Ok(None);
         }
+        let wrong = |pattern: &[u8], reason| FilterError::Set { pattern: shown(pattern), reason };
         let (mut patterns, mut matched) = (Vec::new(), Vec::new());
-        for FilterRule { kind, pattern } in rules {
-            let wrong = |reason| FilterError::Set { pattern: shown(pattern), reason };
+        for (rule, FilterRule { kind, pattern }) in rules.iter().enumerate() {
             if let Some(class) = unknown_class(pattern) {
-                return Err(wrong(format!("there is no class {class}")));
+                return Err(wrong(pattern, format!("there is no class {class}")));
             }
             let translated = translate(pattern);
             if translated.is_empty() {
                 return Err(FilterError::Empty { pattern: shown(pattern) });
             }
             for (expression, directory) in translated {
-                // Alone first, so that the message names it.
-                check_syntax(&expression).map_err(wrong)?;
-                patterns.push(expression);
+                patterns.push((expression, rule));
                 matched.push(Matched { kind: *kind, directory });
             }
         }
-        let patterns = RegexSetBuilder::new(patterns)
+        let set = RegexSetBuilder::new(patterns.iter().map(|(expression, _)| expression))
             .unicode(false)
             .dot_matches_new_line(true)
             .size_limit(COMPILED_MOST)
-            .build()
-            .map_err(|error| FilterError::TooLarge(error.to_string()))?;
-        Ok(Some(Self { patterns, matched }))
+            .build();
+        // The set does not say which of them is wrong: each alone does.
+        let reason = |error: regex::Error| {
+            let alone = |(expression, rule): &(String, usize)| {
+                let reason = check_syntax(expression).err()?;
+                Some(wrong(&rules[*rule].pattern, reason))
+            };
+            let first = patterns.iter().find_map(alone);
+            first.unwrap_or_else(|| FilterError::TooLarge(error.to_string()))
+        };
+        Ok(Some(Self { patterns: set.map_err(reason)?, matched }))
     }
 
     /// True if what has this path, as an entry has it, is copied. What is in a directory that is not is

@@ -38,7 +38,7 @@ use crate::moved_destination::DestinationPath;
 use crate::parents::Parents;
 use crate::place::{beneath, open_at, split};
 use crate::record::Record;
-use crate::sink::deletion::Deletes;
+use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
@@ -91,7 +91,7 @@ pub struct SinkTree {
     /// New directories that are filled in the hidden one.
     pub(crate) staged: Mutex<StagedDirectories>,
     /// Limits of deletion.
-    pub(crate) deletes: Deletes,
+    pub(crate) deletes: DeletionLimits,
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(crate) notes: AtomicU64,
     /// See [`keeps_change_times`].
@@ -195,7 +195,7 @@ impl SinkTree {
             made: Mutex::new(RangeSet::new()),
             elsewhere: AtomicBool::new(false),
             staged: Mutex::new(StagedDirectories::new(left)),
-            deletes: Deletes::default(),
+            deletes: DeletionLimits::default(),
             notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
             keeps_change_times,
             _lock: hidden.lock,
@@ -205,7 +205,7 @@ impl SinkTree {
 
     /// Deletes at most so many names, and none that `filter` leaves out of the copy: where its sink deletes.
     pub fn deleting(mut self, most: Option<u64>, filter: Option<Filter>) -> Self {
-        self.deletes = Deletes::new(most, filter);
+        self.deletes = DeletionLimits::new(most, filter);
         self
     }
 

@@ -366,10 +366,8 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         _ => (0, 0, 0, 0),
     };
     let mut failures = task.shared.failures();
-    let mut deleted = DeletedNames::default();
-    if let Some(transfer) = task.shared.lock().transfer() {
-        deleted = DeletedNames::of(transfer.deletions(), &mut failures);
-    }
+    let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
+    let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures);
     for name in unannounced {
         let reason = "the server says nothing of it, not even that it failed";
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));

@@ -127,9 +127,9 @@ impl Sink {
 
     /// Things were deleted, or could not be, of which the source is to know.
     fn deleted(&mut self, deletions: Vec<Deletion>) {
-        for Deletion { path, result } in deletions {
-            self.report.deleted(&path, &result);
-            self.answers.deleted(path, result);
+        for deletion in deletions {
+            self.report.deleted(&deletion);
+            self.answers.deleted(deletion);
         }
     }
 

@@ -107,8 +107,8 @@ impl Answers {
         self.confirmed.insert_one(u64::from(id.0));
     }
 
-    pub(super) fn deleted(&mut self, path: Vec<u8>, result: Result<(), EntryEnd>) {
-        self.deleted.push_back(Deletion { path, result });
+    pub(super) fn deleted(&mut self, deletion: Deletion) {
+        self.deleted.push_back(deletion);
     }
 
     /// The next message about deletions.

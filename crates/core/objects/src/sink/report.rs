@@ -35,16 +35,12 @@ impl Report {
         &self.ended.failed
     }
 
-    pub(super) fn deletions(&self) -> &[Deletion] {
-        self.deletions.sample()
+    pub(super) fn deletions(&self) -> &Deletions {
+        &self.deletions
     }
 
-    pub(super) fn deleted(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
-        match result {
-            Ok(()) => self.stats.deleted += 1,
-            Err(_) => self.stats.not_deleted += 1,
-        }
-        self.deletions.note(path, result);
+    pub(super) fn deleted(&mut self, deletion: &Deletion) {
+        self.deletions.note(deletion);
     }
 
     pub(super) fn skipped(&self) -> &[EndedEntry] {

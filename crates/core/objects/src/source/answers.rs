@@ -6,6 +6,7 @@ use longhaul_units::{Bytes, EntryCode, ObjectId, shown};
 use longhaul_wire::{EntryEnd, EntryPath, SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError};
+use crate::action::Deletion;
 use crate::entry::EntryId;
 use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
@@ -31,24 +32,17 @@ impl Source {
                 self.handle_refused(entry, &EntryEnd::new(end.code, &shown(&end.reason)))
             }
             SinkMessage::Deleted { paths } => {
-                paths.into_iter().for_each(|path| self.note_deleted(&path, &Ok(())));
+                let gone = paths.into_iter().map(|path| Deletion { path, result: Ok(()) });
+                gone.for_each(|deletion| self.deletions.note(&deletion));
                 Ok(())
             }
             SinkMessage::NotDeleted { path, end } => {
                 let end = EntryEnd::new(end.code, &shown(&end.reason));
-                self.note_deleted(&path, &Err(end));
+                self.deletions.note(&Deletion { path, result: Err(end) });
                 Ok(())
             }
             SinkMessage::Result(summary) => self.handle_result(*summary),
         }
-    }
-
-    fn note_deleted(&mut self, path: &[u8], result: &Result<(), EntryEnd>) {
-        match result {
-            Ok(()) => self.stats.deleted += 1,
-            Err(_) => self.stats.not_deleted += 1,
-        }
-        self.deletions.note(path, result);
     }
 
     fn handle_accept(&mut self, objects: u64) -> Result<(), SourceError> {

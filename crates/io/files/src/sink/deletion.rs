@@ -2,7 +2,7 @@
 //!
 //! Only in directories that are copied, through no link, and into no other mount.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
@@ -21,12 +21,19 @@ use crate::source::scan::join;
 
 /// Limits of deletion.
 #[derive(Debug, Default)]
-pub(crate) struct Deletes {
+pub(crate) struct DeletionLimits {
     /// Names that may still be, and whether that is bounded.
     left: AtomicU64,
     is_bounded: bool,
     /// Names that it leaves out of the copy stay.
     filter: Option<Filter>,
+}
+
+/// Names in a directory.
+struct Contents {
+    names: Vec<Found>,
+    /// Another transfer has its hidden directory in it, which is none of the names.
+    has_hidden: bool,
 }
 
 /// A name in a directory.
@@ -35,7 +42,7 @@ struct Found {
     is_directory: bool,
 }
 
-impl Deletes {
+impl DeletionLimits {
     pub(crate) fn new(most: Option<u64>, filter: Option<Filter>) -> Self {
         let left = AtomicU64::new(most.unwrap_or(0));
         Self { left, is_bounded: most.is_some(), filter }
@@ -55,7 +62,7 @@ impl Deletes {
 }
 
 impl SinkTree {
-    /// Deletes what is in the directory and was not announced.
+    /// DeletionLimits what is in the directory and was not announced.
     pub(crate) fn delete_others(
         &self,
         directory: &NamedEntry,
@@ -72,8 +79,9 @@ impl SinkTree {
             Err(end) => return whole(end),
         };
         let here = beneath(&self.root, &place, OFlags::RDONLY);
-        let (here, found) = match here.and_then(|here| list(&here).map(|found| (here, found))) {
-            Ok(found) => found,
+        let listed = here.and_then(|here| list(&here).map(|contents| (here, contents.names)));
+        let (here, names) = match listed {
+            Ok(listed) => listed,
             Err(error) => {
                 return whole(explain::at_destination(
                     "cannot look for what to delete",
@@ -82,7 +90,7 @@ impl SinkTree {
             }
         };
         let mut deletions = Vec::new();
-        for found in found {
+        for found in names {
             let path = join(path, &found.name);
             if announced.contains(&path) || self.is_of_this_copy(&here, &found.name) {
                 continue;
@@ -104,7 +112,7 @@ impl SinkTree {
         })
     }
 
-    /// Deletes a name, and what is in it. False if it stays: a rule keeps it, or something in it.
+    /// DeletionLimits a name, and what is in it. False if it stays: a rule keeps it, or something in it.
     fn delete(
         &self,
         directory: &OwnedFd,
@@ -126,11 +134,12 @@ impl SinkTree {
                 Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
                 error => explain(error),
             })?;
-            let mut is_empty = true;
-            for found in list(&inside).map_err(explain)? {
+            let Contents { names, has_hidden } = list(&inside).map_err(explain)?;
+            let mut is_empty = !has_hidden;
+            for found in names {
                 is_empty &= self.delete(&inside, &found, &join(path, &found.name), depth + 1)?;
             }
-            if !is_empty || holds_hidden(&inside).map_err(explain)? {
+            if !is_empty {
                 return Ok(false);
             }
             flags = AtFlags::REMOVEDIR;
@@ -145,13 +154,16 @@ impl SinkTree {
     }
 }
 
-/// Names in a directory but for hidden directories of transfers.
-fn list(directory: &OwnedFd) -> rustix::io::Result<Vec<Found>> {
-    let mut all = Vec::new();
+fn list(directory: &OwnedFd) -> rustix::io::Result<Contents> {
+    let mut contents = Contents { names: Vec::new(), has_hidden: false };
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
-        if matches!(name, b"." | b"..") || is_hidden_name(name) {
+        if matches!(name, b"." | b"..") {
+            continue;
+        }
+        if is_hidden_name(name) {
+            contents.has_hidden = true;
             continue;
         }
         let kind = match entry.file_type() {
@@ -161,19 +173,10 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Vec<Found>> {
             }
             kind => kind,
         };
-        all.push(Found { name: name.to_vec(), is_directory: kind == FileType::Directory });
+        let is_directory = kind == FileType::Directory;
+        contents.names.push(Found { name: name.to_vec(), is_directory });
     }
-    Ok(all)
-}
-
-/// True where another transfer has its hidden directory.
-fn holds_hidden(directory: impl AsFd) -> rustix::io::Result<bool> {
-    for entry in Dir::read_from(directory)? {
-        if is_hidden_name(entry?.file_name().to_bytes()) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(contents)
 }
 
 /// Directories in one another, each of which takes a descriptor and a part of the stack.
