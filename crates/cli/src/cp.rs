@@ -2,14 +2,13 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
-use std::slice;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, EndedEntries, Endpoint, Error,
-    ErrorKind, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, EndedEntries, Error, ErrorKind, LossLog,
+    Progress, ReportedLoss, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -19,7 +18,7 @@ use crate::args::CpArgs;
 use crate::failure::Failure;
 use crate::hosts;
 use crate::link::{self, circuit};
-use crate::location::{self, Location};
+use crate::location::{self, Location, Server};
 use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
@@ -158,13 +157,9 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
         return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
     }
     link::check(&args.link)?;
-    let (mut connect, paths) = match server {
-        Server::At(endpoint) => (link::options(&args.link, endpoint, output)?, paths),
-        Server::BySsh(host) => {
-            let (connect, paths) = started(args, &host, paths, stop)?;
-            (link::fill(&args.link, connect, output)?, paths)
-        }
-    };
+    let rules = args.filter.rules()?;
+    let (connect, paths) = reach(args, server, paths, stop)?;
+    let mut connect = link::fill(&args.link, connect, output)?;
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
     let pushed = matches!(paths, CopyPaths::Push { .. });
     let mut options = CopyOptions::new(connect, paths);
@@ -176,7 +171,7 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.update = args.update;
     options.delete = args.delete;
     options.max_delete = args.max_delete;
-    options.rules = args.filter.rules()?;
+    options.rules = rules;
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
@@ -184,24 +179,25 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     Ok(options)
 }
 
-/// To the server that ssh starts, and the paths as that one knows them.
-fn started(
+/// To `server`, and the paths as that one knows them.
+fn reach(
     args: &CpArgs,
-    host: &SshHost,
+    server: Server,
     paths: CopyPaths,
     stop: &Stop,
 ) -> Result<(ConnectOptions, CopyPaths), Failure> {
-    let (purpose, there) = match &paths {
-        CopyPaths::Push { destination, .. } => (SshPurpose::Push, slice::from_ref(destination)),
-        CopyPaths::Pull { sources, .. } => (SshPurpose::Pull, &sources[..]),
-    };
-    let server = ssh::start(&args.ssh, host, (purpose, there), stop)?;
-    let there = server.paths().to_vec();
-    let paths = match paths {
-        CopyPaths::Push { sources, .. } => CopyPaths::Push { sources, destination: there.concat() },
-        CopyPaths::Pull { destination, .. } => CopyPaths::Pull { sources: there, destination },
-    };
-    Ok((ConnectOptions::over_ssh(&server), paths))
+    let token_file = args.link.token_file.as_deref();
+    let reach = |asked| ssh::reach(server, asked, token_file, &args.ssh, stop);
+    Ok(match paths {
+        CopyPaths::Push { sources, destination } => {
+            let (connect, there) = reach((SshPurpose::Push, vec![destination]))?;
+            (connect, CopyPaths::Push { sources, destination: there.concat() })
+        }
+        CopyPaths::Pull { sources, destination } => {
+            let (connect, sources) = reach((SshPurpose::Pull, sources))?;
+            (connect, CopyPaths::Pull { sources, destination })
+        }
+    })
 }
 
 /// True for what `scp -P` has behind it: a number, and no file here.
@@ -253,31 +249,6 @@ impl Losses {
     }
 }
 
-/// The server of a copy.
-#[derive(Clone, PartialEq)]
-enum Server {
-    /// It listens.
-    At(Endpoint),
-    /// ssh starts it.
-    BySsh(SshHost),
-}
-
-/// A place, here or at a server.
-enum Place {
-    Here(PathBuf),
-    There(Server, Vec<u8>),
-}
-
-impl From<Location> for Place {
-    fn from(location: Location) -> Self {
-        match location {
-            Location::Local(path) => Self::Here(path),
-            Location::Remote { server, path } => Self::There(Server::At(server), path),
-            Location::Ssh { host, path } => Self::There(Server::BySsh(host), path),
-        }
-    }
-}
-
 /// The server, and what goes there or comes from it: one side is here, the other at one server.
 fn sides(
     sources: impl Iterator<Item = Location>,
@@ -285,10 +256,10 @@ fn sides(
 ) -> Result<(Server, CopyPaths), Failure> {
     let scattered = || Failure::usage("all sources have to be on this host, or all at one server");
     let (mut here, mut there, mut from) = (Vec::new(), Vec::new(), None);
-    for source in sources.map(Place::from) {
+    for source in sources {
         match source {
-            Place::Here(path) => here.push(path),
-            Place::There(server, path) => {
+            Location::Local(path) => here.push(path),
+            Location::Remote { server, path } => {
                 there.push(path);
                 if *from.get_or_insert_with(|| server.clone()) != server {
                     return Err(scattered());
@@ -296,19 +267,19 @@ fn sides(
             }
         }
     }
-    match (from, destination.into()) {
+    match (from, destination) {
         (Some(_), _) if !here.is_empty() => Err(scattered()),
-        (None, Place::There(server, destination)) => {
+        (None, Location::Remote { server, path: destination }) => {
             Ok((server, CopyPaths::Push { sources: here, destination }))
         }
-        (Some(server), Place::Here(destination)) => {
+        (Some(server), Location::Local(destination)) => {
             Ok((server, CopyPaths::Pull { sources: there, destination }))
         }
-        (None, Place::Here(_)) => Err(Failure::usage(
+        (None, Location::Local(_)) => Err(Failure::usage(
             "both sides are on this host, which is what cp is for; one has to be HOST:PATH or \
              lh://HOST/PATH",
         )),
-        (Some(_), Place::There(..)) => Err(Failure::usage(
+        (Some(_), Location::Remote { .. }) => Err(Failure::usage(
             "both sides are remote: run this at one of the two servers, or copy in two steps",
         )),
     }

@@ -23,8 +23,7 @@ pub(crate) fn options(
     output: &Output,
 ) -> Result<ConnectOptions, Failure> {
     check(args)?;
-    let file = token::file_or_default(args.token_file.as_deref())?;
-    let token = token::read(&file)?.swap_remove(0);
+    let token = token::of_client(args.token_file.as_deref())?;
     fill(args, ConnectOptions::new(server, token), output)
 }
 
@@ -83,7 +82,7 @@ pub(crate) fn routes(args: &RouteArgs, token: &Token) -> Result<Vec<Route>, Fail
         return Ok(texts.iter().map(|_| Route::Direct).collect());
     }
     let key = match &args.via_token_file {
-        Some(file) => token::read(file)?.swap_remove(0).key(),
+        Some(file) => token::of_client(Some(file))?.key(),
         None => token.key(),
     };
     let route = |text: &String| {

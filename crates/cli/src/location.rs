@@ -14,20 +14,23 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 pub enum Location {
     /// On this host.
     Local(PathBuf),
-    /// At a `longhaul serve`: `lh://HOST[:PORT]/PATH`.
+    /// At a server.
     Remote {
         /// The server.
-        server: Endpoint,
-        /// Path below the server's root, as bytes, without a leading slash.
+        server: Server,
+        /// Path, as bytes: below the root of a server that listens, without a leading slash; as `scp`
+        /// takes it where ssh starts one, from the user's home on unless it begins with a slash.
         path: Vec<u8>,
     },
-    /// At a host that ssh reaches: `[USER@]HOST:PATH` or `ssh://[USER@]HOST[:PORT]/PATH`.
-    Ssh {
-        /// The host.
-        host: SshHost,
-        /// As `scp` takes it: from the user's home on, unless it begins with a slash.
-        path: Vec<u8>,
-    },
+}
+
+/// A server, as a user names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A `longhaul serve` that listens: `lh://HOST[:PORT]/PATH`.
+    At(Endpoint),
+    /// One that ssh starts: `[USER@]HOST:PATH` or `ssh://[USER@]HOST[:PORT]/PATH`.
+    BySsh(SshHost),
 }
 
 /// A location, and how it was written.
@@ -116,7 +119,8 @@ fn other_scheme(text: &str) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{text}: Longhaul does not speak {}; one side is a path of this host, the other          {SCHEME}HOST[:PORT]/PATH",
+        "{text}: Longhaul does not speak {}; one side is a path of this host, the other \
+         {SCHEME}HOST[:PORT]/PATH",
         shown(scheme)
     ))
 }
@@ -129,7 +133,7 @@ pub fn display(location: &Location) -> String {
             let colon = text.split('/').next().unwrap_or_default().contains(':');
             if colon { format!("./{text}") } else { text }
         }
-        Location::Remote { server: Endpoint { host, port }, path } => {
+        Location::Remote { server: Server::At(Endpoint { host, port }), path } => {
             let host = match host.split_once('%') {
                 // Of an interface's name that begins so it would be taken for a part of the escape.
                 Some((address, zone)) if zone.starts_with("25") => format!("[{address}%25{zone}]"),
@@ -142,7 +146,7 @@ pub fn display(location: &Location) -> String {
                 port => format!("{SCHEME}{host}:{port}/{path}"),
             }
         }
-        Location::Ssh { host, path } => {
+        Location::Remote { server: Server::BySsh(host), path } => {
             let address = host.host();
             let bare = host.destination();
             let named = match address.contains(':') {
@@ -215,7 +219,8 @@ fn at_host(host: SshHost, path: &[u8]) -> Parsed {
         path => shape(path),
     };
     let contents = contents || path == b"~";
-    Parsed { location: Location::Ssh { host, path: path.to_vec() }, trailing_slash, contents }
+    let location = Location::Remote { server: Server::BySsh(host), path: path.to_vec() };
+    Parsed { location, trailing_slash, contents }
 }
 
 /// A path without slashes and `/.` at its end, whether it had a slash there, and whether it has no name.
@@ -242,7 +247,7 @@ fn remote(rest: &[u8]) -> Result<Parsed, String> {
     let slash = rest.iter().position(|byte| *byte == b'/').unwrap_or(rest.len());
     let (authority, raw) = rest.split_at(slash);
     let authority = std::str::from_utf8(authority).map_err(|_| "the host is not text")?;
-    let server = endpoint(authority)?;
+    let server = Server::At(endpoint(authority)?);
     let mut path = Vec::new();
     let mut last = &b""[..];
     for raw in raw.split(|byte| *byte == b'/') {
@@ -349,7 +354,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn remote(host: &str, port: u16, path: &str) -> Location {
-        Location::Remote { server: Endpoint::new(host, port), path: path.into() }
+        Location::Remote { server: Server::At(Endpoint::new(host, port)), path: path.into() }
     }
 
     fn parsed(text: &str) -> (Location, bool, bool) {
@@ -454,7 +459,7 @@ mod tests {
             ("ssh://[::1]", "::1", None, "", true, true),
         ] {
             let host = SshHost::new(named, port).unwrap();
-            let location = Location::Ssh { host, path: path.into() };
+            let location = Location::Remote { server: Server::BySsh(host), path: path.into() };
             assert_eq!(parsed(text), (location, slash, contents), "{text}");
         }
         for (text, part) in [
@@ -473,7 +478,7 @@ mod tests {
         assert!(error("a b:c").contains("./a b:c"));
         let server = |text: &str| parse_server(OsStr::new(text)).unwrap().location;
         assert_eq!(server("dtn:7421"), remote("dtn", 7421, ""));
-        assert!(matches!(server("dtn:"), Location::Ssh { .. }));
+        assert!(matches!(server("dtn:"), Location::Remote { server: Server::BySsh(_), .. }));
     }
 
     proptest! {
@@ -488,7 +493,7 @@ mod tests {
             };
             let names: Vec<&[u8]> = components.iter().filter(usual).map(|name| &name[..]).collect();
             let server = Endpoint::new(host, port);
-            let location = Location::Remote { server, path: names.join(&b'/') };
+            let location = Location::Remote { server: Server::At(server), path: names.join(&b'/') };
             let text = display(&location);
             let parsed = parse(OsStr::new(&text)).unwrap();
             prop_assert_eq!(parsed.location, location);
@@ -502,7 +507,7 @@ mod tests {
             path in "(/?[a-z %:~.]{1,9}[a-z]){0,3}",
         ) {
             let host = SshHost::new(&named, port).unwrap();
-            let location = Location::Ssh { host, path: path.into() };
+            let location = Location::Remote { server: Server::BySsh(host), path: path.into() };
             let parsed = parse(OsStr::new(&display(&location))).unwrap();
             prop_assert_eq!(parsed.location, location);
         }

@@ -1,14 +1,11 @@
 //! `longhaul ls`.
 
 use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
-use std::slice;
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use longhaul::{
-    ConnectOptions, ListOptions, ListReport, Listed, ListedKind, SshPurpose, Stop, list,
-};
+use longhaul::{ListOptions, ListReport, Listed, ListedKind, SshPurpose, Stop, list};
 use longhaul_sys::sync::lock;
 use longhaul_units::shown;
 use serde_json::{Map, Value, json};
@@ -21,25 +18,18 @@ use crate::output::{self, Output};
 use crate::report;
 use crate::signals::Held;
 use crate::ssh;
-use crate::token;
 
 pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
     let place = location::parse(&args.place).map_err(|e| Failure::usage(e.to_string()))?;
     output::open()?;
-    let (mut connect, path) = match place.location {
-        Location::Local(_) => return Err(Failure::usage(WHAT)),
-        Location::Remote { server, path } => {
-            let file = token::file_or_default(args.token_file.as_deref())?;
-            (ConnectOptions::new(server, token::read(&file)?.swap_remove(0)), path)
-        }
-        Location::Ssh { host, path } => {
-            let asked = (SshPurpose::List, slice::from_ref(&path));
-            let server = ssh::start(&args.ssh, &host, asked, &stop)?;
-            (ConnectOptions::over_ssh(&server), server.paths().concat())
-        }
+    let Location::Remote { server, path } = place.location else {
+        return Err(Failure::usage(WHAT));
     };
+    let (asked, token_file) = ((SshPurpose::List, vec![path]), args.token_file.as_deref());
+    let (mut connect, paths) = ssh::reach(server, asked, token_file, &args.ssh, &stop)?;
+    let path = paths.concat();
     connect.routes = link::routes(&args.route, &connect.token)?;
     let own_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
     let printer = Printer::new(args.long, output.json, own_name);

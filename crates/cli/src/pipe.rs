@@ -19,7 +19,7 @@ use crate::figures::seconds;
 use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
-use crate::location::{self, Location, Parsed};
+use crate::location::{self, Location, Parsed, Server};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report;
@@ -56,7 +56,10 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
 /// What `args` mean.
 fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     let parsed = location::parse(&args.pipe);
-    let Ok(Parsed { location: Location::Remote { server, path: name }, .. }) = parsed else {
+    let Ok(Parsed {
+        location: Location::Remote { server: Server::At(server), path: name }, ..
+    }) = parsed
+    else {
         return Err(match parsed {
             Err(error) => Failure::usage(error.to_string()),
             Ok(_) => Failure::usage(format!(

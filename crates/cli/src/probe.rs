@@ -1,6 +1,6 @@
 //! `longhaul probe`.
 
-use longhaul::{ConnectOptions, ProbeReport, SshPurpose, Stop, probe};
+use longhaul::{ProbeReport, SshPurpose, Stop, probe};
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::HostAccount;
 use serde_json::{Map, Value, json};
@@ -11,34 +11,23 @@ use crate::figures::{milliseconds, seconds};
 use crate::location::{self, Location};
 use crate::output::Output;
 use crate::signals::Held;
-use crate::{history, hosts, ssh, token};
+use crate::{history, hosts, ssh};
 
 pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
     let parsed = location::parse_server(&args.server).map_err(|e| Failure::usage(e.to_string()))?;
-    let place = parsed.location;
-    if let Location::Remote { path, .. } | Location::Ssh { path, .. } = &place
-        && !path.is_empty()
-    {
-        let shown = shown(&String::from_utf8_lossy(path));
+    let Location::Remote { server, path } = parsed.location else {
+        return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
+    };
+    if !path.is_empty() {
+        let shown = shown(&String::from_utf8_lossy(&path));
         return Err(Failure::usage(format!(
             "probe looks at the way to a server, not at {shown} there: longhaul probe lh://HOST[:PORT]"
         )));
     }
-    let mut options = match place {
-        Location::Ssh { host, .. } => {
-            let asked = (SshPurpose::Probe, &[][..]);
-            ConnectOptions::over_ssh(&ssh::start(&args.ssh, &host, asked, &stop)?)
-        }
-        Location::Remote { server, .. } => {
-            let file = token::file_or_default(args.token_file.as_deref())?;
-            ConnectOptions::new(server, token::read(&file)?.swap_remove(0))
-        }
-        Location::Local(_) => {
-            return Err(Failure::usage("probe: which server? longhaul probe lh://HOST"));
-        }
-    };
+    let (asked, token_file) = ((SshPurpose::Probe, Vec::new()), args.token_file.as_deref());
+    let (mut options, _) = ssh::reach(server, asked, token_file, &args.ssh, &stop)?;
     options.history = history::open(args.no_history, output);
     let report = probe(&options, &stop).map_err(|error| Failure::of(&error, Map::new))?;
     output.result(&json(&report), text(&report))

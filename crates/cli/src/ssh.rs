@@ -1,19 +1,41 @@
-//! Servers that ssh starts: the options of `cp`, `ls` and `probe`.
+//! The server that a place names, for `cp`, `ls` and `probe`: one that listens, or one that ssh starts.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::{SshHost, SshOptions, SshPurpose, SshServer, Stop, start_by_ssh};
+use longhaul::{ConnectOptions, SshHost, SshOptions, SshPurpose, SshServer, Stop, start_by_ssh};
 
 use crate::args::SshArgs;
 use crate::failure::Failure;
+use crate::location::Server;
 use crate::output::complain;
+use crate::token;
 
-/// A server at `host` for `purpose`, as `args` say. What ssh writes for people goes to standard error.
+/// To `server`, for a purpose and its paths; with the paths as requests name them.
 ///
 /// # Errors
-/// It did not start, or does not grant that.
-pub(crate) fn start(
+/// There is no token, or the server did not start, or does not grant that.
+pub(crate) fn reach(
+    server: Server,
+    (purpose, paths): (SshPurpose, Vec<Vec<u8>>),
+    token_file: Option<&Path>,
+    args: &SshArgs,
+    stop: &Stop,
+) -> Result<(ConnectOptions, Vec<Vec<u8>>), Failure> {
+    match server {
+        Server::At(endpoint) => {
+            Ok((ConnectOptions::new(endpoint, token::of_client(token_file)?), paths))
+        }
+        Server::BySsh(host) => {
+            let server = start(args, &host, (purpose, &paths), stop)?;
+            Ok((ConnectOptions::over_ssh(&server), server.paths().to_vec()))
+        }
+    }
+}
+
+/// A server at `host` for `purpose`, as `args` say. What ssh writes for people goes to standard error.
+fn start(
     args: &SshArgs,
     host: &SshHost,
     (purpose, paths): (SshPurpose, &[Vec<u8>]),

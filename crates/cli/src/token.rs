@@ -34,6 +34,14 @@ pub(crate) fn file_or_default(file: Option<&Path>) -> Result<PathBuf, Failure> {
     })
 }
 
+/// The token of a client: the first one in `file`, or in the file that is used where none is named.
+///
+/// # Errors
+/// There is no such file, or no token in it.
+pub(crate) fn of_client(file: Option<&Path>) -> Result<Token, Failure> {
+    Ok(read(&file_or_default(file)?)?.swap_remove(0))
+}
+
 /// The user's folder for one kind of files (XDG Base Directory Specification): that of `variable`,
 /// or `below_home`.
 pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {

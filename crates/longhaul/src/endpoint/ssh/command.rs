@@ -169,8 +169,9 @@ impl SshOptions {
         let last = if words.is_empty() { String::new() } else { format!(": {words}") };
         let (side, message) = match (status.code(), &self.remote_path) {
             (Some(NOT_FOUND), None) => {
-                return not_there(format!("{host}: longhaul is not installed ({SEARCHED})"))
-                    .hint("--remote-path says where");
+                let message = format!("{host}: longhaul is not installed ({SEARCHED})");
+                let error = Error::new(ErrorKind::Unreachable, Side::There, message);
+                return error.hint("--remote-path says where");
             }
             (Some(NOT_FOUND | NOT_EXECUTABLE), Some(path)) => {
                 (Side::There, format!("{host}: {path} (--remote-path) is no program there{last}"))
@@ -187,10 +188,6 @@ impl SshOptions {
         };
         Error::new(ErrorKind::Unreachable, side, message)
     }
-}
-
-fn not_there(message: String) -> Error {
-    Error::new(ErrorKind::Unreachable, Side::There, message)
 }
 
 /// True if every shell passes it on as it is.
