@@ -5,10 +5,10 @@ use core::net::SocketAddr;
 
 use longhaul_session::TokenKey;
 use longhaul_units::shown;
-use longhaul_wire::{DecodeError, Reader};
+use longhaul_wire::{DecodeError, Reader, option_fields};
 
 use crate::header::{Clock, PROOF_LEN, Proof, once};
-use crate::options::{Kind, begin, fields, finish, put};
+use crate::options::{Kind, begin, finish, put};
 use crate::place::{Place, cut};
 use crate::status::Status;
 
@@ -85,7 +85,7 @@ impl Answer {
         header: &Proof,
     ) -> Result<(Self, bool), DecodeError> {
         let mut found = Found::default();
-        for field in fields(options) {
+        for field in option_fields(options) {
             let (critical, number, value) = field?;
             if found.proof.is_some() {
                 return Err(DecodeError::Trailing { what: "answer" });

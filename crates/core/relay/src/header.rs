@@ -4,9 +4,9 @@ use core::fmt;
 use core::str::FromStr;
 
 use longhaul_session::TokenKey;
-use longhaul_wire::{DecodeError, Reader};
+use longhaul_wire::{DecodeError, Reader, option_fields};
 
-use crate::options::{Kind, MAX_MESSAGE, begin, fields, finish, put};
+use crate::options::{Kind, MAX_MESSAGE, begin, finish, put};
 use crate::place::{Host, Place, cut, read_short, write_short};
 
 /// The port of gateways, unless a route says another.
@@ -314,7 +314,7 @@ impl Header {
     /// They are not those of docs/relay.md section 2.
     pub(crate) fn decode(options: &[u8]) -> Result<Self, DecodeError> {
         let mut found = Found::default();
-        for field in fields(options) {
+        for field in option_fields(options) {
             let (critical, number, value) = field?;
             if found.credential.is_some() {
                 return Err(DecodeError::Trailing { what: "header" });

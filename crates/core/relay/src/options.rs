@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use longhaul_wire::{DecodeError, Reader};
+use longhaul_wire::{CRITICAL_OPTION, DecodeError};
 
 /// The two messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,9 +10,6 @@ pub(crate) enum Kind {
     Header = 1,
     Answer = 2,
 }
-
-/// One option: critical, type and value.
-pub(crate) type Field<'a> = (bool, u16, &'a [u8]);
 
 /// Length of the message at the start of `bytes` and its options; `None` when more are needed.
 pub(crate) fn split(bytes: &[u8], kind: Kind) -> Result<Option<Split<'_>>, DecodeError> {
@@ -54,24 +51,6 @@ pub(crate) struct Split<'a> {
     pub len: usize,
 }
 
-/// The options, in order, until the first that is not whole.
-pub(crate) fn fields(options: &[u8]) -> impl Iterator<Item = Result<Field<'_>, DecodeError>> {
-    let mut r = Reader::new(options, "option");
-    let mut broken = false;
-    core::iter::from_fn(move || {
-        if broken || r.is_empty() {
-            return None;
-        }
-        let field = (|| {
-            let first = r.u16()?;
-            let len = r.u16()?;
-            Ok((first & CRITICAL != 0, first & !CRITICAL, r.take(len.into())?))
-        })();
-        broken = field.is_err();
-        Some(field)
-    })
-}
-
 /// Begins a message, whose length [`finish`] writes.
 pub(crate) fn begin(kind: Kind) -> Vec<u8> {
     let mut message = Vec::with_capacity(256);
@@ -87,7 +66,7 @@ pub(crate) fn put(
     number: u16,
     write: impl FnOnce(&mut Vec<u8>),
 ) {
-    let first = number | if critical { CRITICAL } else { 0 };
+    let first = number | if critical { CRITICAL_OPTION } else { 0 };
     message.extend_from_slice(&first.to_be_bytes());
     message.extend_from_slice(&[0; 2]);
     let start = message.len();
@@ -105,7 +84,6 @@ pub(crate) fn finish(message: &mut [u8], more: usize) {
 const MAGIC: [u8; 4] = *b"LHGW";
 const VERSION: u8 = 1;
 const PREFIX: usize = 8;
-const CRITICAL: u16 = 1 << 15;
 
 /// Most bytes of a header or an answer.
 pub const MAX_MESSAGE: usize = 4096;

@@ -8,10 +8,10 @@ use core::fmt;
 
 use longhaul_units::{Bytes, LaneId, Rate};
 
-use self::options::{Message, Options, put, values};
 use crate::close::{CloseCode, MAX_REASON, cut_reason};
 use crate::error::{DecodeError, Full};
 use crate::header::ConnectionId;
+use crate::options::{By, Options, put};
 use crate::reader::Reader;
 use crate::writer::Writer;
 
@@ -246,7 +246,8 @@ impl Hello {
     /// The body of the message.
     pub fn encode(&self) -> Vec<u8> {
         let mut body = Vec::new();
-        put(&mut body, options::VERSION, &values(&self.versions));
+        let versions: Vec<u8> = self.versions.iter().flat_map(|it| it.to_be_bytes()).collect();
+        put(&mut body, options::VERSION, &versions);
         put(&mut body, options::KEY_ID, &self.key_id);
         put(&mut body, options::PROOF, &self.proof);
         put(&mut body, options::PROTECT, &[self.protect as u8]);
@@ -273,13 +274,8 @@ impl Hello {
     /// The peer broke the protocol, offers no version that this crate speaks (looked at first),
     /// or uses a critical option or a choice that it does not know.
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
-        let options = Options::read(body, Message::Hello)?;
-        let versions = options.get(options::VERSION)?;
-        let (pairs, odd) = versions.as_chunks::<2>();
-        if pairs.is_empty() || !odd.is_empty() {
-            return Err(DecodeError::Invalid { what: "version option" });
-        }
-        let versions: Vec<u16> = pairs.iter().copied().map(u16::from_be_bytes).collect();
+        let options = Options::read(body, By::Client, options::KINDS, None)?;
+        let versions = options.numbers(options::VERSION)?;
         if !versions.contains(&PROTOCOL_VERSION) {
             return Err(DecodeError::UnsupportedVersion);
         }
@@ -352,7 +348,7 @@ impl Welcome {
     /// # Errors
     /// As [`Hello::decode`].
     pub fn decode(body: &[u8]) -> Result<Self, DecodeError> {
-        let options = Options::read(body, Message::Welcome)?;
+        let options = Options::read(body, By::Server, options::KINDS, None)?;
         if u16::from_be_bytes(options.array(options::VERSION)?) != PROTOCOL_VERSION {
             return Err(DecodeError::UnsupportedVersion);
         }

@@ -32,6 +32,7 @@ mod frame;
 mod handshake;
 mod header;
 mod message;
+mod options;
 mod reader;
 mod record;
 mod ssh;
@@ -63,6 +64,7 @@ pub use message::{
     PipeRequest, PipeRole, Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes,
     Summary,
 };
+pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;
 pub use record::{
     JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,

@@ -86,6 +86,26 @@ pub struct Request {
     pub rules: Vec<FilterRule>,
 }
 
+impl Request {
+    /// Durable and verified copies of whole trees, whatever is there already.
+    pub fn new(direction: Direction, paths: Vec<Vec<u8>>) -> Self {
+        Self {
+            direction,
+            destination_is_directory: false,
+            sync_at_end: true,
+            copy_contents: false,
+            unhashed: false,
+            keeps_unchanged: false,
+            keeps_newer: false,
+            destination_is_name: false,
+            deletes: None,
+            label: [0; 16],
+            paths,
+            rules: Vec::new(),
+        }
+    }
+}
+
 /// Bound of what a sink deletes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deletes {

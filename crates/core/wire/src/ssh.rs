@@ -1,13 +1,13 @@
 //! Messages that start a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
 
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::close::{MAX_REASON, cut_reason};
 use crate::error::{DecodeError, Full};
 use crate::handshake::MAX_IMPLEMENTATION;
 use crate::message::MAX_PATH;
-use crate::reader::Reader;
+use crate::options::{By, Options, kinds, put};
 use crate::writer::Writer;
 
 /// Version of both messages.
@@ -73,18 +73,18 @@ impl SshAsk {
     /// Appends the message to `out`.
     ///
     /// # Errors
-    /// Paths are longer than a body may be.
+    /// A path is longer than [`MAX_PATH`] bytes, or all are longer than a body may be.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
         let mut body = Vec::new();
         let versions: Vec<u8> = self.versions.iter().flat_map(|it| it.to_be_bytes()).collect();
-        put(&mut body, VERSION, &versions)?;
-        put(&mut body, PURPOSE, &[self.purpose as u8])?;
-        self.paths.iter().try_for_each(|path| put(&mut body, PATH, path))?;
+        put(&mut body, VERSION, &versions);
+        put(&mut body, PURPOSE, &[self.purpose as u8]);
+        put_paths(&mut body, &self.paths)?;
         if let Some((first, last)) = self.ports {
-            put(&mut body, PORTS, &[first.to_be_bytes(), last.to_be_bytes()].concat())?;
+            put(&mut body, PORTS, &[first.to_be_bytes(), last.to_be_bytes()].concat());
         }
         if let Some(text) = &self.implementation {
-            put(&mut body, IMPLEMENTATION, text.as_bytes())?;
+            put(&mut body, IMPLEMENTATION, text.as_bytes());
         }
         write(&self.mark, &body, out)
     }
@@ -96,13 +96,8 @@ impl SshAsk {
     /// mark is then the first bytes.
     pub fn parse(bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
         let Some((mark, body)) = split(bytes)? else { return Ok(None) };
-        let options = Options::read(body, Within::Ask)?;
-        let versions = options.get(VERSION)?;
-        if versions.is_empty() || !versions.len().is_multiple_of(2) {
-            return Err(DecodeError::Invalid { what: VERSION.what });
-        }
-        let versions: Vec<u16> =
-            versions.as_chunks().0.iter().map(|bytes| u16::from_be_bytes(*bytes)).collect();
+        let options = read(body, By::Client)?;
+        let versions = options.numbers(VERSION)?;
         if !versions.contains(&SSH_VERSION) {
             return Err(DecodeError::UnsupportedVersion);
         }
@@ -126,7 +121,7 @@ impl SshAsk {
             }
         };
         let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
-        Ok(Some(Self { mark, versions, purpose, ports, implementation, paths: options.paths()? }))
+        Ok(Some(Self { mark, versions, purpose, ports, implementation, paths: paths(&options)? }))
     }
 }
 
@@ -134,21 +129,21 @@ impl SshAnswer {
     /// Appends the message under `mark` to `out`.
     ///
     /// # Errors
-    /// Paths are longer than a body may be.
+    /// A path is longer than [`MAX_PATH`] bytes, or all are longer than a body may be.
     pub fn encode(&self, mark: &[u8; SSH_MARK_LEN], out: &mut Vec<u8>) -> Result<(), Full> {
         let mut body = Vec::new();
         if let Some(text) = &self.implementation {
-            put(&mut body, IMPLEMENTATION, text.as_bytes())?;
+            put(&mut body, IMPLEMENTATION, text.as_bytes());
         }
         match &self.outcome {
-            Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes())?,
+            Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes()),
             Ok(SshServing { port, token, address, paths }) => {
-                put(&mut body, VERSION, &SSH_VERSION.to_be_bytes())?;
-                paths.iter().try_for_each(|path| put(&mut body, PATH, path))?;
-                put(&mut body, PORT, &port.to_be_bytes())?;
-                put(&mut body, TOKEN, token)?;
+                put(&mut body, VERSION, &SSH_VERSION.to_be_bytes());
+                put_paths(&mut body, paths)?;
+                put(&mut body, PORT, &port.to_be_bytes());
+                put(&mut body, TOKEN, token);
                 if let Some(address) = address {
-                    put(&mut body, ADDRESS, address.as_bytes())?;
+                    put(&mut body, ADDRESS, address.as_bytes());
                 }
             }
         }
@@ -168,7 +163,7 @@ impl SshAnswer {
             };
         };
         let Some((_, body)) = split(&bytes[start..])? else { return Ok(None) };
-        let options = Options::read(body, Within::Answer)?;
+        let options = read(body, By::Server)?;
         let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
         if let Some(reason) = options.text(REFUSAL, MAX_REASON)? {
             return Ok(Some(Self { implementation, outcome: Err(reason) }));
@@ -181,7 +176,7 @@ impl SshAnswer {
         if port == 0 {
             return Err(DecodeError::Invalid { what: PORT.what });
         }
-        let (token, paths) = (options.array(TOKEN)?, options.paths()?);
+        let (token, paths) = (options.array(TOKEN)?, paths(&options)?);
         let address = options.text(ADDRESS, MAX_ADDRESS)?;
         let outcome = Ok(SshServing { port, token, address, paths });
         Ok(Some(Self { implementation, outcome }))
@@ -210,110 +205,38 @@ fn write(mark: &[u8], body: &[u8], out: &mut Vec<u8>) -> Result<(), Full> {
     w.bytes(body)
 }
 
-/// An option that this version defines.
-#[derive(Clone, Copy)]
-struct Kind {
-    number: u16,
-    critical: bool,
-    within: Within,
-    what: &'static str,
+kinds! {
+    1 true VERSION Both "version over ssh"
+    2 true PURPOSE Client "purpose over ssh"
+    3 true PATH Both "path over ssh"
+    4 true PORTS Client "ports over ssh"
+    5 false IMPLEMENTATION Both "implementation over ssh"
+    6 true PORT Server "port over ssh"
+    7 true TOKEN Server "token over ssh"
+    8 false ADDRESS Server "address over ssh"
+    9 true REFUSAL Server "refusal over ssh"
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Within {
-    Both,
-    Ask,
-    Answer,
+fn read(body: &[u8], by: By) -> Result<Options<'_>, DecodeError> {
+    Options::read(body, by, KINDS, Some(PATH))
 }
 
-const fn kind(number: u16, critical: bool, within: Within, what: &'static str) -> Kind {
-    Kind { number, critical, within, what }
+fn put_paths(body: &mut Vec<u8>, paths: &[Vec<u8>]) -> Result<(), Full> {
+    if paths.iter().any(|path| path.len() > MAX_PATH) {
+        return Err(Full);
+    }
+    paths.iter().for_each(|path| put(body, PATH, path));
+    Ok(())
 }
 
-const VERSION: Kind = kind(1, true, Within::Both, "version over ssh");
-const PURPOSE: Kind = kind(2, true, Within::Ask, "purpose over ssh");
-const PATH: Kind = kind(3, true, Within::Both, "path over ssh");
-const PORTS: Kind = kind(4, true, Within::Ask, "ports over ssh");
-const IMPLEMENTATION: Kind = kind(5, false, Within::Both, "implementation over ssh");
-const PORT: Kind = kind(6, true, Within::Answer, "port over ssh");
-const TOKEN: Kind = kind(7, true, Within::Answer, "token over ssh");
-const ADDRESS: Kind = kind(8, false, Within::Answer, "address over ssh");
-const REFUSAL: Kind = kind(9, true, Within::Answer, "refusal over ssh");
-const KINDS: [Kind; 9] =
-    [VERSION, PURPOSE, PATH, PORTS, IMPLEMENTATION, PORT, TOKEN, ADDRESS, REFUSAL];
-
-/// The options of a message: each at most once, but paths.
-struct Options<'a> {
-    found: Vec<(u16, &'a [u8])>,
-    unknown_critical: bool,
+fn paths(options: &Options<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
+    let path = |path: &[u8]| match path.len() > MAX_PATH || path.contains(&0) {
+        true => Err(DecodeError::Invalid { what: PATH.what }),
+        false => Ok(path.to_vec()),
+    };
+    options.all(PATH).map(path).collect()
 }
 
-impl<'a> Options<'a> {
-    fn read(body: &'a [u8], message: Within) -> Result<Self, DecodeError> {
-        let mut options = Self { found: Vec::new(), unknown_critical: false };
-        let mut r = Reader::new(body, "option over ssh");
-        while !r.is_empty() {
-            let first = r.u16()?;
-            let (critical, number) = (first & CRITICAL != 0, first & !CRITICAL);
-            let len = r.u16()?;
-            let value = r.take(len.into())?;
-            let Some(kind) = KINDS.iter().find(|kind| kind.number == number) else {
-                options.unknown_critical |= critical;
-                continue;
-            };
-            let allowed = kind.within == Within::Both || kind.within == message;
-            let repeated = number != PATH.number && options.find(*kind).is_some();
-            if critical != kind.critical || !allowed || repeated {
-                return Err(DecodeError::Invalid { what: kind.what });
-            }
-            options.found.push((number, value));
-        }
-        Ok(options)
-    }
-
-    fn no_unknown_critical(&self) -> Result<(), DecodeError> {
-        match self.unknown_critical {
-            true => Err(DecodeError::Unsupported { what: "critical option over ssh" }),
-            false => Ok(()),
-        }
-    }
-
-    fn find(&self, kind: Kind) -> Option<&'a [u8]> {
-        self.found.iter().find(|(number, _)| *number == kind.number).map(|(_, value)| *value)
-    }
-
-    fn get(&self, kind: Kind) -> Result<&'a [u8], DecodeError> {
-        self.find(kind).ok_or(DecodeError::Truncated { what: kind.what })
-    }
-
-    fn array<const N: usize>(&self, kind: Kind) -> Result<[u8; N], DecodeError> {
-        self.get(kind)?.try_into().map_err(|_| DecodeError::Invalid { what: kind.what })
-    }
-
-    fn text(&self, kind: Kind, limit: usize) -> Result<Option<String>, DecodeError> {
-        let text = |value| Reader::new(value, kind.what).text(limit).map(ToString::to_string);
-        self.find(kind).map(text).transpose()
-    }
-
-    fn paths(&self) -> Result<Vec<Vec<u8>>, DecodeError> {
-        let paths = self.found.iter().filter(|(number, _)| *number == PATH.number);
-        let path = |(_, path): &(u16, &[u8])| match path.len() > MAX_PATH || path.contains(&0) {
-            true => Err(DecodeError::Invalid { what: PATH.what }),
-            false => Ok(path.to_vec()),
-        };
-        paths.map(path).collect()
-    }
-}
-
-fn put(body: &mut Vec<u8>, kind: Kind, value: &[u8]) -> Result<(), Full> {
-    let critical = if kind.critical { CRITICAL } else { 0 };
-    let mut w = Writer::append(body);
-    w.u16(kind.number | critical)?;
-    w.u16(u16::try_from(value.len()).map_err(|_| Full)?)?;
-    w.bytes(value)
-}
-
-const CRITICAL: u16 = 1 << 15;
 /// A few hundred of the longest paths.
 const MAX_BODY: usize = 1 << 20;
 /// Longer than every IPv6 address with its zone.

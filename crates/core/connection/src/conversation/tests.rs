@@ -7,20 +7,7 @@ use longhaul_wire::CloseCode;
 use super::*;
 
 fn request(direction: Direction) -> Request {
-    Request {
-        direction,
-        destination_is_directory: false,
-        sync_at_end: true,
-        copy_contents: false,
-        unhashed: false,
-        keeps_unchanged: false,
-        keeps_newer: false,
-        destination_is_name: false,
-        deletes: None,
-        label: [7; 16],
-        paths: vec![b"tree".to_vec()],
-        rules: Vec::new(),
-    }
+    Request::new(direction, vec![b"tree".to_vec()])
 }
 
 fn bytes(message: impl Into<Message>) -> Vec<u8> {

@@ -16,20 +16,7 @@ type Half = SharedHalf<Vec<u8>, Vec<u8>>;
 const NOW: Instant = Instant::ZERO;
 
 fn wish(direction: Direction) -> Wish {
-    Wish::Copy(Request {
-        direction,
-        destination_is_directory: false,
-        sync_at_end: true,
-        copy_contents: false,
-        unhashed: false,
-        keeps_unchanged: false,
-        keeps_newer: false,
-        destination_is_name: false,
-        deletes: None,
-        label: [7; 16],
-        paths: vec![b"tree".to_vec()],
-        rules: Vec::new(),
-    })
+    Wish::Copy(Request::new(direction, vec![b"tree".to_vec()]))
 }
 
 fn watch(patience: Duration) -> Watch {

@@ -25,18 +25,9 @@ fn messages(page: &mut Page) {
          message once. The file's contents are object 0.",
     );
     let request = Request {
-        direction: Direction::Push,
         destination_is_directory: true,
-        sync_at_end: true,
-        copy_contents: false,
-        unhashed: false,
-        keeps_unchanged: false,
-        keeps_newer: false,
-        destination_is_name: false,
-        deletes: None,
         label: [7; 16],
-        paths: vec![b"archive".to_vec()],
-        rules: Vec::new(),
+        ..Request::new(Direction::Push, vec![b"archive".to_vec()])
     };
     show(page, "REQUEST", request.into());
     let object = ObjectId(0);

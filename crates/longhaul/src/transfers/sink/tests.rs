@@ -29,18 +29,8 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
     let mailbox = Arc::new(Mailbox::new().unwrap());
     let wish = Wish::Copy(Request {
-        direction: Direction::Pull,
         destination_is_directory: true,
-        sync_at_end: true,
-        copy_contents: false,
-        unhashed: false,
-        keeps_unchanged: false,
-        keeps_newer: false,
-        destination_is_name: false,
-        deletes: None,
-        label: [0; 16],
-        paths: vec![b"a".to_vec()],
-        rules: Vec::new(),
+        ..Request::new(Direction::Pull, vec![b"a".to_vec()])
     });
     let shared = Shared::client(&wish, Mailboxes::new(vec![mailbox.clone()]));
     assert!(matches!(sent(&shared), Message::Request(_)));
