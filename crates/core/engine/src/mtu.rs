@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use longhaul_units::Instant;
 
-use base::{BASE, Base, QUIET};
+use base::{BASE, Base, quiet_time};
 
 pub(crate) use base::LEAST;
 
@@ -83,7 +83,7 @@ impl MtuSearch {
 
     /// For how long, with probe timeouts of `apart`, other lanes of the path are to send nothing large.
     pub fn quiet(&self, apart: Duration) -> Option<Duration> {
-        self.base.wants_quiet().then(|| apart * QUIET)
+        self.base.wants_quiet().then(|| quiet_time(apart))
     }
 
     /// True where packets of the base size do not pass.

@@ -203,7 +203,7 @@ pub struct SinkStats {
 impl SinkStats {
     /// Entries of which nothing more is to come.
     pub fn settled(&self) -> u32 {
-        self.confirmed + self.failed + self.skipped
+        self.confirmed + self.failed + self.skipped + self.unchanged
     }
 }
 

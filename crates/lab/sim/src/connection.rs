@@ -729,19 +729,14 @@ fn wish(scenario: &Scenario) -> Wish {
         let role = if scenario.push { PipeRole::Send } else { PipeRole::Receive };
         return Wish::Pipe(PipeRequest { role, name: b"pipe".to_vec() });
     }
+    let direction = if scenario.push { Direction::Push } else { Direction::Pull };
     Wish::Copy(Request {
-        direction: if scenario.push { Direction::Push } else { Direction::Pull },
-        destination_is_directory: false,
         sync_at_end: scenario.fsync,
-        copy_contents: false,
-        unhashed: false,
         keeps_unchanged: scenario.keeps.unchanged,
         keeps_newer: scenario.keeps.newer,
-        destination_is_name: false,
         deletes: scenario.deletes.then(Deletes::default),
         label: [7; 16],
-        paths: vec![b"tree".to_vec()],
-        rules: Vec::new(),
+        ..Request::new(direction, vec![b"tree".to_vec()])
     })
 }
 

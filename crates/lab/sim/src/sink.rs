@@ -310,15 +310,6 @@ impl SinkDriver {
         self.staging.bytes()
     }
 
-    /// Bytes of groups that the disk is writing now, and those of them that are no repair.
-    pub fn writing(&self) -> [u64; 2] {
-        let groups = self.operations.values().filter_map(|operation| match operation {
-            Operation::Write(_, data) => Some([data.len() as u64, data.counts_as_first()]),
-            Operation::Do(_) | Operation::Answer(_) => None,
-        });
-        groups.fold([0; 2], |[all, first], [more, new]| [all + more, first + new])
-    }
-
     pub fn next_timeout(&self, copy: &IncomingCopy<Staged>) -> Option<Instant> {
         let operation = self.operations.first_key_value().map(|((at, _), _)| *at);
         operation.into_iter().chain(copy.next_timeout()).min()

@@ -229,12 +229,12 @@ impl World {
         while !self.is_over() {
             self.step();
             if self.now - self.eventful > bound && !self.is_over() {
-                let states = format!("{:?}", self.states());
-                self.checks.require(false, || format!("does not end: {states}"));
+                self.checks.require(false, || "does not end".to_owned());
             }
             if let Some(what) = self.checks.broken() {
                 let at = self.now - self.start;
-                return Err(Broken { seed: self.scenario.seed, at, what: what.into() });
+                let what = format!("{what}; ends that are open: {:?}", self.states());
+                return Err(Broken { seed: self.scenario.seed, at, what });
             }
         }
         self.finish()

@@ -15,8 +15,10 @@ const LOST_MORE: u8 = 3;
 const LOST_MOST: u8 = 12;
 /// Probes that are lost beside smaller packets, and say nothing.
 const BESIDE_MAX: u8 = 4;
-/// Probe timeouts without large packets that make a path quiet.
-pub(super) const QUIET: u32 = 4;
+/// Probe timeouts without large packets that make a path quiet,
+const QUIET: u32 = 4;
+/// and the longest such time: who delays a packet can make a probe timeout as long as he likes.
+const QUIET_MAX: Duration = Duration::from_secs(4);
 /// Reports that only tell of losses, a probe timeout apart, that bring doubt.
 const MISSES: u8 = 2;
 /// The least of the sizes that are tried once the base is lost: an IP packet of 576 bytes passes nearly
@@ -109,7 +111,7 @@ impl Base {
         }
         let due = doubt.last.map_or(Instant::ZERO, |last| last + apart);
         let due = match doubt.quiet_since {
-            Some(since) if since > Instant::ZERO => due.max(since + apart * QUIET),
+            Some(since) if since > Instant::ZERO => due.max(since + quiet_time(apart)),
             None if doubt.is_quiet => Instant::ZERO,
             _ => due,
         };
@@ -248,6 +250,11 @@ impl Doubt {
         let enough = LOST_MAX.saturating_add(self.smaller_lost.saturating_mul(LOST_MORE));
         self.lost >= enough.min(LOST_MOST)
     }
+}
+
+/// For how long nothing large is sent before a path is quiet, with probe timeouts of `apart`.
+pub(super) fn quiet_time(apart: Duration) -> Duration {
+    (apart * QUIET).min(QUIET_MAX)
 }
 
 #[cfg(test)]

@@ -10,8 +10,8 @@ use crate::limits::UNVERIFIED_MAX;
 #[derive(Debug)]
 pub(super) struct Credit {
     capacity: u64,
-    /// First-sent groups that are being written, and their bytes.
-    held: BTreeMap<(ObjectId, u32), u32>,
+    /// Groups that are being written: how often at the same time, and their first-sent bytes.
+    held: BTreeMap<(ObjectId, u32), (u32, u32)>,
     /// First-sent bytes that are no longer in memory.
     consumed: u64,
     /// Promise at the time when too many answers waited, while they do.
@@ -50,14 +50,19 @@ impl Credit {
 
     /// A group is about to be written, with `new` bytes that came for the first time.
     pub(super) fn hold(&mut self, group: (ObjectId, u32), new: u32) {
-        if new > 0 {
-            self.held.insert(group, new);
-        }
+        let (writes, bytes) = self.held.entry(group).or_default();
+        *writes += 1;
+        *bytes += new;
     }
 
-    /// That write has ended. Returns its new bytes.
+    /// A write has ended. Returns the new bytes of its group, the first time.
     pub(super) fn release(&mut self, group: (ObjectId, u32)) -> u32 {
-        let new = self.held.remove(&group).unwrap_or(0);
+        let Some((writes, bytes)) = self.held.get_mut(&group) else { return 0 };
+        *writes -= 1;
+        let new = core::mem::take(bytes);
+        if *writes == 0 {
+            self.held.remove(&group);
+        }
         self.consumed += u64::from(new);
         new
     }
@@ -67,7 +72,7 @@ impl Credit {
         self.consumed += u64::from(new);
     }
 
-    /// True if no new group is being written.
+    /// True if no group is being written.
     pub(super) fn is_unused(&self) -> bool {
         self.held.is_empty()
     }

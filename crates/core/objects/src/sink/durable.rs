@@ -257,6 +257,7 @@ impl Sink {
         if self.ending.is_receiving()
             && self.manifest.has_ended()
             && self.entries.are_named()
+            && !self.setup.is_making()
             && self.staged.are_placed()
             && self.objects.accepted() == self.objects.end()
         {
@@ -276,7 +277,8 @@ impl Sink {
                 return Some(Action::FinishDirectories { directories, announced });
             }
         }
-        if !self.ending.is_syncing() || self.is_dirty() {
+        // A group of a file that failed may still be written.
+        if !self.ending.is_syncing() || self.is_dirty() || !self.credit.is_unused() {
             return None;
         }
         if !self.report.has_failures() {

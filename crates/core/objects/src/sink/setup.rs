@@ -1,6 +1,6 @@
 //! Preparing for what was announced.
 
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use longhaul_units::EntryCode;
@@ -25,6 +25,8 @@ pub(super) struct Setup {
     restarts: VecDeque<(EntryId, TempName)>,
     /// Large files that are compared first: what an earlier run left of them.
     existing: BTreeMap<EntryId, Existing>,
+    /// Entries that are being made, even those that failed meanwhile.
+    making: BTreeSet<EntryId>,
     nonce: [u8; 16],
 }
 
@@ -41,8 +43,13 @@ enum Step {
 
 impl Setup {
     pub(super) fn new(nonce: [u8; 16]) -> Self {
-        let (queue, restarts, existing) = (VecDeque::new(), VecDeque::new(), BTreeMap::new());
-        Self { queue, restarts, existing, nonce }
+        Self {
+            queue: VecDeque::new(),
+            restarts: VecDeque::new(),
+            existing: BTreeMap::new(),
+            making: BTreeSet::new(),
+            nonce,
+        }
     }
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
@@ -100,6 +107,11 @@ impl Setup {
         self.queue.len() >= BACKLOG_MAX && !is_held
     }
 
+    /// True while something may still be made: what failed meanwhile, too.
+    pub(super) fn is_making(&self) -> bool {
+        !self.making.is_empty()
+    }
+
     /// Starts a large file again: what an earlier run left of it is gone. Returns the name of the
     /// new one.
     fn begin_anew(&mut self, id: EntryId, entry: &Entry) -> TempName {
@@ -114,6 +126,7 @@ impl Setup {
             let waiting = entries.in_state(id, State::Waiting).and_then(Slot::entry).cloned();
             if let Some(entry) = waiting {
                 entries.begin_preparing(id);
+                self.making.insert(id);
                 let (file, existing) = (NamedEntry { id, entry }, Existing::Nothing);
                 return Some(Action::PrepareFile { file, temp, existing });
             }
@@ -135,6 +148,7 @@ impl Setup {
                         }
                         _ => None,
                     });
+                    self.making.extend(batch.iter().map(|directory| directory.id));
                     Some(Action::MakeDirectories(batch))
                 }
                 Step::Compare => {
@@ -164,6 +178,7 @@ impl Setup {
                     self.queue.pop_front();
                     entries.begin_preparing(id);
                     let entry = entries.get(id).and_then(Slot::entry).cloned()?;
+                    self.making.insert(id);
                     let file = NamedEntry { id, entry };
                     Some(Action::PrepareFile { file, temp, existing })
                 }
@@ -200,6 +215,7 @@ impl Sink {
 
     /// Answers [`Action::MakeDirectories`] for one of its entries.
     pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, EntryEnd>) {
+        self.setup.making.remove(&id);
         self.note_made(id, result.as_ref().ok().copied());
         match result {
             Err(end) => self.fail(id, end, SourceKnows::No, Kept::Nothing),
@@ -261,6 +277,7 @@ impl Sink {
 
     /// Answers [`Action::PrepareFile`].
     pub(super) fn prepared(&mut self, id: EntryId, result: Result<Prepared, EntryEnd>) {
+        self.setup.making.remove(&id);
         let Some(slot) = self.entries.get(id) else {
             return;
         };

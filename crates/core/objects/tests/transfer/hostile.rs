@@ -186,6 +186,62 @@ fn the_end_of_the_manifest() {
     assert_eq!(refuses(&mut sink, manifest(2, vec![], &[])), SinkError::AfterEnd);
 }
 
+/// The source gives up a large file while the sink prepares it.
+#[test]
+fn nothing_is_left_of_a_file_that_failed_while_it_was_prepared() {
+    for code in [EntryCode::Skipped, EntryCode::Failed] {
+        let mut sink = sink();
+        let mut disk = MemoryStorage::new();
+        let size = 3 * GROUP_SIZE;
+        sink.handle(manifest(0, vec![file("a", size)], &[(0, 0, 1, size)])).unwrap();
+        let preparing = sink.poll_action(Instant::ZERO).unwrap();
+        assert!(matches!(preparing, Action::PrepareFile { .. }), "{preparing:?}");
+        let (objects, bytes) = (1, Bytes::new(size));
+        sink.handle(SourceMessage::ManifestEnd { entries: 1, objects, bytes }).unwrap();
+        sink.handle(SourceMessage::EntryFailed { entry: 0, end: EntryEnd::new(code, "gone") })
+            .unwrap();
+        let mut do_all = |sink: &mut Sink, first| {
+            let mut next = first;
+            while let Some(action) = next {
+                sink.handle_answer(storage::perform(&mut disk, action).unwrap());
+                next = sink.poll_action(Instant::ZERO);
+            }
+            disk.temp_count()
+        };
+        let first = sink.poll_action(Instant::ZERO);
+        do_all(&mut sink, first);
+        assert!(!sink.is_result_due(), "{code:?}: the file may still come");
+        assert_eq!(do_all(&mut sink, Some(preparing)), 0, "{code:?}");
+        assert!(sink.is_result_due(), "{code:?}");
+    }
+}
+
+/// The source gives up a file while the sink writes a group of it.
+#[test]
+fn nothing_is_left_of_a_file_that_failed_while_it_was_written() {
+    let mut sink = sink();
+    let mut disk = MemoryStorage::new();
+    let do_all = |sink: &mut Sink, disk: &mut MemoryStorage| {
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            sink.handle_answer(storage::perform(disk, action).unwrap());
+        }
+    };
+    sink.handle(manifest(0, vec![file("a", 3000)], &[(0, 0, 1, 3000)])).unwrap();
+    do_all(&mut sink, &mut disk);
+    let verdict = sink.group_received(ObjectId(0), 0, [1; 32]);
+    let Verdict::Write(task) = verdict else { panic!("{verdict:?}") };
+    let bytes = Bytes::new(3000);
+    sink.handle(SourceMessage::ManifestEnd { entries: 1, objects: 1, bytes }).unwrap();
+    let end = EntryEnd::new(EntryCode::Skipped, "gone");
+    sink.handle(SourceMessage::EntryFailed { entry: 0, end }).unwrap();
+    do_all(&mut sink, &mut disk);
+    assert!(!sink.is_result_due(), "it is still being written");
+    sink.group_written(&task, &storage::write(&mut disk, &task, &[0; 3000]));
+    do_all(&mut sink, &mut disk);
+    assert!(sink.is_result_due());
+    assert_eq!(disk.temp_count(), 0);
+}
+
 #[test]
 fn more_than_a_sink_holds() {
     let mut sink = sink();

@@ -58,13 +58,14 @@ impl World {
                     self.report.failed = u64::from(copy.stats().failed);
                 }
                 if done_well {
-                    // Nobody waits for a group of a file that failed while the disk was writing it.
-                    let has_failed = copy.stats().failed + copy.stats().skipped > 0;
-                    let [writing, new] = if has_failed { sink.writing() } else { [0; 2] };
-                    self.checks.require(sink.staged_bytes() == writing, || {
+                    let stats = copy.stats();
+                    self.checks.require(stats.settled() == stats.entries, || {
+                        format!("{} of {} entries are settled", stats.settled(), stats.entries)
+                    });
+                    self.checks.require(sink.staged_bytes() == 0, || {
                         format!("{} bytes are staged at the end", sink.staged_bytes())
                     });
-                    let given = copy.credit() - copy.capacity() + new;
+                    let given = copy.credit() - copy.capacity();
                     self.checks.require(given == copy.begun(), || {
                         format!("{} bytes came, {given} gave their credit back", copy.begun())
                     });

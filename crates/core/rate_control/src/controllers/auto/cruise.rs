@@ -253,7 +253,12 @@ impl Cruise {
         let shown = core::mem::replace(&mut self.shown, self.step);
         // A host that pauses in every round has sent at the full rate in between.
         let idle = round.limited && round.delivered < model.recent().scale(7, 8);
-        if round.queue_max > (target / 2).max(model.packet_time() * 5 / 4) || idle {
+        // Less than any sender may have in flight at first: slow start.
+        let few = model.product(round.delivered) < FEW_PACKETS * model.packet();
+        let queued = (target / 2).max(model.packet_time() * 5 / 4);
+        // A few packets build no queue that is short beside the round trip: that is jitter.
+        let queued = if few { queued.max(model.min_rtt / 8) } else { queued };
+        if round.queue_max > queued || idle {
             self.step = 0;
             return;
         }
@@ -267,8 +272,6 @@ impl Cruise {
             self.hold_steps();
             return;
         }
-        // Less than any sender may have in flight at first: slow start.
-        let few = model.product(round.delivered) < FEW_PACKETS * model.packet();
         let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (FIRST_STEP, MAX_STEP) };
         self.step = (self.step * 2).clamp(first, most);
     }
