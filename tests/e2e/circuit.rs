@@ -58,7 +58,7 @@ fn a_copy_goes_over_its_circuit_and_gives_back_the_rest() {
         let circuit = &json["circuit"];
         assert!(circuit["sent_bytes"].as_u64().unwrap() > 8_000_000, "{ended:?}");
         assert!(circuit["released_seconds"].as_f64().is_some(), "{ended:?}");
-        assert_eq!(json["bottleneck"], "reservation");
+        assert_eq!(json["bottleneck"], "reservation", "{json}");
         let booking = client(&url).show(circuit["booking"].as_u64().unwrap()).unwrap();
         assert_eq!(booking.state, State::Released);
         assert_eq!(booking.destination, Some("127.0.0.2".parse().unwrap()));
