@@ -37,7 +37,7 @@ use datagrams::Known;
 use longhaul_carriers::tcp::Joins;
 use longhaul_carriers::udp::socket_notices;
 use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
-use longhaul_control::{Accepted, Acceptor};
+use longhaul_control::{Accepted, Acceptor, PendingClient};
 use longhaul_control::{Place, Places};
 use longhaul_sys::stop::Stop;
 
@@ -272,89 +272,103 @@ impl Server<'_> {
                     stranger.1.comes_from(client.ip());
                     client
                 }
-                Err(error) => {
-                    let reason = error.to_string();
-                    return (self.events)(ServeEvent::Refused { client: from, reason });
-                }
+                Err(error) => return self.note_refused(from, error.to_string()),
             },
         };
-        let refused = |reason: String| (self.events)(ServeEvent::Refused { client: from, reason });
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
         match self.acceptor.accept(stream, from, |stage| stranger.1.reach(stage)) {
-            Ok(Accepted::Client(client)) => {
-                self.door.prove(from.ip());
-                let hello = client.client().hello();
-                let Some(guest) = self.clients.admit(hello.key_id, from.ip()) else {
-                    client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
-                    return refused("too many clients".into());
-                };
-                let sending = match sending(hello, self.options.profiles.as_deref()) {
-                    Ok(sending) => sending,
-                    Err(error) => {
-                        let reason = error.to_string();
-                        client.refuse(CloseCode::UNSUPPORTED_OPTION, &reason);
-                        return refused(reason);
-                    }
-                };
-                let lanes = hello.lanes;
-                let Some(lease) = self.lease_of_others(hello, &guest) else {
-                    client.refuse(CloseCode::BUSY, &later(NO_MEMORY, lanes));
-                    return refused("no memory is left for another client".into());
-                };
-                let Some(_descriptors) = self.descriptors.lease(lanes) else {
-                    let reason = later(NO_DESCRIPTORS, lanes);
-                    client.refuse(CloseCode::BUSY, &reason);
-                    return refused(reason);
-                };
-                drop(stranger);
-                let place = (&guest, lease);
-                let (begun, outcome) = match self.serve_client(*client, sending, place, from, local)
-                {
-                    Ok(served) => (true, Ok(served)),
-                    // Its request was turned away: nothing was served.
-                    Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
-                        return refused(reason);
-                    }
-                    Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
-                        let notice = format!("{from}: asked for nothing, as a probe does");
-                        return (self.events)(ServeEvent::Notice(notice));
-                    }
-                    // It may come back, with the other carrier.
-                    Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
-                        (false, Err(ServeFailure { code, reason }))
-                    }
-                    Err(NotServed { code, begun, reason }) => {
-                        (begun, Err(ServeFailure { code, reason }))
-                    }
-                };
-                (self.events)(ServeEvent::Ended { client: from, outcome });
-                if self.options.once && begun {
-                    self.served.request();
-                }
-            }
+            Ok(Accepted::Client(client)) => self.attend_client(*client, (from, local), stranger),
             Ok(Accepted::Data(join)) => {
                 if let Err(error) = self.joins.hand_over(*join) {
-                    refused(error.to_string());
+                    self.note_refused(from, error.to_string());
                 }
             }
-            Err(_) if stranger.1.had_to_go() => refused(CROWDED.into()),
+            Err(_) if stranger.1.had_to_go() => self.note_refused(from, CROWDED.into()),
             // As a client closes the TCP connections that it needs no more, since UDP carries.
             Err(error) if error.is_parting() && self.door.knows(from.ip()) => {}
-            Err(error) => refused(error.to_string()),
+            Err(error) => self.note_refused(from, error.to_string()),
+        }
+    }
+
+    fn note_refused(&self, client: SocketAddr, reason: String) {
+        (self.events)(ServeEvent::Refused { client, reason });
+    }
+
+    /// A client that holds a token, from one address to another: it is served if there is room.
+    fn attend_client(
+        &self,
+        client: PendingClient,
+        (from, local): (SocketAddr, SocketAddr),
+        stranger: (Place<'_>, PendingConnection<'_>),
+    ) {
+        self.door.prove(from.ip());
+        let hello = client.client().hello();
+        let Some(guest) = self.clients.admit(hello.key_id, from.ip()) else {
+            client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
+            return self.note_refused(from, "too many clients".into());
+        };
+        let sending = match sending(hello, self.options.profiles.as_deref()) {
+            Ok(sending) => sending,
+            Err(error) => {
+                let reason = error.to_string();
+                client.refuse(CloseCode::UNSUPPORTED_OPTION, &reason);
+                return self.note_refused(from, reason);
+            }
+        };
+        let lanes = hello.lanes;
+        let Some(lease) = self.lease_of_others(hello, &guest) else {
+            client.refuse(CloseCode::BUSY, &later(NO_MEMORY, lanes));
+            return self.note_refused(from, "no memory is left for another client".into());
+        };
+        let descriptors = || self.descriptors.lease(lanes);
+        let descriptors = descriptors().or_else(|| self.await_free(ENDING, descriptors));
+        let Some(_descriptors) = descriptors else {
+            let reason = later(NO_DESCRIPTORS, lanes);
+            client.refuse(CloseCode::BUSY, &reason);
+            return self.note_refused(from, reason);
+        };
+        drop(stranger);
+        let (begun, outcome) =
+            match self.serve_client(client, sending, (&guest, lease), from, local) {
+                Ok(served) => (true, Ok(served)),
+                // Its request was turned away: nothing was served.
+                Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
+                    return self.note_refused(from, reason);
+                }
+                Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
+                    let notice = format!("{from}: asked for nothing, as a probe does");
+                    return (self.events)(ServeEvent::Notice(notice));
+                }
+                // It may come back, with the other carrier.
+                Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
+                    (false, Err(ServeFailure { code, reason }))
+                }
+                Err(NotServed { code, begun, reason }) => {
+                    (begun, Err(ServeFailure { code, reason }))
+                }
+            };
+        (self.events)(ServeEvent::Ended { client: from, outcome });
+        if self.options.once && begun {
+            self.served.request();
         }
     }
 
     /// Memory for a client, also that of one that has to make room for it.
     fn lease_of_others(&self, hello: &Hello, guest: &Guest<'_>) -> Option<Arc<Lease>> {
-        let found = self.lease(hello);
-        if found.is_some() || !guest.make_room() {
-            return found;
-        }
-        let deadline = clock::now() + MAKING_ROOM;
+        let lease = || self.lease(hello);
+        lease().or_else(|| {
+            let patience = if guest.make_room() { MAKING_ROOM } else { ENDING };
+            self.await_free(patience, lease)
+        })
+    }
+
+    /// Waits until `take` finds something that is free.
+    fn await_free<T>(&self, patience: Duration, take: impl Fn() -> Option<T>) -> Option<T> {
+        let deadline = clock::now() + patience;
         while clock::now() < deadline && !self.is_over() {
             std::thread::sleep(LEAVING);
-            if let Some(lease) = self.lease(hello) {
-                return Some(lease);
+            if let Some(free) = take() {
+                return Some(free);
             }
         }
         None
@@ -404,6 +418,9 @@ const CROWDED: &str = "it did not say who it is, and made room for others that c
 /// has arrived; less than the time of a handshake. And how often is looked for it.
 const MAKING_ROOM: Duration = Duration::from_secs(5);
 const LEAVING: Duration = Duration::from_millis(10);
+/// How long it waits for what is not free: a client whose copy is done knows that before its threads here
+/// have ended, and often comes again at once.
+const ENDING: Duration = Duration::from_secs(1);
 /// As many connections as the kernel lets wait by default.
 const BACKLOG: i32 = 4096;
 /// How long a stranger may take to be answered before one has to make room for descriptors.
