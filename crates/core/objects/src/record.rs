@@ -152,107 +152,95 @@ impl ResumeState {
 
     fn apply(&mut self, body: &[u8], fsync: Fsync, trusted: &mut bool) -> Option<()> {
         let (kind, body) = body.split_first()?;
+        let is_trusted = *trusted;
         match *kind {
             RUN => {
                 let run_boot: &[u8; 16] = body.try_into().ok()?;
                 *trusted = *run_boot == [0; 16] || *run_boot == boot_of(fsync);
             }
-            GROUPS | TAGGED => {
-                let (key, body) = body.split_first_chunk::<16>()?;
-                let (temp, body) = body.split_first_chunk::<16>()?;
-                let (first, values) = body.split_first_chunk::<4>()?;
-                let values = read_values(values, *kind == TAGGED)?;
-                let first = u32::from_be_bytes(*first);
-                first.checked_add(u32::try_from(values.len()).ok()?)?;
-                let temp = TempName(*temp);
-                let new = || PartialFile { temp, groups: Vec::new(), stamp: None };
-                let file = self.partial.entry(EntryKey(*key)).or_insert_with(new);
-                // Claims about another file say that the older one is gone, trusted or not.
-                if file.temp != temp {
-                    *file = new();
-                }
-                // Their writer wrote to the file.
-                file.stamp = None;
-                if *trusted {
-                    let groups = (first..).zip(values);
-                    file.groups.extend(groups.map(|(group, (value, tag))| (group, value, tag)));
-                }
-            }
+            GROUPS | TAGGED => self.apply_groups(body, *kind == TAGGED, is_trusted)?,
+            VOID => self.apply_void(body)?,
             PUBLISHED => {
-                let (keys, []) = body.as_chunks::<16>() else {
-                    return None;
-                };
-                for key in keys.iter().map(|key| EntryKey(*key)).filter(|_| *trusted) {
-                    match self.partial.remove(&key) {
-                        Some(file) => drop(self.whole.insert(key, file)),
-                        None => self.published.push(key),
+                for [key] in words(body)?.iter().filter(|_| is_trusted) {
+                    match self.partial.remove(&EntryKey(*key)) {
+                        Some(file) => drop(self.whole.insert(EntryKey(*key), file)),
+                        None => self.published.push(EntryKey(*key)),
                     }
                 }
             }
-            VOID => {
-                let (key, body) = body.split_first_chunk::<16>()?;
-                let (temp, groups) = body.split_first_chunk::<16>()?;
-                let (groups, []) = groups.as_chunks::<4>() else {
-                    return None;
-                };
-                let file = self.partial.get_mut(&EntryKey(*key));
-                if let Some(file) = file.filter(|file| file.temp == TempName(*temp)) {
-                    let void: BTreeSet<u32> =
-                        groups.iter().map(|group| u32::from_be_bytes(*group)).collect();
-                    file.groups.retain(|(group, ..)| !void.contains(group));
-                    file.stamp = None;
-                }
-            }
             STAMPS => {
-                let (words, []) = body.as_chunks::<16>() else {
-                    return None;
-                };
-                let (stamps, []) = words.as_chunks::<3>() else {
-                    return None;
-                };
-                for [key, temp, stamp] in stamps.iter().filter(|_| *trusted) {
-                    let file = self.partial.get_mut(&EntryKey(*key));
-                    if let Some(file) = file.filter(|file| file.temp == TempName(*temp)) {
+                for [key, temp, stamp] in words(body)?.iter().filter(|_| is_trusted) {
+                    if let Some(file) = self.file(key, temp) {
                         file.stamp = Some(Stamp(*stamp));
                     }
                 }
             }
             KEPT => {
-                let (words, []) = body.as_chunks::<16>() else {
-                    return None;
-                };
-                let (kept, []) = words.as_chunks::<2>() else {
-                    return None;
-                };
-                for [key, stamp] in kept.iter().filter(|_| *trusted) {
-                    self.kept.push((EntryKey(*key), Stamp(*stamp)));
-                }
+                let kept = words(body)?.iter().filter(|_| is_trusted);
+                self.kept.extend(kept.map(|[key, stamp]| (EntryKey(*key), Stamp(*stamp))));
             }
             BUNDLED => {
-                let (words, []) = body.as_chunks::<16>() else {
-                    return None;
-                };
-                let (groups, []) = words.as_chunks::<4>() else {
-                    return None;
-                };
-                for [contents, a, b, tag] in groups.iter().filter(|_| *trusted) {
+                for [contents, a, b, tag] in words(body)?.iter().filter(|_| is_trusted) {
                     let value = [*a, *b].as_flattened().try_into().ok()?;
                     let tag = Some(*tag).filter(|tag| *tag != NO_TAG);
                     self.bundled.insert(*contents, (value, tag));
                 }
             }
             UNPUBLISHED => {
-                let (keys, []) = body.as_chunks::<16>() else {
-                    return None;
-                };
-                for key in keys.iter().map(|key| EntryKey(*key)) {
-                    self.whole.remove(&key);
-                    self.unpublished.insert(key, (self.published.len(), self.kept.len()));
+                for [key] in words(body)? {
+                    self.whole.remove(&EntryKey(*key));
+                    let since = (self.published.len(), self.kept.len());
+                    self.unpublished.insert(EntryKey(*key), since);
                 }
             }
             _ => return None,
         }
         Some(())
+    }
+
+    /// Claims about groups in a row of an unpublished file.
+    fn apply_groups(&mut self, body: &[u8], tagged: bool, trusted: bool) -> Option<()> {
+        let (key, body) = body.split_first_chunk::<16>()?;
+        let (temp, body) = body.split_first_chunk::<16>()?;
+        let (first, values) = body.split_first_chunk::<4>()?;
+        let values = read_values(values, tagged)?;
+        let first = u32::from_be_bytes(*first);
+        first.checked_add(u32::try_from(values.len()).ok()?)?;
+        let temp = TempName(*temp);
+        let new = || PartialFile { temp, groups: Vec::new(), stamp: None };
+        let file = self.partial.entry(EntryKey(*key)).or_insert_with(new);
+        // Claims about another file say that the older one is gone, trusted or not.
+        if file.temp != temp {
+            *file = new();
+        }
+        // Their writer wrote to the file.
+        file.stamp = None;
+        if trusted {
+            let groups = (first..).zip(values);
+            file.groups.extend(groups.map(|(group, (value, tag))| (group, value, tag)));
+        }
+        Some(())
+    }
+
+    /// Groups of an unpublished file that are not what was claimed.
+    fn apply_void(&mut self, body: &[u8]) -> Option<()> {
+        let (key, body) = body.split_first_chunk::<16>()?;
+        let (temp, groups) = body.split_first_chunk::<16>()?;
+        let (groups, []) = groups.as_chunks::<4>() else {
+            return None;
+        };
+        if let Some(file) = self.file(key, temp) {
+            let void: BTreeSet<u32> =
+                groups.iter().map(|group| u32::from_be_bytes(*group)).collect();
+            file.groups.retain(|(group, ..)| !void.contains(group));
+            file.stamp = None;
+        }
+        Some(())
+    }
+
+    /// The unpublished file that the latest claims about `key` are about, if that is `temp`.
+    fn file(&mut self, key: &[u8; 16], temp: &[u8; 16]) -> Option<&mut PartialFile> {
+        self.partial.get_mut(&EntryKey(*key)).filter(|file| file.temp == TempName(*temp))
     }
 
     fn settle(&mut self) {
@@ -317,16 +305,30 @@ impl RecordWriter {
                 groups.iter().for_each(|group| body.extend_from_slice(&group.to_be_bytes()));
             });
         }
-        for keys in news.unpublished.chunks(KEYS_MAX) {
-            self.entry(&mut bytes, UNPUBLISHED, |body| {
-                keys.iter().for_each(|key| body.extend_from_slice(&key.0));
-            });
-        }
+        let words = |key: &EntryKey| [key.0];
+        self.entries(&mut bytes, UNPUBLISHED, &news.unpublished, words);
+        self.append_claims(&mut bytes, &news.claims);
+        self.entries(&mut bytes, BUNDLED, &news.bundled, |group| {
+            let [a, b] = halves(&group.value);
+            [short(&group.contents), a, b, group.tag.unwrap_or(NO_TAG)]
+        });
+        self.entries(&mut bytes, PUBLISHED, &news.published, words);
+        self.entries(&mut bytes, STAMPS, &news.stamps, |(key, temp, stamp)| {
+            [key.0, temp.0, stamp.0]
+        });
+        self.entries(&mut bytes, KEPT, &news.kept, |(key, stamp)| [key.0, stamp.0]);
+        let offset = self.len;
+        self.len += bytes.len() as u64;
+        (offset, bytes)
+    }
+
+    /// One entry for the groups of a file that follow each other.
+    fn append_claims(&mut self, bytes: &mut Vec<u8>, claims: &[Claim]) {
         let file = |claim: &Claim| (claim.key, claim.temp, claim.tag.is_some());
         let follows = |a: &Claim, b: &Claim| file(a) == file(b) && a.group + 1 == b.group;
-        for run in news.claims.chunk_by(follows) {
+        for run in claims.chunk_by(follows) {
             let kind = if run[0].tag.is_some() { TAGGED } else { GROUPS };
-            self.entry(&mut bytes, kind, |body| {
+            self.entry(bytes, kind, |body| {
                 body.extend_from_slice(&run[0].key.0);
                 body.extend_from_slice(&run[0].temp.0);
                 body.extend_from_slice(&run[0].group.to_be_bytes());
@@ -336,40 +338,21 @@ impl RecordWriter {
                 }
             });
         }
-        for bundled in news.bundled.chunks(KEYS_MAX) {
-            self.entry(&mut bytes, BUNDLED, |body| {
-                for group in bundled {
-                    body.extend_from_slice(&short(&group.contents));
-                    body.extend_from_slice(&group.value);
-                    body.extend_from_slice(&group.tag.unwrap_or(NO_TAG));
-                }
+    }
+
+    /// Entries of a kind that has so many words for each of `all`.
+    fn entries<T, const N: usize>(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        kind: u8,
+        all: &[T],
+        words: impl Fn(&T) -> [[u8; 16]; N],
+    ) {
+        for some in all.chunks(KEYS_MAX) {
+            self.entry(bytes, kind, |body| {
+                some.iter().for_each(|one| body.extend_from_slice(words(one).as_flattened()));
             });
         }
-        for keys in news.published.chunks(KEYS_MAX) {
-            self.entry(&mut bytes, PUBLISHED, |body| {
-                keys.iter().for_each(|key| body.extend_from_slice(&key.0));
-            });
-        }
-        for stamps in news.stamps.chunks(KEYS_MAX) {
-            self.entry(&mut bytes, STAMPS, |body| {
-                for (key, temp, stamp) in stamps {
-                    body.extend_from_slice(&key.0);
-                    body.extend_from_slice(&temp.0);
-                    body.extend_from_slice(&stamp.0);
-                }
-            });
-        }
-        for kept in news.kept.chunks(KEYS_MAX) {
-            self.entry(&mut bytes, KEPT, |body| {
-                for (key, stamp) in kept {
-                    body.extend_from_slice(&key.0);
-                    body.extend_from_slice(&stamp.0);
-                }
-            });
-        }
-        let offset = self.len;
-        self.len += bytes.len() as u64;
-        (offset, bytes)
     }
 
     fn entry(&mut self, bytes: &mut Vec<u8>, kind: u8, body: impl FnOnce(&mut Vec<u8>)) {
@@ -424,9 +407,20 @@ pub(crate) struct Bundled {
 
 /// As much of what a group consists of as is recorded.
 fn short(contents: &[u8; 32]) -> [u8; 16] {
-    let mut short = [0; 16];
-    short.copy_from_slice(&contents[..16]);
-    short
+    halves(contents)[0]
+}
+
+fn halves(bytes: &[u8; 32]) -> [[u8; 16]; 2] {
+    let mut halves = [[0; 16]; 2];
+    halves.as_flattened_mut().copy_from_slice(bytes);
+    halves
+}
+
+/// The words of an entry, so many for each thing that it is about.
+fn words<const N: usize>(body: &[u8]) -> Option<&[[[u8; 16]; N]]> {
+    let (words, []) = body.as_chunks::<16>() else { return None };
+    let (things, []) = words.as_chunks::<N>() else { return None };
+    Some(things)
 }
 
 /// The chaining values of an entry, each with its tag where they are `tagged`.

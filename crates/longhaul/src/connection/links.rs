@@ -162,9 +162,11 @@ impl Links {
         self.by_path[0].0
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.by_path.len()
+    /// A notice where there are more links than lanes.
+    pub fn beyond(&self, lanes: u16) -> Option<String> {
+        let all = self.by_path.len();
+        (all > lanes.into())
+            .then(|| format!("the server grants {lanes} lanes: not all of {all} links are used"))
     }
 
     /// Lets the lanes of `lines` use all of them, each with rate control of its own.

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 
 use longhaul_carriers::carrier::join_all;
 use longhaul_connection::{HostFailure, PipeFull};
-use longhaul_control::ControlEnd;
+use longhaul_control::{Control, ControlEnd};
 use longhaul_engine::Closed;
 use longhaul_files::StorageError;
 use longhaul_objects::PipeError;
@@ -75,8 +75,16 @@ impl Shared {
         self.change(|half| half.fail(failure));
     }
 
-    /// The control connection ended: so does the transfer.
-    pub fn note_end(&self, end: &ControlEnd) {
+    /// Ends the transfer when the control connection ends. The work of one carrier is over with it, and the
+    /// control connection may not be.
+    pub fn end_with(self: &Arc<Self>, control: &Control) {
+        let watched = Arc::downgrade(self);
+        control.on_end(move |end| {
+            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
+        });
+    }
+
+    fn note_end(&self, end: &ControlEnd) {
         let closed = match end {
             ControlEnd::Closed { code, reason, by_peer } => {
                 Closed { code: *code, reason: reason.clone(), by_peer: *by_peer }

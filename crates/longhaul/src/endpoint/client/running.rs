@@ -26,6 +26,7 @@ use crate::connection::circuit::{Circuit, Followed};
 use crate::connection::links::Links;
 use crate::connection::path_history::{HistoryReport, Recollection};
 use crate::connection::shared::Shared;
+use crate::options::ConnectOptions;
 use crate::progress::Progress;
 
 pub(super) struct Running<'c, T> {
@@ -57,11 +58,7 @@ impl<'c, T: Task> Running<'c, T> {
         let mailboxes = mailboxes(session.lanes)?;
         let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
         let task = make(server, &shared)?;
-        // The work of one carrier is over with it, and the control connection is not.
-        let watched = Arc::downgrade(&shared);
-        control.on_end(move |end| {
-            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
-        });
+        shared.end_with(control);
         let Client { options, ref profile, started, .. } = *client;
         let links = Links::find(&options.links, udp_address(server, session), local)?;
         let ends = links.first();
@@ -78,33 +75,20 @@ impl<'c, T: Task> Running<'c, T> {
             via,
             packet_max,
         };
-        let booked = options.circuit.is_some();
         let lanes = match over_tcp {
             true => link.start_tcp(opened, &shared, &mailboxes, stop)?,
-            false => link.start_udp(booked, &shared, &mailboxes, &mut notices)?,
+            false => {
+                link.start_udp(options.circuit.is_some(), &shared, &mailboxes, &mut notices)?
+            }
         };
         let part = client.wish.part();
-        if part == Part::Sink {
-            lanes.tell_limits();
+        let mut path_history = None;
+        match part {
+            Part::Source => path_history = recollection(options, ends, &*lanes),
+            Part::Sink => lanes.tell_limits(),
         }
-        // A booked circuit is no path that anything is to be found out about.
-        let history = options.history.as_ref().filter(|_| !booked && part == Part::Source);
-        let path_history = history.and_then(|history| {
-            let key = PathKey {
-                peer: options.server.host.clone(),
-                local: ends.local,
-                remote: ends.remote.ip(),
-                direction: Direction::Push,
-                token: String::new(),
-            };
-            Recollection::begin(history, &*lanes, key)
-        });
-        if let (Some(links), Some(_)) = (&links, lanes.paths())
-            && links.count() > session.lanes.into()
-        {
-            let (lanes, all) = (session.lanes, links.count());
-            notices
-                .push(format!("the server grants {lanes} lanes: not all of {all} links are used"));
+        if let (Some(links), Some(_)) = (&links, lanes.paths()) {
+            notices.extend(links.beyond(session.lanes));
         }
         let mut circuit = None;
         if let (Some(options), Some(paths)) = (&options.circuit, lanes.paths())
@@ -340,6 +324,20 @@ impl<'c, T: Task> Running<'c, T> {
         drop(half);
         Finished { task: self.task, elapsed, validated, link }
     }
+}
+
+/// What this host, which sends between `ends`, knows of that path. A booked circuit is none that anything
+/// is to be found out about.
+fn recollection(options: &ConnectOptions, ends: Ends, lanes: &dyn Carrier) -> Option<Recollection> {
+    let history = options.history.as_ref().filter(|_| options.circuit.is_none())?;
+    let key = PathKey {
+        peer: options.server.host.clone(),
+        local: ends.local,
+        remote: ends.remote.ip(),
+        direction: Direction::Push,
+        token: String::new(),
+    };
+    Recollection::begin(history, lanes, key)
 }
 
 /// How a connection ended, for the user of `server`.

@@ -10,7 +10,7 @@ use longhaul_carriers::connection::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
-use longhaul_engine::Role;
+use longhaul_engine::{Closed, Role};
 use longhaul_history::{Direction, PathKey};
 use longhaul_rate_control::{ChosenProfile, Profile, Unplayable};
 use longhaul_session::KeyId;
@@ -107,11 +107,7 @@ impl Server<'_> {
         let boxes = mailboxes(peer.session.lanes).map_err(text)?;
         let granted = Arc::new(Granted::default());
         let shared = self.shared_with(peer, &granted, &boxes);
-        // The work of one carrier is over with it, and the control connection may not be.
-        let watched = Arc::downgrade(&shared);
-        control.on_end(move |end| {
-            watched.upgrade().iter().for_each(|shared| shared.note_end(end));
-        });
+        shared.end_with(control);
         let (lanes, mut outcome) = match start(&shared, boxes) {
             Ok(lanes) => {
                 // What is left behind by a panic is put in order as after any other end.
@@ -193,8 +189,7 @@ impl Server<'_> {
         peer: &Peer<'_>,
         granted: &Granted,
     ) -> Result<Served, (CloseCode, String)> {
-        let Peer { from, local, session, profile, key_id, guest, lease, .. } = *peer;
-        let patience = self.options.stall_timeout;
+        let Peer { session, guest, lease, .. } = *peer;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
         let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
@@ -205,35 +200,18 @@ impl Server<'_> {
         let mut parting = None;
         let outcome = loop {
             let end = attendant.round();
-            let Milestones { begun, done, .. } = attendant.known();
+            let Milestones { begun, .. } = attendant.known();
             if begun
                 && !std::mem::replace(&mut has_begun, true)
                 && let Some(request) = granted.request()
             {
-                if !peer.announced.replace(true) {
-                    let what = request.describe();
-                    (self.events)(ServeEvent::Began { client: from, what });
-                }
-                if !granted.sends() {
-                    lanes.tell_limits();
-                }
-                if let Some(history) = self.options.history.as_ref().filter(|_| granted.sends()) {
-                    let key = PathKey {
-                        peer: from.ip().to_string(),
-                        local: local.ip(),
-                        remote: from.ip(),
-                        direction: Direction::Pull,
-                        token: KeyId(key_id).to_string(),
-                    };
-                    attendant.remember(Recollection::begin(history, lanes, key));
-                }
+                attendant.remember(self.begin(request, lanes, peer, granted.sends()));
                 if let Err(error) = request.start(shared) {
                     break Err((CloseCode::INTERNAL, error.to_string()));
                 }
             }
             let now = clock::now();
-            if let Some(End::Closed(closed)) = &end
-                && closed.code == CloseCode::DONE
+            if let Some(End::Closed(Closed { code: CloseCode::DONE, .. })) = &end
                 && begun
                 && now - *parting.get_or_insert(now) < PARTING
             {
@@ -241,20 +219,7 @@ impl Server<'_> {
                 continue;
             }
             if let Some(end) = end {
-                let end = lanes.explain(end, Role::Server);
-                if let End::Closed(closed) = &end
-                    && closed.code == CloseCode::DONE
-                    && let Some(request) = granted.request()
-                {
-                    request.conclude(shared);
-                }
-                if let End::Stalled(stalled) = &end {
-                    // The client learns it before a disk that hangs lets its threads go.
-                    let reason = stalled.to_string();
-                    lanes.close(CloseCode::TIMEOUT, &reason);
-                    control.close(CloseCode::TIMEOUT, &reason);
-                }
-                break served(shared, end, granted.sends());
+                break ended(shared, (lanes, control), granted, end);
             }
             // The client decides. One that sends knows later than this end that data has moved.
             if joining.is_some()
@@ -266,34 +231,17 @@ impl Server<'_> {
             if joining.as_mut().is_some_and(|joining| joining.has_begun(session)) {
                 break Err((CloseCode::PATH_MTU, "TCP connections take the place of UDP".into()));
             }
-            let refusal = lanes.refusal().filter(|it| it.is_lasting(now));
-            if let Some(refusal) = refusal {
+            if let Some(refusal) = lanes.refusal().filter(|it| it.is_lasting(now)) {
                 break Err((CloseCode::TIMEOUT, refusal.with_advice(Role::Server)));
             }
-            let broken = granted.request().and_then(GrantedRequest::broken);
-            if let Some(reason) = broken.filter(|_| !done) {
-                break Err((CloseCode::CANCELLED, reason));
-            }
             let still = if begun { shared.lock().still() } else { idle.look(now) };
-            if let Some(gone) = guest.look(still).filter(|_| !done) {
-                break Err((CloseCode::BUSY, gone.reason()));
-            }
-            if !begun && still >= patience && !patience.is_zero() {
-                let reason = format!("the client asked for nothing for {} s", patience.as_secs());
-                let refused = shared.lock().refused().cloned();
-                let refused = refused.map(|refused| (refused.code, refused.reason));
-                break Err(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
-            }
-            if self.stop.is_requested() {
-                break Err((CloseCode::SHUTDOWN, "the server is stopping".into()));
+            let states = (granted, attendant.known());
+            if let Some(why) = self.why_to_go(shared, guest, still, states) {
+                break Err(why);
             }
         };
         if let Some(path_history) = attendant.path_history() {
-            let (report, notices) = path_history.end(profile.profile.name, &lanes.totals());
-            let used = format!("{from}: the memory of this path: {}", report.used.name());
-            for notice in notices.into_iter().chain([used]) {
-                (self.events)(ServeEvent::Notice(notice));
-            }
+            self.end_history(path_history, peer, lanes);
         }
         if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
             shared.wind_up();
@@ -302,6 +250,91 @@ impl Server<'_> {
         shared.join();
         outcome
     }
+
+    /// The transfer that was granted begins. Returns the history of the path that this host sends over.
+    fn begin(
+        &self,
+        request: &dyn GrantedRequest,
+        lanes: &dyn Carrier,
+        peer: &Peer<'_>,
+        sends: bool,
+    ) -> Option<Recollection> {
+        let Peer { from, local, key_id, .. } = *peer;
+        if !peer.announced.replace(true) {
+            let what = request.describe();
+            (self.events)(ServeEvent::Began { client: from, what });
+        }
+        if !sends {
+            lanes.tell_limits();
+        }
+        let key = PathKey {
+            peer: from.ip().to_string(),
+            local: local.ip(),
+            remote: from.ip(),
+            direction: Direction::Pull,
+            token: KeyId(key_id).to_string(),
+        };
+        let history = self.options.history.as_ref().filter(|_| sends);
+        history.and_then(|history| Recollection::begin(history, lanes, key))
+    }
+
+    /// Keeps what was learnt of the path.
+    fn end_history(&self, path: Recollection, peer: &Peer<'_>, lanes: &dyn Carrier) {
+        let Peer { from, profile, .. } = *peer;
+        let (report, notices) = path.end(profile.profile.name, &lanes.totals());
+        let used = format!("{from}: the memory of this path: {}", report.used.name());
+        for notice in notices.into_iter().chain([used]) {
+            (self.events)(ServeEvent::Notice(notice));
+        }
+    }
+
+    /// Why a client whose transfer has stood still for so long, or has not begun, has to go.
+    fn why_to_go(
+        &self,
+        shared: &Shared,
+        guest: &Guest<'_>,
+        still: Duration,
+        (granted, Milestones { begun, done, .. }): (&Granted, Milestones),
+    ) -> Option<(CloseCode, String)> {
+        let patience = self.options.stall_timeout;
+        let broken = granted.request().and_then(GrantedRequest::broken);
+        if let Some(reason) = broken.filter(|_| !done) {
+            return Some((CloseCode::CANCELLED, reason));
+        }
+        if let Some(gone) = guest.look(still).filter(|_| !done) {
+            return Some((CloseCode::BUSY, gone.reason()));
+        }
+        if !begun && still >= patience && !patience.is_zero() {
+            let reason = format!("the client asked for nothing for {} s", patience.as_secs());
+            let refused = shared.lock().refused().cloned();
+            let refused = refused.map(|refused| (refused.code, refused.reason));
+            return Some(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
+        }
+        let stopping = || (CloseCode::SHUTDOWN, "the server is stopping".into());
+        self.stop.is_requested().then(stopping)
+    }
+}
+
+/// The connection is about to end. Returns the outcome of the transfer.
+fn ended(
+    shared: &Arc<Shared>,
+    (lanes, control): (&dyn Carrier, &Control),
+    granted: &Granted,
+    end: End,
+) -> Result<Served, (CloseCode, String)> {
+    let end = lanes.explain(end, Role::Server);
+    if let End::Closed(Closed { code: CloseCode::DONE, .. }) = &end
+        && let Some(request) = granted.request()
+    {
+        request.conclude(shared);
+    }
+    if let End::Stalled(stalled) = &end {
+        // The client learns it before a disk that hangs lets its threads go.
+        let reason = stalled.to_string();
+        lanes.close(CloseCode::TIMEOUT, &reason);
+        control.close(CloseCode::TIMEOUT, &reason);
+    }
+    served(shared, end, granted.sends())
 }
 
 /// How this host sends to the client: under the profile of the connection, which has to be one of
