@@ -10,6 +10,7 @@ mod copies;
 mod crowd;
 mod datagrams;
 mod descriptors;
+mod dry_run;
 mod fallback;
 mod forgeries;
 mod gateway;

@@ -44,7 +44,7 @@ pub struct Common {
     /// Errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Details too: sockets, offloads, notices
+    /// Details too: sockets, offloads, notices; of `cp` what is changed, and with -vv details
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -134,6 +134,12 @@ pub struct CpArgs {
     /// Delete at most N names, and fail where there are more
     #[arg(long, value_name = "N", requires = "delete", hide_short_help = true)]
     pub max_delete: Option<u64>,
+    /// Change nothing, and say what would be
+    #[arg(short = 'n', long, conflicts_with = "circuit")]
+    pub dry_run: bool,
+    /// Give the copy up when more than N entries have failed
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub max_errors: Option<u64>,
     /// Names that are copied, and names that are not.
     #[command(flatten)]
     pub filter: FilterArgs,

@@ -27,6 +27,7 @@ use crate::signals::Held;
 use crate::ssh;
 
 pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let output = &output.of_changes();
     let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
     let known = progress.clone();
     held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
@@ -56,9 +57,15 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
     name_first(&report.failures, |line| complain(format!("longhaul: {line}")));
     if report.files > 0 || report.failures.is_empty() {
-        output.say(report::sentence(&report));
+        output.say(match args.dry_run {
+            true => report::of_dry_run(&report),
+            false => report::sentence(&report),
+        });
     }
-    let json = report::json(&report);
+    let mut json = report::json(&report);
+    if args.dry_run {
+        json.insert("dry_run".into(), true.into());
+    }
     if report.failures.is_empty() {
         if output.json {
             output.print_json(&json.into())?;
@@ -171,11 +178,14 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.update = args.update;
     options.delete = args.delete;
     options.max_delete = args.max_delete;
+    options.max_errors = args.max_errors;
+    options.dry_run = args.dry_run;
+    options.names_changes = output.names_changes() || args.dry_run && !output.json && !output.quiet;
     options.rules = rules;
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
-    options.secret = pushed.then(|| secret::open(output)).flatten();
+    options.secret = (pushed && !args.dry_run).then(|| secret::open(output)).flatten();
     Ok(options)
 }
 

@@ -216,7 +216,7 @@ fn copy(
     if output.quiet {
         command.arg("-q");
     } else if output.verbose {
-        command.arg("-v");
+        command.arg("-vv");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let started = stage.spawn(stage::End::Client, command);

@@ -55,7 +55,7 @@ const OPTIONS: [(&[&str], &str); 7] = [
     ),
     (
         &["-i", "--itemize-changes"],
-        "the token is named by --token-file FILE; no list of changes is made",
+        "the token is named by --token-file FILE; -v lists what changes, -n what would",
     ),
     (&["--bwlimit", "-l"], "the rate is limited by --rate, as in --rate 100Mbps"),
     (&["--inplace", "--append"], "a file appears under its name when it is whole; leave it out"),

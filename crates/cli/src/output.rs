@@ -20,13 +20,26 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     /// Details too.
     pub(crate) verbose: bool,
+    /// How often that was asked for.
+    level: u8,
     /// Standard output is for data: JSON goes to standard error.
     data: bool,
 }
 
 impl Output {
     pub(crate) fn new(common: &Common) -> Self {
-        Self { json: common.json, quiet: common.quiet, verbose: common.verbose > 0, data: false }
+        let Common { json, quiet, verbose: level } = *common;
+        Self { json, quiet, verbose: level > 0, level, data: false }
+    }
+
+    /// The same of a command that names at first what it changes, and says details when asked for more.
+    pub(crate) fn of_changes(self) -> Self {
+        Self { verbose: self.level > 1, ..self }
+    }
+
+    /// True if such a command is to name what it changes.
+    pub(crate) fn names_changes(&self) -> bool {
+        self.level > 0 && !self.json
     }
 
     /// The same, beside data on standard output.

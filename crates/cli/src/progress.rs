@@ -5,13 +5,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use longhaul::{Progress, Snapshot};
+use longhaul::{ChangeKind, NamedChange, Progress, Snapshot};
 use longhaul_sys::threads;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, shown};
 use longhaul_wire::Bottleneck;
 
 use crate::figures::{clock, entries, milliseconds, percent};
-use crate::output::Output;
+use crate::output::{Output, print};
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -73,12 +73,29 @@ impl Display {
     fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Vec<String> {
         while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
             self.tell(progress.take_news());
+            self.name(progress.take_changes());
             self.show(&progress.snapshot());
         }
         self.bar.finish_and_clear();
         // A copy may end before it was looked at.
         self.tell(progress.take_news());
+        self.name(progress.take_changes());
         self.notices
+    }
+
+    /// Names changes, a line each, on standard output.
+    fn name(&self, (changes, left_out): (Vec<NamedChange>, u64)) {
+        if changes.is_empty() && left_out == 0 {
+            return;
+        }
+        // Directories are given their times each time.
+        let is_shown = |it: &&NamedChange| !it.is_directory || it.kind != ChangeKind::Copied;
+        let mut lines: Vec<String> = changes.iter().filter(is_shown).map(line).collect();
+        if left_out > 0 {
+            lines.push(format!("and {left_out} more, too many at once to be named"));
+        }
+        // Where nobody reads them, the copy goes on, and its end tells the rest.
+        self.bar.suspend(|| drop(print(&lines.join("\n"))));
     }
 
     fn tell(&mut self, news: Vec<String>) {
@@ -96,6 +113,22 @@ impl Display {
         self.bar.set_prefix((self.amounts)(snapshot));
         self.bar.set_message((self.figures)(snapshot));
     }
+}
+
+/// A change, as people read it.
+fn line(change: &NamedChange) -> String {
+    let slash = if change.is_directory { "/" } else { "" };
+    let path = match change.path.is_empty() {
+        true => ".".into(),
+        false => shown(&String::from_utf8_lossy(&change.path)),
+    };
+    let what = match change.kind {
+        ChangeKind::Copied => "",
+        ChangeKind::Deleted => "deleting ",
+        ChangeKind::New => "new      ",
+        ChangeKind::Differs => "differs  ",
+    };
+    format!("{what}{path}{slash}")
 }
 
 /// How much of how much, how fast, and how long it will take.

@@ -36,6 +36,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
             "bytes": report.unchanged.1,
             "newer": report.newer,
         },
+        "would_change": { "entries": report.would_change.0, "bytes": report.would_change.1 },
     }));
     fields.append(&mut of_link(&report.link));
     if let Some(Value::Array(notices)) = fields.get_mut("notices") {
@@ -173,6 +174,24 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
         text += &format!("; {} skipped", entries(report.skipped.count));
     }
     text + &fate(&report.link)
+}
+
+/// What a copy would do, for people.
+pub(crate) fn of_dry_run(report: &CopyReport) -> String {
+    let (changed, bytes) = report.would_change;
+    let mut text = format!(
+        "dry run: {} would be copied, {} in all; {} unchanged",
+        entries(changed),
+        Bytes::new(bytes),
+        entries(report.unchanged.0 - report.newer),
+    );
+    if report.newer > 0 {
+        text += &format!("; {} newer there, left alone", entries(report.newer));
+    }
+    if report.deleted.count > 0 {
+        text += &format!("; {} would be deleted", entries(report.deleted.count));
+    }
+    text
 }
 
 /// A goodput, where it says something: set-up is most of the time of what is short.

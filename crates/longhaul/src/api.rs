@@ -74,7 +74,9 @@ pub struct CopyReport {
     pub unchanged: (u64, u64),
     /// Files among them that are newer at the destination.
     pub newer: u64,
-    /// Names at the destination that the source has not, and that were deleted.
+    /// In a dry run: entries that a copy would make or replace, and their bytes.
+    pub would_change: (u64, u64),
+    /// Names at the destination that the source has not, and that were deleted, or would be.
     pub deleted: DeletedNames,
     /// How the data travelled.
     pub link: LinkReport,

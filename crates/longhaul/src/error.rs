@@ -201,6 +201,13 @@ impl Error {
                 error.hint("--circuit-or-ip copies over IP where there is none").keeping(kept)
             }
             Failure::Local(failure) => Self::here(failure.to_string()).keeping(kept),
+            Failure::TooManyErrors { failed, first } => {
+                let failed =
+                    if failed == 1 { "an entry".into() } else { format!("{failed} entries") };
+                let message =
+                    format!("given up (--max-errors), since {failed} failed, the first: {first}");
+                Self::here(message).keeping(kept)
+            }
             Failure::Stopped => Self::stopped().keeping(kept),
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
                 Self::ended((ErrorKind::Lost, between), server, &reason, kept)

@@ -39,6 +39,7 @@ pub use error::{Error, ErrorKind, Kept, Side};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_history::History;
+pub use longhaul_objects::{ChangeKind, NamedChange};
 pub use longhaul_session::Token;
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};

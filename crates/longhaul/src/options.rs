@@ -214,6 +214,12 @@ pub struct CopyOptions {
     pub delete: bool,
     /// Most names that are deleted; the copy fails where there are more.
     pub max_delete: Option<u64>,
+    /// Nothing is changed: the report says what a copy would do. A server has to let this client read and write.
+    pub dry_run: bool,
+    /// Each change at the destination is left in [`crate::Progress::take_changes`].
+    pub names_changes: bool,
+    /// The copy is given up when more entries than that have failed.
+    pub max_errors: Option<u64>,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,
@@ -241,6 +247,9 @@ impl CopyOptions {
             update: false,
             delete: false,
             max_delete: None,
+            dry_run: false,
+            names_changes: false,
+            max_errors: None,
             verify: true,
             sync: true,
             direct: false,

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, ResumeState, Sink,
-    SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
+    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, NamedChange,
+    ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
@@ -326,6 +326,16 @@ impl<I> IncomingCopy<I> {
     /// Entries that the source has skipped, the first of them.
     pub fn skipped(&self) -> &[EndedEntry] {
         self.sink.skipped()
+    }
+
+    /// See [`Sink::want_changes`].
+    pub fn want_changes(&mut self) {
+        self.sink.want_changes();
+    }
+
+    /// See [`Sink::take_changes`].
+    pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
+        self.sink.take_changes()
     }
 
     /// Names that the sink was to delete.

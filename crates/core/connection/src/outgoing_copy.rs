@@ -1,9 +1,11 @@
 //! The side of a copy that has the files: which group is read next, and on which lane it goes.
 
+use alloc::vec::Vec;
+
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, PushError, Source,
-    SourceError, SourceStats,
+    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NamedChange, PushError,
+    Source, SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{
@@ -50,6 +52,21 @@ impl OutgoingCopy {
     pub fn new(now: Instant, lanes: u16, belief: Belief) -> Self {
         let (source, gate) = (Source::new(belief), Gate::new(now, lanes));
         Self { source, gate, reading: 0, drained: false }
+    }
+
+    /// See [`Source::begin_dry_run`].
+    pub fn begin_dry_run(&mut self) {
+        self.source.begin_dry_run();
+    }
+
+    /// See [`Source::want_changes`].
+    pub fn want_changes(&mut self) {
+        self.source.want_changes();
+    }
+
+    /// See [`Source::take_changes`].
+    pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
+        self.source.take_changes()
     }
 
     // Entries.

@@ -176,6 +176,11 @@ impl Paths {
         self.paths.get(usize::from(path.0)).is_some_and(|known| known.is_narrow)
     }
 
+    /// True where no lane goes to `path` any more: a circuit that was left.
+    pub fn is_closed(&self, path: PathId) -> bool {
+        self.paths.get(usize::from(path.0)).is_some_and(|known| known.offer == Offer::Closed)
+    }
+
     /// Where `lane` is.
     pub fn place(&self, lane: LaneId) -> PathId {
         self.lanes.get(usize::from(lane.0)).copied().unwrap_or_default()

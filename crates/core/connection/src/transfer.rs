@@ -2,9 +2,10 @@
 
 use alloc::boxed::Box;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{Deletions, EndedEntry, PipeError, SinkError, SourceError};
+use longhaul_objects::{Deletions, EndedEntry, NamedChange, PipeError, SinkError, SourceError};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
@@ -381,6 +382,16 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyOut(copy) => Some(copy.deletions()),
             CopyIn(copy) => Some(copy.deletions()),
             PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => None,
+        }
+    }
+
+    /// Changes at the destination of a copy since the last call, where its end
+    /// [wants](IncomingCopy::want_changes) them, and how many were left out.
+    pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
+        match self {
+            CopyOut(copy) => copy.take_changes(),
+            CopyIn(copy) => copy.take_changes(),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (Vec::new(), 0),
         }
     }
 

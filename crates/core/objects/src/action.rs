@@ -218,10 +218,12 @@ pub struct Deletion {
     pub result: Result<(), EntryEnd>,
 }
 
-/// The file that has an entry's name, beside the entry.
+/// The file or link that has an entry's name, beside the entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Compared {
-    /// There is none, or it is another, modified no later.
+    /// There is none.
+    Missing,
+    /// It is another, modified no later.
     Other,
     /// It has its size and modification time.
     Unchanged,

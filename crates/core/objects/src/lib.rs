@@ -63,6 +63,7 @@ extern crate alloc;
 
 mod action;
 mod assembly;
+mod changes;
 mod directory;
 mod ended;
 mod entry;
@@ -88,6 +89,7 @@ pub use action::{
     NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
+pub use changes::{ChangeKind, NamedChange};
 pub use directory::{Directory, Named};
 pub use ended::{Deletions, EndedEntry};
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};

@@ -37,6 +37,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
+use crate::changes::NamedChange;
 use crate::ended::{Deletions, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
@@ -93,6 +94,7 @@ pub struct Sink {
     ending: Ending,
     keeps: Keeps,
     deletes: bool,
+    dry_run: bool,
     /// Entries that stay as they are, in objects that are not offered.
     unchanged: RangeSet,
 }
@@ -118,6 +120,9 @@ pub struct SinkConfig {
     pub keeps: Keeps,
     /// The rest of a copied directory, which was not announced, is deleted at the end, if nothing failed.
     pub deletes: bool,
+    /// Nothing is copied: of each entry the sink says what a copy would do. Its storage changes nothing,
+    /// and answers for a directory with the code that this has in RESULT.
+    pub dry_run: bool,
 }
 
 /// Files under their names that a sink keeps (docs/protocol.md section 7.2).
@@ -155,6 +160,7 @@ impl Default for SinkConfig {
             asks: true,
             keeps: Keeps::default(),
             deletes: false,
+            dry_run: false,
         }
     }
 }
@@ -188,6 +194,8 @@ pub struct SinkStats {
     pub unchanged_bytes: u64,
     /// Those of them that are newer here.
     pub newer: u32,
+    /// In a dry run: those of them that a copy would change, and their bytes.
+    pub would_change: (u32, u64),
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -281,7 +289,8 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes } = config;
+        let SinkConfig { capacity, fsync, transfer, nonce, .. } = config;
+        let SinkConfig { names, asks, keeps, deletes, dry_run, .. } = config;
         Self {
             fsync,
             manifest: Manifest::new(names),
@@ -301,6 +310,7 @@ impl Sink {
             ending: Ending::new(),
             keeps,
             deletes,
+            dry_run,
             unchanged: RangeSet::new(),
         }
     }
@@ -422,6 +432,16 @@ impl Sink {
         self.report.deletions()
     }
 
+    /// From now on each change at the destination is kept for [`Sink::take_changes`].
+    pub fn want_changes(&mut self) {
+        self.report.changes.want();
+    }
+
+    /// Changes since the last call, and how many of them were left out, since there were too many at once.
+    pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
+        self.report.changes.take()
+    }
+
     /// Entries that the source has skipped: as many.
     pub fn skipped(&self) -> &[EndedEntry] {
         self.report.skipped()
@@ -472,6 +492,11 @@ impl Sink {
 
     /// Ends an entry that is durable under its name.
     fn confirm(&mut self, id: EntryId) {
+        if self.report.changes.are_wanted()
+            && let Some(named) = self.entries.named(id)
+        {
+            self.report.changes.copied(&named.path(), named.is_directory());
+        }
         if let Some(size) = self.entries.confirm(id) {
             self.report.confirmed(size);
             self.answers.confirm(id);

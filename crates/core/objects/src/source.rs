@@ -11,6 +11,7 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Summary};
 
 use self::directories::Directories;
+use crate::changes::{Changes, NamedChange};
 use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
@@ -59,6 +60,8 @@ pub struct Source {
     /// The object that the next first-sent group belongs to.
     dealing: u32,
     belief: Belief,
+    /// The sink says what a copy would change.
+    dry_run: bool,
     /// Groups of objects that are not accepted: those that the sink is to know as believed, and those
     /// that are to be read and compared.
     believed: BTreeMap<ObjectId, RangeSet>,
@@ -76,6 +79,7 @@ pub struct Source {
     failed: BTreeMap<EntryId, EntryEnd>,
     ended: EndedEntries,
     deletions: Deletions,
+    changes: Changes,
     stats: SourceStats,
     /// Not sent to the sink yet; and whether one was the last thing that was.
     report: Option<SourceReport>,
@@ -156,6 +160,8 @@ pub struct SourceStats {
     pub unchanged_bytes: u64,
     /// Those of them of which the sink has a newer one.
     pub newer: u32,
+    /// In a dry run: those of them that a copy would change, and their bytes.
+    pub would_change: (u32, u64),
 }
 
 impl SourceStats {
@@ -318,6 +324,7 @@ impl Source {
             accepted: 0,
             dealing: 0,
             belief,
+            dry_run: false,
             believed: BTreeMap::new(),
             unread: BTreeMap::new(),
             repairs: VecDeque::new(),
@@ -329,11 +336,17 @@ impl Source {
             failed: BTreeMap::new(),
             ended: EndedEntries::default(),
             deletions: Deletions::default(),
+            changes: Changes::default(),
             stats: SourceStats::default(),
             report: None,
             has_reported: false,
             result: None,
         }
+    }
+
+    /// Nothing is copied: the sink says what a copy would change. Without, it may not say so.
+    pub fn begin_dry_run(&mut self) {
+        self.dry_run = true;
     }
 
     /// The next message for stream 0. Polled only while the stream has room, so that what is
@@ -510,6 +523,16 @@ impl Source {
     /// Entries that failed, here or at the sink: the first [`crate::limits::FAILURES_MAX`] of them.
     pub fn failures(&self) -> &[EndedEntry] {
         &self.ended.failed
+    }
+
+    /// See [`crate::Sink::want_changes`].
+    pub fn want_changes(&mut self) {
+        self.changes.want();
+    }
+
+    /// See [`crate::Sink::take_changes`].
+    pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
+        self.changes.take()
     }
 
     /// Entries that were skipped: as many.

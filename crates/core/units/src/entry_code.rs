@@ -21,6 +21,8 @@ registry! {
     13 OutOfResources "out-of-resources"
     14 Damaged "damaged"
     15 Newer "newer"
+    16 New "new"
+    17 Differs "differs"
 }
 
 impl EntryCode {
@@ -31,7 +33,12 @@ impl EntryCode {
 
     /// True of what the sink leaves as it is, so that nothing of it is sent.
     pub const fn stays(self) -> bool {
-        matches!(self, Self::Unchanged | Self::Newer)
+        matches!(self, Self::Unchanged | Self::Newer | Self::New | Self::Differs)
+    }
+
+    /// True of what a copy that is not a dry run would change.
+    pub const fn would_change(self) -> bool {
+        matches!(self, Self::New | Self::Differs)
     }
 
     /// True if trying again can help although nobody mends anything.
@@ -51,6 +58,8 @@ impl EntryCode {
         match self {
             Self::Unchanged
             | Self::Newer
+            | Self::New
+            | Self::Differs
             | Self::WriteError
             | Self::NoSpace
             | Self::InTheWay
@@ -80,6 +89,8 @@ mod tests {
             assert!(code.is_failure() || !code.may_pass(), "{code}");
         }
         let complete = EntryCode::ALL.into_iter().filter(|code| !code.is_failure());
-        assert!(complete.eq([EntryCode::Skipped, EntryCode::Unchanged, EntryCode::Newer]));
+        let [skipped, unchanged, newer, new, differs] =
+            [1, 2, 15, 16, 17].map(EntryCode::from_code);
+        assert!(complete.eq([skipped, unchanged, newer, new, differs]));
     }
 }

@@ -73,6 +73,8 @@ pub struct Request {
     pub keeps_newer: bool,
     /// The destination is the new name of the source, even where a directory has that name.
     pub destination_is_name: bool,
+    /// Nothing is changed: of each entry the sink says what a copy would do.
+    pub dry_run: bool,
     /// Names in copied directories at the destination that were not announced are deleted: at most so many,
     /// where there is a bound.
     pub deletes: Option<Deletes>,
@@ -98,6 +100,7 @@ impl Request {
             keeps_unchanged: false,
             keeps_newer: false,
             destination_is_name: false,
+            dry_run: false,
             deletes: None,
             label: [0; 16],
             paths,
@@ -470,6 +473,7 @@ impl Request {
                 (self.keeps_newer, KEEPS_NEWER),
                 (self.destination_is_name, DESTINATION_IS_NAME),
                 (self.deletes.is_some(), DELETES),
+                (self.dry_run, DRY_RUN),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -530,6 +534,7 @@ impl Request {
             keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
             keeps_newer: flags & KEEPS_NEWER != 0,
             destination_is_name: flags & DESTINATION_IS_NAME != 0,
+            dry_run: flags & DRY_RUN != 0,
             deletes,
             label,
             paths,
@@ -889,7 +894,8 @@ const KEEPS_UNCHANGED: u64 = 16;
 const KEEPS_NEWER: u64 = 32;
 const DESTINATION_IS_NAME: u64 = 64;
 const DELETES: u64 = 128;
-const FLAGS: u64 = 255;
+const DRY_RUN: u64 = 256;
+const FLAGS: u64 = 511;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;

@@ -212,6 +212,14 @@ impl Destination<'_> {
         }
     }
 
+    /// True where a directory was asked for that is not there yet.
+    pub(crate) fn would_be_made(&self, options: &SinkOptions) -> bool {
+        let path = self.bytes();
+        let is_directory = options.is_directory || ends_as_directory(path);
+        let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
+        is_directory && !options.is_name && self.open(trimmed(path)).is_err_and(is_missing)
+    }
+
     /// Everything goes into `root`, which is made where it is missing if it `is_directory` by the user's
     /// word.
     fn as_directory(

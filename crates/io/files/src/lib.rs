@@ -7,6 +7,7 @@
 mod attributes;
 mod cache;
 mod destination;
+mod dry_run;
 mod explain;
 mod filter;
 mod folding;

@@ -24,7 +24,9 @@ use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
 use longhaul_units::RangeSet;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Summary};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, readlinkat, statat, unlinkat,
+};
 use rustix::io::Errno;
 
 use crate::cache::HandleCache;
@@ -125,7 +127,7 @@ pub enum StorageError {
 
 /// The source takes a new name.
 #[derive(Debug)]
-struct Rename {
+pub(crate) struct Rename {
     to: Vec<u8>,
     /// Its own name: the first component of its entries; empty where they have none.
     from: OnceLock<Vec<u8>>,
@@ -178,7 +180,7 @@ impl SinkTree {
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
-            rename: place.name.map(|to| Rename { to, from: OnceLock::new() }),
+            rename: place.name.map(Rename::to),
             hidden_name: hidden.name,
             hidden: hidden.directory,
             trust: hidden.trust,
@@ -225,19 +227,7 @@ impl SinkTree {
         path: &'a [u8],
         is_directory: bool,
     ) -> Result<Cow<'a, [u8]>, EntryEnd> {
-        let place = match &self.rename {
-            None => Cow::Borrowed(path),
-            Some(rename) => Cow::Owned(rename.apply(path)?),
-        };
-        if place.split(|byte| *byte == b'/').any(is_hidden_name) {
-            return Err(EntryEnd::new(
-                EntryCode::Name,
-                "the name is that of the hidden directory of a transfer",
-            ));
-        }
-        if place.is_empty() && !is_directory {
-            return Err(EntryEnd::new(EntryCode::Name, "the source gives it no name"));
-        }
+        let place = place_under(self.rename.as_ref(), path, is_directory)?;
         if self.folding.as_ref().is_some_and(|folding| lock(folding).is_refused(&place)) {
             return Err(EntryEnd::new(
                 EntryCode::Name,
@@ -329,13 +319,12 @@ impl SinkTree {
     /// Compares the file that has the entry's name with it. One that is unchanged gets its mode.
     fn compare(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Compared {
         let look = |parent: &OwnedFd, name: &[u8]| {
-            let stat = stat_of_file(parent, name)?;
-            if stat.st_size as u64 == entry.size && may_have_time(&stat, entry) {
+            let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let compared = compare(parent, name, &stat, entry);
+            if compared == Compared::Unchanged && entry.kind == EntryKind::File {
                 self.mend_mode(parent, name, &stat, entry);
-                return Some(Compared::Unchanged);
             }
-            let modified = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
-            (modified > entry.modified).then_some(Compared::Newer)
+            (compared != Compared::Other).then_some(compared)
         };
         self.look_in_place(entry, last, look).unwrap_or(Compared::Other)
     }
@@ -445,6 +434,10 @@ impl Drop for SinkTree {
 }
 
 impl Rename {
+    pub(crate) fn to(to: Vec<u8>) -> Self {
+        Self { to, from: OnceLock::new() }
+    }
+
     fn apply(&self, path: &[u8]) -> Result<Vec<u8>, EntryEnd> {
         let first = path.split(|byte| *byte == b'/').next().unwrap_or_default();
         let from = self.from.get_or_init(|| first.to_vec());
@@ -461,6 +454,28 @@ impl Rename {
         let slash: &[u8] = if rest.is_empty() { b"" } else { b"/" };
         Ok([&self.to, slash, rest].concat())
     }
+}
+
+/// Where what has this path is to be, below the destination directory; empty for that itself.
+pub(crate) fn place_under<'a>(
+    rename: Option<&Rename>,
+    path: &'a [u8],
+    is_directory: bool,
+) -> Result<Cow<'a, [u8]>, EntryEnd> {
+    let place = match rename {
+        None => Cow::Borrowed(path),
+        Some(rename) => Cow::Owned(rename.apply(path)?),
+    };
+    if place.split(|byte| *byte == b'/').any(is_hidden_name) {
+        return Err(EntryEnd::new(
+            EntryCode::Name,
+            "the name is that of the hidden directory of a transfer",
+        ));
+    }
+    if place.is_empty() && !is_directory {
+        return Err(EntryEnd::new(EntryCode::Name, "the source gives it no name"));
+    }
+    Ok(place)
 }
 
 /// A [`SinkTree`] as one thread sees it, which remembers the directory that it needed last.
@@ -554,7 +569,7 @@ impl Storage for TreeStorage<'_> {
 }
 
 /// Checks that what has the name of a directory is one.
-fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), EntryEnd> {
+pub(crate) fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), EntryEnd> {
     let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
     let reason = match stat.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
         Ok(FileType::Directory) => return Ok(()),
@@ -585,6 +600,23 @@ fn stat_of_file(directory: impl AsFd, name: &[u8]) -> Option<Stat> {
 /// True if it has the modification time of `entry`.
 pub(crate) fn has_time(stat: &Stat, entry: &Entry) -> bool {
     nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) == entry.modified
+}
+
+/// Compares what is there with a file or link that is announced: by size or target, and time.
+pub(crate) fn compare(parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) -> Compared {
+    let is_same = match (&entry.kind, FileType::from_raw_mode(stat.st_mode)) {
+        (EntryKind::File, FileType::RegularFile) => stat.st_size as u64 == entry.size,
+        (EntryKind::Link { target }, FileType::Symlink) => {
+            readlinkat(parent, name, Vec::new()).is_ok_and(|there| there.as_bytes() == target)
+        }
+        _ => return Compared::Other,
+    };
+    let is_newer = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) > entry.modified;
+    match entry.kind {
+        _ if is_same && may_have_time(stat, entry) => Compared::Unchanged,
+        EntryKind::File if is_newer => Compared::Newer,
+        _ => Compared::Other,
+    }
 }
 
 /// The same, where the file system may keep times less finely.

@@ -10,6 +10,7 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
 use crate::destination::SinkOptions;
 use crate::destination::{Destination, DestinationError};
+use crate::dry_run::DryRun;
 use crate::filter::Filter;
 use crate::sink::{SinkTree, StorageError};
 
@@ -18,6 +19,8 @@ use crate::sink::{SinkTree, StorageError};
 pub enum Target {
     /// Files and directories.
     Tree(Box<SinkTree>),
+    /// The same, of which nothing is changed.
+    DryRun(Box<DryRun>),
     /// The null device: one file is received, verified and forgotten.
     Null,
 }
@@ -35,10 +38,22 @@ impl Target {
         Ok((tree.into(), resume))
     }
 
+    /// As [`DryRun::open`]; so of the null device.
+    pub fn dry_run(
+        destination: Destination<'_>,
+        options: &SinkOptions,
+    ) -> Result<Self, DestinationError> {
+        if !options.is_directory && destination.is_null_device() {
+            return Ok(Self::Null);
+        }
+        Ok(DryRun::open(destination, options)?.into())
+    }
+
     /// See [`SinkTree::deleting`]; where nothing is kept there is nothing to delete.
     pub fn deleting(self, most: Option<u64>, filter: Option<Filter>) -> Self {
         match self {
             Self::Tree(tree) => Self::from(tree.deleting(most, filter)),
+            Self::DryRun(dry) => Self::from(dry.deleting(most, filter)),
             Self::Null => Self::Null,
         }
     }
@@ -50,6 +65,7 @@ impl Target {
     pub fn perform(&self, action: Action) -> Result<Answer, StorageError> {
         match self {
             Self::Tree(tree) => storage::perform(&mut tree.storage(), action),
+            Self::DryRun(dry) => storage::perform(&mut &**dry, action),
             Self::Null => storage::perform(&mut Discarded, action),
         }
     }
@@ -58,6 +74,7 @@ impl Target {
     pub fn write(&self, task: &WriteTask, data: &[u8]) -> Vec<(EntryId, EntryEnd)> {
         match self {
             Self::Tree(tree) => storage::write(&mut tree.storage(), task, data),
+            Self::DryRun(dry) => storage::write(&mut &**dry, task, data),
             Self::Null => storage::write(&mut Discarded, task, data),
         }
     }
@@ -66,7 +83,7 @@ impl Target {
     pub fn notes(&self) -> u64 {
         match self {
             Self::Tree(tree) => tree.notes(),
-            Self::Null => 0,
+            Self::DryRun(_) | Self::Null => 0,
         }
     }
 
@@ -79,6 +96,12 @@ impl Target {
 impl From<SinkTree> for Target {
     fn from(tree: SinkTree) -> Self {
         Self::Tree(Box::new(tree))
+    }
+}
+
+impl From<DryRun> for Target {
+    fn from(dry: DryRun) -> Self {
+        Self::DryRun(Box::new(dry))
     }
 }
 

@@ -72,7 +72,9 @@ impl SinkDriver {
         let transfer = TRANSFER;
         let (keeps, deletes) = (scenario.keeps, scenario.deletes);
         let names = TopNames::Any;
-        let config = SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes };
+        let dry_run = false;
+        let config =
+            SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes, dry_run };
         let copy = IncomingCopy::new(config, resume);
         let driver = Self {
             fsync,

@@ -274,6 +274,7 @@ const SEEDS: &[(u64, &str)] = &[
 const LATER_SEEDS: &[(u64, &str)] = &[
     (50_055_054, "a group of a file that failed was written behind the removal of the record"),
     (50_075_337, "jitter kept `auto` at a few packets a round trip, where 8 % were lost by chance"),
+    (51_148_750, "a client was asked to move to a circuit that it had left: the check"),
     (50_084_116, "a packet that was delayed by 7 s kept messages from being sent for a minute"),
 ];
 

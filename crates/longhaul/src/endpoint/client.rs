@@ -57,6 +57,10 @@ pub(crate) trait Task {
     fn leave(&self) -> bool {
         true
     }
+    /// Why it is given up, though it could go on.
+    fn given_up(&self) -> Option<Failure> {
+        None
+    }
     /// The connection was looked at: whether its first lane may carry data.
     fn on_look(&mut self, _validated: bool, _progress: &Progress) {}
 }
@@ -109,6 +113,11 @@ pub(crate) enum Failure {
         reason: String,
     },
     Local(HostFailure),
+    /// So many entries failed, and the user bears fewer.
+    TooManyErrors {
+        failed: u64,
+        first: String,
+    },
     Stopped,
 }
 

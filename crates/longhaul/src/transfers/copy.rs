@@ -10,6 +10,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::slice;
 use std::sync::Arc;
 
+use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_files::{
     Destination, Filter, SinkOptions, SourceTree, Target, boot_id, own_name, source_label,
@@ -129,6 +130,7 @@ fn request(options: &CopyOptions) -> Request {
         keeps_unchanged: !options.ignore_times,
         keeps_newer: options.update,
         destination_is_name,
+        dry_run: options.dry_run,
         deletes: options.delete.then_some(Deletes { most: options.max_delete }),
         label,
         paths,
@@ -182,6 +184,7 @@ fn check_length(path: &[u8]) -> Result<(), Error> {
 /// The side of a copy that this host plays.
 struct Part {
     driver: Driver,
+    max_errors: Option<u64>,
     shared: Arc<Shared>,
 }
 
@@ -203,7 +206,7 @@ impl Part {
                 pull(options, (sources, destination), filter, shared, budget)?
             }
         };
-        Ok(Self { driver, shared: shared.clone() })
+        Ok(Self { driver, max_errors: options.max_errors, shared: shared.clone() })
     }
 
     /// Whether nothing of what arrives is kept.
@@ -228,7 +231,14 @@ fn push(
         (true, None) => Belief::Nothing,
         (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
-    send(shared, budget, options.connect.stall_timeout, belief);
+    let mut copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
+    if options.dry_run {
+        copy.begin_dry_run();
+    }
+    if options.names_changes {
+        copy.want_changes();
+    }
+    send(shared, budget, options.connect.stall_timeout, copy);
     Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)))
 }
 
@@ -259,13 +269,21 @@ fn pull(
         only_empty: names == TopNames::Contents && !options.merge,
         goes_on: true,
     };
-    let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
-        .map_err(Failure::Destination)?;
+    let there = Destination::Local(destination);
+    let opened = match options.dry_run {
+        true => Target::dry_run(there, &sink_options).map(|tree| (tree, ResumeState::default())),
+        false => Target::open(there, &sink_options),
+    };
+    let (tree, resume) = opened.map_err(Failure::Destination)?;
     let tree = tree.deleting(options.max_delete, filter);
     let keeps = Keeps { unchanged: !options.ignore_times, newer: options.update };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
-    let config = SinkConfig { deletes: options.delete, ..config };
-    receive(shared, config, resume, budget, options.connect.stall_timeout);
+    let config = SinkConfig { deletes: options.delete, dry_run: options.dry_run, ..config };
+    let mut copy = IncomingCopy::new(config, resume);
+    if options.names_changes {
+        copy.want_changes();
+    }
+    receive(shared, copy, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
 }
 
@@ -279,20 +297,17 @@ pub(crate) fn fsync(sync: bool) -> Fsync {
 }
 
 /// This end sends a copy.
-fn send(shared: &Shared, budget: Budget, patience: Duration, belief: Belief) {
-    let copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
+fn send(shared: &Shared, budget: Budget, patience: Duration, copy: OutgoingCopy) {
     shared.begin(Transfer::OutgoingCopy(Box::new(copy)), Memory::OF_SOURCE, budget, patience);
 }
 
-/// This end gets a copy, and goes on from `resume`.
+/// This end gets a copy.
 pub(crate) fn receive(
     shared: &Shared,
-    config: SinkConfig,
-    resume: ResumeState,
+    copy: IncomingCopy<Buffer>,
     budget: Budget,
     patience: Duration,
 ) {
-    let copy = IncomingCopy::new(config, resume);
     shared.begin(Transfer::IncomingCopy(Box::new(copy)), Memory::OF_SINK, budget, patience);
 }
 
@@ -306,6 +321,13 @@ impl Task for Part {
     fn errand(&self) -> Option<Errand> {
         let Driver::Source(source) = &self.driver else { return None };
         Some(Errand::Copy(self.shared.clone(), source.clone()))
+    }
+
+    fn given_up(&self) -> Option<Failure> {
+        let most = self.max_errors?;
+        let failures = self.shared.failures();
+        let first = failures.sample.first().filter(|_| failures.count > most)?;
+        Some(Failure::TooManyErrors { failed: failures.count, first: first.to_string() })
     }
 
     fn so_far(&self, backlog: u64) -> Snapshot {
@@ -345,20 +367,24 @@ impl Task for Part {
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link } = finished;
     let mut unannounced = Vec::new();
-    let (mut unchanged, mut newer) = ((0, 0), 0);
+    let (mut unchanged, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
-            unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
+            let (entries, bytes) = stats.would_change;
+            unchanged = ((stats.unchanged - entries).into(), stats.unchanged_bytes - bytes);
             newer = stats.newer.into();
+            would_change = (entries.into(), bytes);
             copy.result().map_or((0, 0, 0, 0), |result| {
                 (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
             })
         }
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
-            unchanged = (stats.unchanged.into(), stats.unchanged_bytes);
+            let (entries, bytes) = stats.would_change;
+            unchanged = ((stats.unchanged - entries).into(), stats.unchanged_bytes - bytes);
             newer = stats.newer.into();
+            would_change = (entries.into(), bytes);
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
@@ -385,6 +411,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         skipped: task.shared.skipped(),
         unchanged,
         newer,
+        would_change,
         deleted,
         link,
     }
@@ -413,6 +440,7 @@ fn sink_config(
         names: names.unwrap_or_default(),
         keeps,
         deletes: false,
+        dry_run: false,
     }
 }
 

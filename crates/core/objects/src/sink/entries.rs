@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::{Entry, EntryKind};
+use longhaul_wire::Entry;
 
 use super::Kept;
 use crate::action::{NamedEntry, NamedFile, Publication, WritePiece};
@@ -281,14 +281,9 @@ impl Entries {
         }
     }
 
-    /// A small file that was open, one without contents only if `empty` ones do, has to wait. Returns
-    /// whether it is such.
-    pub(super) fn wait_again(&mut self, id: EntryId, empty: bool) -> bool {
-        let is_file = |slot: &Slot| match &slot.entry {
-            Some(entry) => entry.kind == EntryKind::File && (entry.size > 0 || empty),
-            None => false,
-        };
-        let slot = self.in_state_mut(id, State::Open).filter(|slot| is_file(slot));
+    /// A small file or a link that was open has to wait. Returns whether it is such.
+    pub(super) fn wait_again(&mut self, id: EntryId) -> bool {
+        let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.entry.is_some());
         let Some(slot) = slot.filter(|slot| !is_large(slot.size)) else {
             return false;
         };

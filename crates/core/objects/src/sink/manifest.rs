@@ -104,13 +104,14 @@ impl Sink {
     }
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
-        let compared = self.keeps.compares() && self.may_be_there(&entry, directory);
+        let compares = self.keeps.compares() && self.may_be_there(&entry, directory);
+        let compared = compares || self.dry_run;
         let (temp, state) = self.setup.begin(id, &entry, compared, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
     }
 
-    /// True if the file may have its name already: not in a directory that is staged. Small files of one
+    /// True if the file or link may have its name already: not in a directory that is staged. Small files of one
     /// that is to be made are compared once it is known that it was there.
     fn may_be_there(&self, entry: &Entry, directory: Option<EntryId>) -> bool {
         let is_there = |id| {
@@ -118,8 +119,7 @@ impl Sink {
             is_made && !self.staged.is_staged(id)
         };
         let is_made = || directory.is_none_or(is_there);
-        let is_compared = entry.size > 0 || self.keeps.newer;
-        entry.kind == EntryKind::File && is_compared && (is_large(entry.size) || is_made())
+        is_large(entry.size) || is_made()
     }
 
     fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {

@@ -5,6 +5,7 @@ use longhaul_wire::{Entry, EntryEnd, HostAccount, SourceReport, Summary};
 
 use super::SinkStats;
 use crate::action::Deletion;
+use crate::changes::Changes;
 use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::EntryId;
 
@@ -14,6 +15,7 @@ pub(super) struct Report {
     stats: SinkStats,
     ended: EndedEntries,
     deletions: Deletions,
+    pub(super) changes: Changes,
     host: HostAccount,
     notes: u64,
     /// The source's last report of its sending.
@@ -23,8 +25,9 @@ pub(super) struct Report {
 impl Report {
     pub(super) fn new() -> Self {
         let (stats, ended) = (SinkStats::default(), EndedEntries::default());
-        let (deletions, host) = (Deletions::default(), HostAccount::default());
-        Self { stats, ended, deletions, host, notes: 0, source: None }
+        let (deletions, changes) = (Deletions::default(), Changes::default());
+        let host = HostAccount::default();
+        Self { stats, ended, deletions, changes, host, notes: 0, source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -41,6 +44,9 @@ impl Report {
 
     pub(super) fn deleted(&mut self, deletion: &Deletion) {
         self.deletions.note(deletion);
+        if deletion.result.is_ok() {
+            self.changes.deleted(&deletion.path);
+        }
     }
 
     pub(super) fn skipped(&self) -> &[EndedEntry] {
@@ -135,12 +141,17 @@ impl Report {
 
     pub(super) fn ended(&mut self, id: EntryId, entry: &Entry, end: &EntryEnd) {
         self.ended.note(id, &entry.path, end);
+        self.changes.ended(entry, end.code);
         match end.code {
             EntryCode::Skipped => self.stats.skipped += 1,
             code if code.stays() => {
                 self.stats.unchanged += 1;
                 self.stats.unchanged_bytes += entry.size;
                 self.stats.newer += u32::from(code == EntryCode::Newer);
+                if code.would_change() {
+                    let (entries, bytes) = &mut self.stats.would_change;
+                    (*entries, *bytes) = (*entries + 1, *bytes + entry.size);
+                }
             }
             _ => self.stats.failed += 1,
         }

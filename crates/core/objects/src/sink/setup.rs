@@ -225,7 +225,7 @@ impl Sink {
                     self.checkpoints.directory_in_place(id);
                 }
                 self.entries.directory_made(id);
-                if made == Made::InPlace && self.keeps.compares() {
+                if made == Made::InPlace && self.keeps.compares() && !self.dry_run {
                     self.compare_files_of(id);
                 }
                 self.advance();
@@ -241,7 +241,7 @@ impl Sink {
                 Some(slot) if slot.directory() == Some(directory) => {}
                 _ => return,
             }
-            if self.entries.wait_again(id, self.keeps.newer) {
+            if self.entries.wait_again(id) {
                 self.setup.compare(id);
             }
         }
@@ -256,6 +256,8 @@ impl Sink {
         let code = match compared {
             Compared::Unchanged if self.keeps.unchanged => Some(EntryCode::Unchanged),
             Compared::Newer if self.keeps.newer => Some(EntryCode::Newer),
+            Compared::Missing if self.dry_run => Some(EntryCode::New),
+            _ if self.dry_run => Some(EntryCode::Differs),
             _ => None,
         };
         if let Some(code) = code {

@@ -1,9 +1,10 @@
 //! Answers of the sink, checked against what was announced and sent.
 
+use alloc::sync::Arc;
 use core::ops::Range;
 
 use longhaul_units::{Bytes, EntryCode, ObjectId, shown};
-use longhaul_wire::{EntryEnd, EntryPath, SinkMessage, Summary};
+use longhaul_wire::{Entry, EntryEnd, EntryKind, EntryPath, SinkMessage, Summary};
 
 use super::{EntryState, Source, SourceError};
 use crate::action::Deletion;
@@ -29,11 +30,17 @@ impl Source {
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
             SinkMessage::EntryRefused { entry, end } => {
-                self.handle_refused(entry, &EntryEnd::new(end.code, &shown(&end.reason)))
+                let code = match end.code.would_change() && !self.dry_run {
+                    true => EntryCode::Failed,
+                    false => end.code,
+                };
+                self.handle_refused(entry, &EntryEnd::new(code, &shown(&end.reason)))
             }
             SinkMessage::Deleted { paths } => {
-                let gone = paths.into_iter().map(|path| Deletion { path, result: Ok(()) });
-                gone.for_each(|deletion| self.deletions.note(&deletion));
+                for path in paths {
+                    self.changes.deleted(&path);
+                    self.deletions.note(&Deletion { path, result: Ok(()) });
+                }
                 Ok(())
             }
             SinkMessage::NotDeleted { path, end } => {
@@ -159,10 +166,7 @@ impl Source {
         let is_failed = slot.map_or(self.failed_before.contains_key(&id), |slot| {
             matches!(slot.state, EntryState::Failed(_))
         });
-        let entry = match self.directories.get(id) {
-            Some(directory) => Some(directory.entry()),
-            None => slot.and_then(|slot| slot.entry.clone()),
-        };
+        let entry = self.known(id);
         if entry.is_none() && !is_failed {
             return Err(error);
         }
@@ -196,6 +200,18 @@ impl Source {
     /// Moves the entry to `state`, which the caller found to be possible. Returns its path, where
     /// it was kept for the report as one that failed before.
     pub(super) fn settle(&mut self, id: EntryId, state: EntryState) -> Option<EntryPath> {
+        if self.changes.are_wanted()
+            && let Some(entry) = self.known(id)
+        {
+            match state {
+                EntryState::Confirmed => {
+                    let is_directory = entry.kind == EntryKind::Directory;
+                    self.changes.copied(entry.path.as_bytes(), is_directory);
+                }
+                EntryState::Refused(code) => self.changes.ended(&entry, code),
+                EntryState::Failed(_) | EntryState::Open => {}
+            }
+        }
         let is_directory = self.directories.settle(id);
         let slot = self.entries.get_mut(id.0);
         let (was, size) = match &slot {
@@ -220,6 +236,10 @@ impl Source {
                 *self.stats.ended(code) += 1;
                 self.stats.unchanged_bytes += if code.stays() { size } else { 0 };
                 self.stats.newer += u32::from(code == EntryCode::Newer);
+                if code.would_change() {
+                    let (entries, bytes) = &mut self.stats.would_change;
+                    (*entries, *bytes) = (*entries + 1, *bytes + size);
+                }
             }
             EntryState::Open => {}
         }
@@ -242,6 +262,14 @@ impl Source {
             }
         }
         kept
+    }
+
+    /// The entry, while it is not settled.
+    fn known(&self, id: EntryId) -> Option<Arc<Entry>> {
+        match self.directories.get(id) {
+            Some(directory) => Some(directory.entry()),
+            None => self.entries.get(id.0)?.entry.clone(),
+        }
     }
 
     fn withdraw(&mut self, object: ObjectId) {

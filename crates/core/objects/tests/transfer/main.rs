@@ -3,6 +3,7 @@
 
 mod asides;
 mod cases;
+mod dry_run;
 mod hostile;
 mod resume;
 mod tree;

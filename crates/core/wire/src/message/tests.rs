@@ -51,6 +51,7 @@ fn literal_bytes() {
         keeps_unchanged: true,
         keeps_newer: false,
         destination_is_name: true,
+        dry_run: false,
         deletes: Some(Deletes { most: Some(4) }),
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
@@ -459,7 +460,7 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
     let deletes = prop::option::of(prop::option::of(0..varint::MAX))
         .prop_map(|it| it.map(|most| Deletes { most }));
-    let request = (any::<[bool; 8]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+    let request = (any::<[bool; 9]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
         let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
@@ -471,6 +472,7 @@ fn message() -> impl Strategy<Value = Message> {
             keeps_unchanged: flags[5],
             keeps_newer: flags[6],
             destination_is_name: flags[7],
+            dry_run: flags[8],
             deletes,
             label: [7; 16],
             paths,

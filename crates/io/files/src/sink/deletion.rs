@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
-use longhaul_sys::files::open_dir_here;
+use longhaul_sys::files::{ConfinedDir, open_dir_here};
 use longhaul_sys::sync::lock;
 use longhaul_wire::{EntryCode, EntryEnd};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, statat, unlinkat};
@@ -27,6 +27,8 @@ pub(crate) struct DeletionLimits {
     is_bounded: bool,
     /// Names that it leaves out of the copy stay.
     filter: Option<Filter>,
+    /// Nothing is deleted: it is found out only what would be.
+    dry_run: bool,
 }
 
 /// Names in a directory.
@@ -45,7 +47,12 @@ struct Found {
 impl DeletionLimits {
     pub(crate) fn new(most: Option<u64>, filter: Option<Filter>) -> Self {
         let left = AtomicU64::new(most.unwrap_or(0));
-        Self { left, is_bounded: most.is_some(), filter }
+        Self { left, is_bounded: most.is_some(), filter, dry_run: false }
+    }
+
+    /// The same, but nothing is deleted.
+    pub(crate) fn of_dry_run(self) -> Self {
+        Self { dry_run: true, ..self }
     }
 
     /// True if one more name may be deleted; then it counts.
@@ -59,40 +66,29 @@ impl DeletionLimits {
     fn admits(&self, path: &[u8], is_directory: bool) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.admits(path, is_directory))
     }
-}
 
-impl SinkTree {
-    /// DeletionLimits what is in the directory and was not announced.
+    /// Deletes what is at `place` and was not announced, nor is of this copy all the same. The directory has
+    /// this `path` in the copy.
     pub(crate) fn delete_others(
         &self,
-        directory: &NamedEntry,
+        (root, place): (&ConfinedDir, &[u8]),
+        path: &[u8],
         announced: &AnnouncedPaths,
+        is_ours: impl Fn(&OwnedFd, &[u8]) -> bool,
     ) -> Vec<Deletion> {
-        // What this run has made holds nothing else.
-        if lock(&self.made).contains(directory.id.as_wire()) {
-            return Vec::new();
-        }
-        let path = directory.entry.path.as_bytes();
-        let whole = |end| vec![Deletion { path: path.to_vec(), result: Err(end) }];
-        let place = match self.place(&directory.entry) {
-            Ok(place) => place,
-            Err(end) => return whole(end),
-        };
-        let here = beneath(&self.root, &place, OFlags::RDONLY);
+        let here = beneath(root, place, OFlags::RDONLY);
         let listed = here.and_then(|here| list(&here).map(|contents| (here, contents.names)));
         let (here, names) = match listed {
             Ok(listed) => listed,
             Err(error) => {
-                return whole(explain::at_destination(
-                    "cannot look for what to delete",
-                    &error.into(),
-                ));
+                let end = explain::at_destination("cannot look for what to delete", &error.into());
+                return vec![Deletion { path: path.to_vec(), result: Err(end) }];
             }
         };
         let mut deletions = Vec::new();
         for found in names {
             let path = join(path, &found.name);
-            if announced.contains(&path) || self.is_of_this_copy(&here, &found.name) {
+            if announced.contains(&path) || is_ours(&here, &found.name) {
                 continue;
             }
             match self.delete(&here, &found, &path, 0) {
@@ -104,15 +100,7 @@ impl SinkTree {
         deletions
     }
 
-    /// True of an announced name that the file system keeps in other letters.
-    fn is_of_this_copy(&self, directory: &OwnedFd, name: &[u8]) -> bool {
-        self.folding.as_ref().is_some_and(|folding| {
-            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            stat.is_ok_and(|stat| lock(folding).has_seen(&stat))
-        })
-    }
-
-    /// DeletionLimits a name, and what is in it. False if it stays: a rule keeps it, or something in it.
+    /// Deletes a name, and what is in it. False if it stays: a rule keeps it, or something in it.
     fn delete(
         &self,
         directory: &OwnedFd,
@@ -121,7 +109,7 @@ impl SinkTree {
         depth: usize,
     ) -> Result<bool, EntryEnd> {
         let Found { name, is_directory } = found;
-        if !self.deletes.admits(path, *is_directory) {
+        if !self.admits(path, *is_directory) {
             return Ok(false);
         }
         let explain = |error: Errno| explain::at_destination("cannot delete it", &error.into());
@@ -144,13 +132,45 @@ impl SinkTree {
             }
             flags = AtFlags::REMOVEDIR;
         }
-        if !self.deletes.take() {
+        if !self.take() {
             return Err(EntryEnd::new(EntryCode::Refused, "--max-delete allows no more"));
+        }
+        if self.dry_run {
+            return Ok(true);
         }
         match unlinkat(directory, &name[..], flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(true),
             Err(error) => Err(explain(error)),
         }
+    }
+}
+
+impl SinkTree {
+    /// Deletes what is in the directory and was not announced.
+    pub(crate) fn delete_others(
+        &self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion> {
+        // What this run has made holds nothing else.
+        if lock(&self.made).contains(directory.id.as_wire()) {
+            return Vec::new();
+        }
+        let path = directory.entry.path.as_bytes();
+        let place = match self.place(&directory.entry) {
+            Ok(place) => place,
+            Err(end) => return vec![Deletion { path: path.to_vec(), result: Err(end) }],
+        };
+        let is_ours = |here: &OwnedFd, name: &[u8]| self.is_of_this_copy(here, name);
+        self.deletes.delete_others((&self.root, &place), path, announced, is_ours)
+    }
+
+    /// True of an announced name that the file system keeps in other letters.
+    fn is_of_this_copy(&self, directory: &OwnedFd, name: &[u8]) -> bool {
+        self.folding.as_ref().is_some_and(|folding| {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            stat.is_ok_and(|stat| lock(folding).has_seen(&stat))
+        })
     }
 }
 

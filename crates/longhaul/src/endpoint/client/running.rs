@@ -12,6 +12,7 @@ use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_control::Dialed;
 use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
 use longhaul_history::{Direction, PathKey};
+use longhaul_objects::NamedChange;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant, Rate, shown};
@@ -132,6 +133,9 @@ impl<'c, T: Task> Running<'c, T> {
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
             progress.set(self.meter.snapshot(&shared, &self.task, &*self.lanes));
+            if progress.has_room() {
+                progress.keep_changes(taken_changes(&shared));
+            }
             for notice in self.lanes.take_left_out() {
                 progress.tell(&notice);
                 self.notices.push(notice);
@@ -165,12 +169,8 @@ impl<'c, T: Task> Running<'c, T> {
                 Some(end) => break outcome(server, self.lanes.explain(end, Role::Client)),
                 None => {}
             }
-            if stop.is_requested() {
-                break Err(Failure::Stopped);
-            }
-            let refusal = self.lanes.refusal();
-            if let Some(refusal) = refusal.filter(|it| it.is_lasting(clock::now())) {
-                break Err(self.refused(server, refusal));
+            if let Some(failure) = self.given_up(stop) {
+                break Err(failure);
             }
             let blocked = match &mut rival {
                 Some(rival) => rival.look(self.dialed, validated || attendant.has_received()),
@@ -185,6 +185,16 @@ impl<'c, T: Task> Running<'c, T> {
         self.path_history = attendant.path_history();
         let may_go_on = rival.is_some() && self.dialed.control.ended().is_none();
         self.finish(end, may_go_on, elapsed, progress)
+    }
+
+    /// Why this end gives up, though the other is there.
+    fn given_up(&self, stop: &Stop) -> Option<Failure> {
+        if stop.is_requested() {
+            return Some(Failure::Stopped);
+        }
+        let refusal = self.lanes.refusal().filter(|it| it.is_lasting(clock::now()));
+        let refused = |refusal| self.refused(self.dialed.server, refusal);
+        self.task.given_up().or_else(|| refusal.map(refused))
     }
 
     /// MTU of the interface or route of this host to the server, where that is why UDP does not fit.
@@ -233,7 +243,7 @@ impl<'c, T: Task> Running<'c, T> {
             Err(_) => (CloseCode::CANCELLED, "given up by the client".into()),
         };
         let stalled = matches!(self.shared.lock().end(), Some(End::Stalled(_)));
-        progress.set(self.snapshot());
+        self.show(progress);
         let circuit = self.circuit.take().map(Circuit::finish).unwrap_or_default();
         self.notices.extend(circuit.notices);
         let history = self.path_history.take().map(|path_history| {
@@ -249,7 +259,7 @@ impl<'c, T: Task> Running<'c, T> {
         // A failure of the local storage leaves nothing to be made durable.
         if !matches!(end, Ok(()) | Err(Failure::Local(_))) {
             self.shared.wind_up();
-            progress.set(self.snapshot());
+            self.show(progress);
         }
         self.shared.stop();
         self.lanes.join();
@@ -268,8 +278,9 @@ impl<'c, T: Task> Running<'c, T> {
         }
     }
 
-    fn snapshot(&mut self) -> Snapshot {
-        self.meter.snapshot(&self.shared, &self.task, &*self.lanes)
+    fn show(&mut self, progress: &Progress) {
+        progress.set(self.meter.snapshot(&self.shared, &self.task, &*self.lanes));
+        progress.keep_changes(taken_changes(&self.shared));
     }
 
     /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
@@ -324,6 +335,10 @@ impl<'c, T: Task> Running<'c, T> {
         drop(half);
         Finished { task: self.task, elapsed, validated, link }
     }
+}
+
+fn taken_changes(shared: &Shared) -> (Vec<NamedChange>, u64) {
+    shared.lock().transfer_mut().map(Transfer::take_changes).unwrap_or_default()
 }
 
 /// What this host, which sends between `ends`, knows of that path. A booked circuit is none that anything

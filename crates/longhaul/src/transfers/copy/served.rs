@@ -3,11 +3,12 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::Wish;
+use longhaul_connection::{IncomingCopy, OutgoingCopy, Wish};
 use longhaul_files::{
-    Destination, DestinationError, Filter, SinkOptions, SinkTree, SourceTree, transfer_id,
+    Destination, DestinationError, Filter, SinkOptions, SinkTree, SourceTree, Target, transfer_id,
 };
-use longhaul_objects::{Belief, Keeps, SinkConfig};
+use longhaul_objects::{Belief, Keeps, ResumeState, SinkConfig};
+use longhaul_sys::clock;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
@@ -83,6 +84,12 @@ impl ServedCopies {
                      reading and writing, would",
                 );
             }
+            Direction::Push if request.dry_run && !self.read => {
+                return refused(
+                    "this server shows nobody what it has, so there is no dry run: `serve --allow-read`, which \
+                     goes with writing, would",
+                );
+            }
             Direction::Pull => self.send(asked, request)?,
             Direction::Push => self.receive(asked, request)?,
         }
@@ -100,7 +107,12 @@ impl ServedCopies {
         let tree = tree.direct(self.direct).filter(filter).limit_names(asked.memory.of_names());
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
         // What a client says to have hurts nobody else.
-        send(asked.shared, asked.memory, self.patience, Belief::Everything);
+        let lanes = asked.shared.mailboxes.count();
+        let mut copy = OutgoingCopy::new(clock::now(), lanes, Belief::Everything);
+        if request.dry_run {
+            copy.begin_dry_run();
+        }
+        send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }
 
@@ -123,8 +135,12 @@ impl ServedCopies {
             goes_on: verify,
         };
         let destination = Destination::Below { root: &self.root, path };
-        let (tree, resume) = SinkTree::open(destination, &options)
-            .map_err(|error| refuse(code(&error), error.to_string()))?;
+        let opened = match request.dry_run {
+            true => Target::dry_run(destination, &options).map(|it| (it, ResumeState::default())),
+            false => SinkTree::open(destination, &options).map(|(it, resume)| (it.into(), resume)),
+        };
+        let (tree, resume): (Target, _) =
+            opened.map_err(|error| refuse(code(&error), error.to_string()))?;
         // Who may not read is not to learn what is here.
         let wanted = Keeps { unchanged: request.keeps_unchanged, newer: request.keeps_newer };
         let keeps = if self.read { wanted } else { Keeps::default() };
@@ -136,9 +152,10 @@ impl ServedCopies {
         let tree = tree.deleting(request.deletes.and_then(|it| it.most), filter);
         let deletes = request.deletes.is_some();
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);
-        let config = SinkConfig { deletes, ..config };
+        let config = SinkConfig { deletes, dry_run: request.dry_run, ..config };
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
-        receive(asked.shared, config, resume, asked.memory, self.patience);
+        let copy = IncomingCopy::new(config, resume);
+        receive(asked.shared, copy, asked.memory, self.patience);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 use longhaul_carriers::carrier::{Mailbox, UpperLayer};
 use longhaul_carriers::mailboxes::Mailboxes;
-use longhaul_connection::{Begun, GroupPart, News, Repair, Unplaceable, Wish};
+use longhaul_connection::{Begun, GroupPart, IncomingCopy, News, Repair, Unplaceable, Wish};
 use longhaul_files::{Destination, SinkOptions, SinkTree};
 use longhaul_objects::testing::file;
 use longhaul_objects::{Fsync, ResumeState, SinkConfig};
@@ -37,7 +37,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
     let budget = Budget::new(None);
     let capacity = budget.of_sink().get();
     let config = SinkConfig { transfer: [1; 16], capacity, ..SinkConfig::default() };
-    receive(&shared, config, resume, budget, Duration::ZERO);
+    receive(&shared, IncomingCopy::new(config, resume), budget, Duration::ZERO);
     (shared, SinkDriver::new(tree, true), mailbox)
 }
 

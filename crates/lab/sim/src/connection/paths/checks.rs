@@ -218,7 +218,8 @@ impl ConnectionPaths {
     /// A client does what it was asked at once: the path behind it rests for seconds.
     fn check_heeded(&mut self, local: Instant, places: &[PathId], checks: &mut Checks) {
         for (at, lane, [from, to]) in std::mem::take(&mut self.watched.to_heed) {
-            let could = from != to && self.set.lives(to) && local - at < Duration::from_secs(2);
+            let is_soon = local - at < Duration::from_secs(2);
+            let could = from != to && self.set.lives(to) && !self.set.is_closed(to) && is_soon;
             let place = places[usize::from(lane.0)];
             checks.require(!could || place != from, || format!("{lane:?} was asked off {place:?}"));
         }

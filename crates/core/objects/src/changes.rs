@@ -1,0 +1,86 @@
+//! Changes at the destination, one by one, for those who want to see them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use longhaul_units::EntryCode;
+use longhaul_wire::{Entry, EntryKind};
+
+/// A change at the destination.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedChange {
+    /// What happened.
+    pub kind: ChangeKind,
+    /// Path of the entry, or of what was deleted.
+    pub path: Vec<u8>,
+    /// It is a directory. False of what was deleted: nobody says what it was.
+    pub is_directory: bool,
+}
+
+/// Kind of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// It is there, durable where that was asked for.
+    Copied,
+    /// It is gone; in a dry run, a copy would delete it.
+    Deleted,
+    /// In a dry run: a copy would make it.
+    New,
+    /// In a dry run: a copy would replace what has its name.
+    Differs,
+}
+
+/// Changes that nobody has taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    wanted: bool,
+    queue: VecDeque<NamedChange>,
+    left_out: u64,
+}
+
+impl Changes {
+    pub(crate) fn want(&mut self) {
+        self.wanted = true;
+    }
+
+    pub(crate) fn are_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// An entry was copied.
+    pub(crate) fn copied(&mut self, path: &[u8], is_directory: bool) {
+        self.note(ChangeKind::Copied, path, is_directory);
+    }
+
+    /// An entry ended so.
+    pub(crate) fn ended(&mut self, entry: &Entry, code: EntryCode) {
+        let kind = match code {
+            EntryCode::New => ChangeKind::New,
+            EntryCode::Differs => ChangeKind::Differs,
+            _ => return,
+        };
+        self.note(kind, entry.path.as_bytes(), entry.kind == EntryKind::Directory);
+    }
+
+    pub(crate) fn deleted(&mut self, path: &[u8]) {
+        self.note(ChangeKind::Deleted, path, false);
+    }
+
+    fn note(&mut self, kind: ChangeKind, path: &[u8], is_directory: bool) {
+        if !self.wanted {
+            return;
+        }
+        match self.queue.len() < CHANGES_MAX {
+            true => self.queue.push_back(NamedChange { kind, path: path.to_vec(), is_directory }),
+            false => self.left_out += 1,
+        }
+    }
+
+    /// Those since the last call, and how many were left out, since there were too many at once.
+    pub(crate) fn take(&mut self) -> (Vec<NamedChange>, u64) {
+        (self.queue.drain(..).collect(), core::mem::take(&mut self.left_out))
+    }
+}
+
+/// More than a sink names in a second.
+const CHANGES_MAX: usize = 1 << 16;

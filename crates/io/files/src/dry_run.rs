@@ -1,0 +1,178 @@
+//! A destination that is looked at and not changed.
+
+use std::os::fd::OwnedFd;
+
+use longhaul_objects::storage::Storage;
+use longhaul_objects::{
+    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, Deletion, Existing,
+    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Stamp,
+    TempName, WritePiece,
+};
+use longhaul_sys::files::ConfinedDir;
+use longhaul_wire::{Entry, EntryCode, EntryEnd};
+use rustix::fs::{AtFlags, OFlags, Stat, statat};
+use rustix::io::Errno;
+
+use crate::destination::{Destination, DestinationError, SinkOptions};
+use crate::filter::Filter;
+use crate::place::{beneath, split};
+use crate::sink::deletion::DeletionLimits;
+use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
+
+/// What a copy would find, and do, at a destination.
+#[derive(Debug)]
+pub struct DryRun {
+    /// The directory that it would work in; `None` where it would make that.
+    root: Option<ConfinedDir>,
+    rename: Option<Rename>,
+    deletes: DeletionLimits,
+}
+
+impl DryRun {
+    /// Looks for the destination as [`crate::SinkTree::open`] does, and makes nothing.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open(
+        destination: Destination<'_>,
+        options: &SinkOptions,
+    ) -> Result<Self, DestinationError> {
+        let deletes = DeletionLimits::default();
+        if destination.would_be_made(options) {
+            return Ok(Self { root: None, rename: None, deletes });
+        }
+        let place = destination.resolve(options)?;
+        if options.only_empty {
+            destination.check_empty(&place, &options.transfer)?;
+        }
+        Ok(Self { root: Some(place.root), rename: place.name.map(Rename::to), deletes })
+    }
+
+    /// It would delete at most so many names, and none that `filter` leaves out of the copy.
+    pub(crate) fn deleting(self, most: Option<u64>, filter: Option<Filter>) -> Self {
+        Self { deletes: DeletionLimits::new(most, filter).of_dry_run(), ..self }
+    }
+
+    /// Opens the directory at `place`, if there is one.
+    fn directory(&self, place: &[u8], flags: OFlags) -> Result<Option<OwnedFd>, Errno> {
+        let Some(root) = &self.root else { return Ok(None) };
+        match beneath(root, place, flags) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What has a name in a directory.
+    fn look(&self, parent: &[u8], name: &[u8]) -> Result<Option<(OwnedFd, Stat)>, Errno> {
+        let Some(parent) = self.directory(parent, OFlags::PATH)? else { return Ok(None) };
+        match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some((parent, stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn find_directory(&self, entry: &Entry) -> Result<Made, EntryEnd> {
+        let missing = || EntryEnd::new(EntryCode::New, "");
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), true)?;
+        if place.is_empty() {
+            return self.root.as_ref().map(|_| Made::InPlace).ok_or_else(missing);
+        }
+        let (parent, name) = split(&place);
+        let looked = self.look(parent, name).map_err(|error| {
+            crate::explain::at_destination("cannot look at what has its name", &error.into())
+        })?;
+        let (parent, _) = looked.ok_or_else(missing)?;
+        check_directory(&parent, name).map(|()| Made::InPlace)
+    }
+
+    /// What cannot be looked at is not what is copied.
+    fn compare_entry(&self, entry: &Entry) -> Compared {
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
+        let Ok(place) = place else { return Compared::Other };
+        let (parent, name) = split(&place);
+        match self.look(parent, name) {
+            Ok(Some((parent, stat))) => compare(&parent, name, &stat, entry),
+            Ok(None) => Compared::Missing,
+            Err(_) => Compared::Other,
+        }
+    }
+}
+
+impl Storage for &DryRun {
+    type Error = EntryEnd;
+    type Failure = StorageError;
+
+    fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, EntryEnd> {
+        self.find_directory(&directory.entry)
+    }
+
+    fn compare(&mut self, entry: &Entry) -> Compared {
+        self.compare_entry(entry)
+    }
+
+    /// One that is there stays.
+    fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), EntryEnd> {
+        Err(EntryEnd::new(EntryCode::Unchanged, ""))
+    }
+
+    fn delete_others(
+        &mut self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Deletion> {
+        let path = directory.entry.path.as_bytes();
+        let place = place_under(self.rename.as_ref(), path, true);
+        let (Some(root), Ok(place)) = (&self.root, place) else { return Vec::new() };
+        self.deletes.delete_others((root, &place), path, announced, |_, _| false)
+    }
+
+    // Nothing below is asked of it: no contents are taken in.
+
+    fn prepare(&mut self, _: &Entry, _: TempName, _: Existing) -> Result<Prepared, EntryEnd> {
+        Err(nothing_is_written())
+    }
+
+    fn recheck(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn check_published(&mut self, _: &RecordedFile) -> Checked {
+        Checked::Missing
+    }
+
+    fn write(&mut self, _: &WritePiece, _: &[u8]) -> Result<(), EntryEnd> {
+        Err(nothing_is_written())
+    }
+
+    fn publish(&mut self, _: &Publication) -> Result<(), EntryEnd> {
+        Err(nothing_is_written())
+    }
+
+    fn place_directory(&mut self, _: &FilledDirectory) -> bool {
+        false
+    }
+
+    fn sync(&mut self, _: &Checkpoint) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn stamps(&mut self, files: &[NamedFile], _: bool) -> Vec<Option<Stamp>> {
+        vec![None; files.len()]
+    }
+
+    fn append_record(&mut self, _: u64, _: &[u8], _: bool) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn remove_record(&mut self) -> Result<(), StorageError> {
+        Ok(())
+    }
+
+    fn discard(&mut self, _: TempName) {}
+}
+
+fn nothing_is_written() -> EntryEnd {
+    EntryEnd::new(EntryCode::Refused, "nothing is written in a dry run")
+}

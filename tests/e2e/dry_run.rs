@@ -1,0 +1,166 @@
+//! `cp -n` says what a copy would do, `cp -v` what it does, and the two agree.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use crate::program::Program;
+use crate::test::{Test, limited, until};
+use crate::trees::{make_tree, noise};
+
+/// Everything below, with kind, inode, size, and times of change.
+fn look(root: &Path) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let Ok(entries) = fs::read_dir(root) else { return all };
+    let meta = fs::symlink_metadata(root).unwrap();
+    all.insert(format!(
+        "{} {} {:?}",
+        root.display(),
+        meta.ino(),
+        (meta.ctime(), meta.ctime_nsec())
+    ));
+    for entry in entries {
+        let path = entry.unwrap().path();
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let times = (meta.ctime(), meta.ctime_nsec(), meta.mtime(), meta.mtime_nsec());
+        all.insert(format!("{} {} {} {times:?}", path.display(), meta.ino(), meta.len()));
+        if meta.is_dir() {
+            all.extend(look(&path));
+        }
+    }
+    all
+}
+
+/// Paths behind a word, of the lines that begin with it.
+fn lines<'t>(text: &'t str, word: &str) -> BTreeSet<&'t str> {
+    text.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim_start).collect()
+}
+
+fn cp<'t>(test: &'t Test, words: &[&str]) -> Program<'t> {
+    Program::start(test, &[&["cp", "--token-file", "token"][..], words].concat())
+}
+
+fn changed_source(tree: &Path) {
+    make_tree(tree);
+    fs::write(tree.join("changed"), "new").unwrap();
+    symlink("elsewhere", tree.join("other-link")).unwrap();
+}
+
+/// A destination where some is as at the source, some is not, and some is more.
+fn earlier(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("-a").args([from, to]).status().unwrap();
+    assert!(copied.success());
+    fs::write(to.join("changed"), "old, and longer").unwrap();
+    fs::remove_file(to.join("other-link")).unwrap();
+    symlink("there", to.join("other-link")).unwrap();
+    fs::remove_file(to.join("a/b/f7")).unwrap();
+    fs::remove_dir(to.join("empty")).unwrap();
+    fs::create_dir(to.join("more")).unwrap();
+    fs::write(to.join("more/x"), "x").unwrap();
+    fs::write(to.join("a/b/extra"), "x").unwrap();
+}
+
+#[test]
+fn a_dry_run_changes_nothing_and_says_what_the_copy_then_does() {
+    limited(|test| {
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        for pushes in [true, false] {
+            let (from, to) = match pushes {
+                true => (test.here("tree"), test.there("tree")),
+                false => (test.there("source"), test.here("source")),
+            };
+            changed_source(&from);
+            earlier(&from, &to);
+            let (source, destination) = match pushes {
+                true => ("here/tree".to_owned(), format!("lh://{at}/")),
+                false => (format!("lh://{at}/source"), "here".to_owned()),
+            };
+            let before = look(to.parent().unwrap());
+            let dry = cp(test, &["-n", "--delete", &source, &destination]).end();
+            dry.assert_succeeded();
+            assert_eq!(before, look(to.parent().unwrap()), "{dry:?}");
+            let name = to.file_name().unwrap().to_str().unwrap();
+            let path = |below: &str| format!("{name}/{below}");
+            let owned = |names: &[&str]| names.iter().map(|it| path(it)).collect::<BTreeSet<_>>();
+            let found = |word| lines(&dry.stdout, word).into_iter().map(str::to_owned).collect();
+            let (new, differs): (BTreeSet<String>, BTreeSet<String>) =
+                (found("new "), found("differs "));
+            assert_eq!(new, owned(&["a/b/f7", "empty/"]), "{dry:?}");
+            assert_eq!(differs, owned(&["changed", "other-link"]), "{dry:?}");
+            let deletes: BTreeSet<String> = found("deleting ");
+            assert_eq!(deletes, owned(&["more", "a/b/extra"]), "{dry:?}");
+            assert!(dry.stderr.contains("dry run: 4 entries would be copied"), "{dry:?}");
+
+            let real = cp(test, &["-v", "--delete", &source, &destination]).end();
+            real.assert_succeeded();
+            assert_eq!(lines(&real.stdout, "deleting "), lines(&dry.stdout, "deleting "));
+            let copied = real.stdout.lines().filter(|line| !line.starts_with("deleting "));
+            let would = new.iter().chain(&differs).map(String::as_str);
+            // Directories are not named: each gets its time.
+            let would: BTreeSet<_> = would.filter(|path| !path.ends_with('/')).collect();
+            assert_eq!(copied.collect::<BTreeSet<_>>(), would);
+        }
+    });
+}
+
+#[test]
+fn a_dry_run_to_where_nothing_is_makes_not_even_the_directory() {
+    limited(|test| {
+        fs::write(test.here("f"), "x").unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        for to in ["new", "new/", "a/b/"] {
+            let dry = cp(test, &["-n", "here/f", &format!("lh://{at}/{to}")]).end();
+            dry.assert_succeeded();
+            assert_eq!(dry.stdout.trim_end(), "new      f", "{to}: {dry:?}");
+        }
+        assert_eq!(fs::read_dir(test.path("there")).unwrap().count(), 0);
+        let json = Program::cp(test, &["-n", "here/f", &format!("lh://{at}/new")]).end();
+        let report = json.json();
+        assert_eq!((&report["dry_run"], &report["files"]), (&true.into(), &0.into()), "{report}");
+        let would = serde_json::json!({ "entries": 1, "bytes": 1 });
+        assert_eq!(report["would_change"], would);
+    });
+}
+
+#[test]
+fn a_server_that_shows_nothing_refuses_a_dry_run() {
+    limited(|test| {
+        fs::write(test.here("f"), "x").unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--allow-write"]);
+        let dry = cp(test, &["-n", "here/f", &format!("lh://{at}/")]).end();
+        dry.assert_failed("shows nobody what it has");
+        assert_eq!(fs::read_dir(test.path("there")).unwrap().count(), 0);
+    });
+}
+
+#[test]
+fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
+    limited(|test| {
+        fs::create_dir(test.here("tree")).unwrap();
+        for n in 0..4 {
+            symlink("/nowhere", test.here(&format!("tree/{n}"))).unwrap();
+            fs::create_dir_all(test.there(&format!("tree/{n}/in the way"))).unwrap();
+        }
+        fs::write(test.here("tree/large"), noise(1, 40_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let to = format!("lh://{at}/");
+        let words = ["--rate", "8Mbps", "here/tree", &to];
+        let bears = cp(test, &[&["--max-errors", "4"], &words[..]].concat());
+        until("the large file moves", || {
+            let entries = fs::read_dir(test.path("there")).unwrap();
+            let hidden =
+                |it: fs::DirEntry| it.file_name().to_string_lossy().starts_with(".longhaul");
+            entries.map(Result::unwrap).any(hidden).then_some(())
+        });
+        bears.signal(rustix::process::Signal::TERM);
+        assert!(!bears.end().stderr.contains("--max-errors"));
+        let given_up = cp(test, &[&["--max-errors", "3"], &words[..]].concat()).end();
+        given_up.assert_failed("given up (--max-errors), since 4 entries failed, the first: ");
+    });
+}
