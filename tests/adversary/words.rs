@@ -87,7 +87,7 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
 /// A copy, its words not hidden behind `--json`.
 fn copy<'t>(test: &'t Test, json: bool, words: &[&str]) -> Program<'t> {
     let fixed = [if json { "--json" } else { "--verbose" }, "--token-file", "token"];
-    Program::start(test, &[&["cp"][..], &fixed, &STALL, words].concat())
+    Program::start(test, &[&["cp", "--retry", "0"][..], &fixed, &STALL, words].concat())
 }
 
 #[test]

@@ -98,9 +98,10 @@ impl<'t> Program<'t> {
         at.parse().unwrap()
     }
 
-    /// A copy from `source` to `destination`, with `--json`.
+    /// A copy over one connection from `source` to `destination`, with `--json`.
     pub fn cp(test: &'t Test, words: &[&str]) -> Self {
-        Self::start(test, &[&["cp", "--json", "--token-file", "token"][..], words].concat())
+        let fixed = ["cp", "--json", "--retry", "0", "--token-file", "token"];
+        Self::start(test, &[&fixed[..], words].concat())
     }
 
     /// Waits for `part` on standard error; returns all that was printed.

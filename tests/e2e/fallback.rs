@@ -155,9 +155,21 @@ fn udp_swallowed_in_mid_copy_ends_it_by_name_and_tcp_goes_on_from_there() {
                 "{words}"
             );
             let report = run(test, &options).unwrap();
-            assert_eq!(report.link.carrier, "tcp");
+            assert_eq!((report.link.carrier, report.link.reconnects), ("tcp", 0));
             assert!(report.resumed_bytes > 0, "{report:?}");
         }
+        // One who has patience need not say it again.
+        let relay = Relay::start(server.address);
+        let options = over(push(&test.here("f"), relay.address, b"g"), |by| {
+            by.idle_timeout = idle_timeout * 3;
+            by.retry = Duration::from_secs(60);
+        });
+        let copying = Copying::start(test, slowly(options));
+        copying.moved(5_000_000);
+        relay.block_udp();
+        let report = copying.end().unwrap();
+        assert_eq!((report.link.carrier, report.link.reconnects), ("tcp", 1));
+        assert_same(&test.here("f"), &test.there("g"));
         assert_same(&test.here("f"), &test.there("f"));
         assert_same(&test.here("f"), &test.here("back"));
     });

@@ -30,6 +30,7 @@ mod profiles;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
 mod queues;
+mod reconnect;
 mod refused;
 #[path = "../common/relay.rs"]
 mod relay;

@@ -16,7 +16,7 @@ fn forbidden<'t>(test: &'t Test, calls: &str, error: &str, words: &[&str]) -> Pr
     Program::spawn(test, Command::new("strace").args(options).args(words))
 }
 
-const CP: [&str; 4] = ["cp", "--json", "--token-file", "token"];
+const CP: [&str; 6] = ["cp", "--json", "--retry", "0", "--token-file", "token"];
 
 /// A server for one client, of which `calls` fail.
 fn server<'t>(test: &'t Test, calls: &str, error: &str) -> (Program<'t>, String) {

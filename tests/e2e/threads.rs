@@ -20,7 +20,8 @@ fn a_copy_that_finds_no_thread_names_the_limit() {
         for carrier in ["udp", "tcp"] {
             let mut failed = 0;
             for threads in 1..=8 {
-                let words = ["cp", "--json", "--carrier", carrier, "--token-file", "token"];
+                let words =
+                    ["cp", "--json", "--retry", "0", "--carrier", carrier, "--token-file", "token"];
                 let words = [&words[..], &["here/f", &there]].concat();
                 let ended = within(test, 54_321, threads, &words).end();
                 assert!(!ended.stderr.contains("panicked"), "{threads}: {ended:?}");

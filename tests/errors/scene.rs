@@ -210,7 +210,7 @@ impl Scene {
         let mut words = match (end, self.kind) {
             (End::Server, _) => vec!["serve", "--listen", &at, "--root", "there"],
             (_, Kind::Pipe) => vec!["pipe", "--json"],
-            _ => vec!["cp", "--json"],
+            _ => vec!["cp", "--json", "--retry", "0"],
         };
         words.extend(["--token-file", "token", "--stall-timeout", STALL]);
         if self.tcp && end != End::Server {

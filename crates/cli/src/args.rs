@@ -137,6 +137,11 @@ pub struct CpArgs {
     /// Change nothing, and say what would be
     #[arg(short = 'n', long, conflicts_with = "circuit")]
     pub dry_run: bool,
+    /// How long a server is dialled again after its connection was lost, like 90s or 5m; 0 not at all
+    ///
+    /// The copy goes on from there. Not with --circuit, nor over ssh.
+    #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
+    pub retry: std::time::Duration,
     /// Give the copy up when more than N entries have failed
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub max_errors: Option<u64>,
@@ -733,6 +738,14 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
         return Err(format!("{last} is before {first}"));
     }
     Ok((first, last))
+}
+
+/// A time, or 0.
+fn retry(text: &str) -> Result<std::time::Duration, String> {
+    match text {
+        "0" => Ok(std::time::Duration::ZERO),
+        text => when::parse_time(text),
+    }
 }
 
 /// Memory for data that is under way.

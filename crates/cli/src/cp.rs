@@ -168,6 +168,7 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     let (connect, paths) = reach(args, server, paths, stop)?;
     let mut connect = link::fill(&args.link, connect, output)?;
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
+    connect.retry = args.retry;
     let pushed = matches!(paths, CopyPaths::Push { .. });
     let mut options = CopyOptions::new(connect, paths);
     options.destination_is_directory = destination.trailing_slash;

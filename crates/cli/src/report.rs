@@ -55,6 +55,7 @@ pub(crate) fn ended(entries: &EndedEntries) -> Vec<Value> {
 pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
     let mut fields = object(json!({
         "carrier": link.carrier,
+        "reconnects": link.reconnects,
         "via": link.via,
         "profile": link.profile,
         "protect": link.protect.name(),

@@ -117,6 +117,8 @@ pub struct LinkReport {
     pub links: Vec<LinkUse>,
     /// More of it, and what was learnt, where this host sent over UDP and keeps a history.
     pub history: Option<HistoryReport>,
+    /// Connections that were lost, behind which others went on.
+    pub reconnects: u32,
     /// The gateways of the route that was taken, in order; the last one where others were lost.
     pub via: Vec<String>,
     /// Things the user should know (small socket buffer, missing offloads, carrier fallback).
@@ -142,6 +144,7 @@ impl Default for LinkReport {
             memory: (MemoryUse::None, Rate::ZERO),
             links: Vec::new(),
             history: None,
+            reconnects: 0,
             via: Vec::new(),
             notices: Vec::new(),
         }

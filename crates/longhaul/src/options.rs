@@ -110,6 +110,9 @@ pub struct ConnectOptions {
     /// Time without progress after which a copy or pipe is given up though both ends are there, and
     /// neither says that it waits for a disk, a booking or a user of its pipe. Zero is for ever.
     pub stall_timeout: Duration,
+    /// Time for which a server is dialled again after its connection was lost; zero: it is not. What can be
+    /// resumed goes on from there. Not with a circuit, nor over ssh.
+    pub retry: Duration,
     /// The links that data goes over, all at once; without, the path that leads to the server. Only by
     /// UDP, and not with a circuit.
     pub links: Vec<LinkChoice>,
@@ -141,6 +144,7 @@ impl ConnectOptions {
             memory: None,
             idle_timeout: IDLE_TIMEOUT,
             stall_timeout: STALL_TIMEOUT,
+            retry: Duration::ZERO,
             links: Vec::new(),
             circuit: None,
             history: None,

@@ -2,6 +2,7 @@
 //! pipe.
 
 mod link;
+mod reconnect;
 mod rival;
 mod routes;
 mod running;
@@ -73,6 +74,8 @@ pub(crate) struct Finished<T> {
     /// When the first lane could carry data.
     pub validated: Option<Instant>,
     pub link: LinkReport,
+    /// Of several connections: bytes that had been there before the first.
+    pub resumed_first: Option<u64>,
 }
 
 /// Why a task was not done.
@@ -193,7 +196,7 @@ impl<'a> Client<'a> {
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         descriptors::check().map_err(Failure::Local)?;
-        self.by_routes(&make, progress, stop)
+        self.reconnecting(&make, progress, stop)
     }
 
     /// The carrier by a route.

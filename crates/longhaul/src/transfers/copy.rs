@@ -365,7 +365,7 @@ impl Task for Part {
 }
 
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
-    let Finished { task, elapsed, validated, link } = finished;
+    let Finished { task, elapsed, validated, link, resumed_first } = finished;
     let mut unannounced = Vec::new();
     let (mut unchanged, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
@@ -403,7 +403,7 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         files,
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
-        resumed_bytes,
+        resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
         discarded: task.discards(),
         verified: verify && failures.is_empty(),
         remarks: remarks::of(notes),

@@ -101,7 +101,7 @@ impl Client<'_> {
 
 impl Failure {
     /// Another route may do better.
-    fn is_of_route(&self) -> bool {
+    pub(super) fn is_of_route(&self) -> bool {
         match self {
             Self::Lost { again, .. } => *again,
             Self::UdpBlocked { .. } => true,

@@ -329,11 +329,12 @@ impl<'c, T: Task> Running<'c, T> {
             links,
             history,
             via: Vec::new(),
+            reconnects: 0,
             notices: self.notices,
         };
         let validated = half.validated();
         drop(half);
-        Finished { task: self.task, elapsed, validated, link }
+        Finished { task: self.task, elapsed, validated, link, resumed_first: None }
     }
 }
 

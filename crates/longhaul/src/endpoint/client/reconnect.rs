@@ -1,0 +1,129 @@
+//! A connection that was lost is dialled again, for as long as the user has patience.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use longhaul_sys::clock;
+use longhaul_sys::stop::Stop;
+use longhaul_units::{Duration, Instant};
+use longhaul_wire::CloseCode;
+
+use super::{Client, Failure, Finished, Task};
+use crate::connection::shared::Shared;
+use crate::progress::Progress;
+
+/// Connections that were lost so far.
+#[derive(Default)]
+struct Losses {
+    count: u32,
+    /// The last of them behind which something had moved, or the first.
+    at: Option<Instant>,
+    /// Bytes that were there then.
+    reached: u64,
+    notices: Vec<String>,
+    /// Bytes that had been there before the first connection.
+    resumed: u64,
+}
+
+impl Client<'_> {
+    /// Does the task; where the connection is lost, over another one that goes on from there.
+    pub(super) fn reconnecting<T: Task>(
+        &self,
+        make: &impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let mut losses = Losses::default();
+        let mut pause = PAUSE_FIRST;
+        loop {
+            let failure = match self.by_routes(make, progress, stop) {
+                Ok(mut finished) if losses.count > 0 => {
+                    finished.link.notices.splice(..0, losses.notices);
+                    finished.link.reconnects = losses.count;
+                    finished.resumed_first = Some(losses.resumed);
+                    return Ok(finished);
+                }
+                Ok(finished) => return Ok(finished),
+                Err(failure) => failure,
+            };
+            let now = clock::now();
+            let retry = self.retry();
+            let loss = failure.as_loss().filter(|_| !retry.is_zero());
+            let may_pass = loss.is_some() || failure.may_pass();
+            if let Some(loss) = loss {
+                let snapshot = progress.snapshot();
+                if losses.count == 0 {
+                    losses.resumed = snapshot.resumed_bytes;
+                }
+                losses.count += 1;
+                if losses.at.is_none() || snapshot.bytes_done > losses.reached {
+                    (losses.at, losses.reached) = (Some(now), snapshot.bytes_done);
+                    pause = PAUSE_FIRST;
+                }
+                let notice = format!("{loss}; dialling again");
+                progress.tell(&notice);
+                losses.notices.push(notice);
+            }
+            let Some(at) = losses.at.filter(|_| may_pass) else {
+                return Err(failure);
+            };
+            if now + pause > at + retry || !wait(pause, stop) {
+                return Err(failure);
+            }
+            pause = (pause * 2).min(PAUSE_MOST);
+        }
+    }
+
+    /// A circuit would be booked once more, and ssh would have to start another server.
+    fn retry(&self) -> Duration {
+        match self.options.circuit.is_some() || self.options.ssh.is_some() {
+            true => Duration::ZERO,
+            false => self.options.retry,
+        }
+    }
+}
+
+impl Failure {
+    /// The loss of a connection behind which another one goes on, in words.
+    fn as_loss(&self) -> Option<String> {
+        match self {
+            Self::Lost { server, reason, again: true }
+            | Self::Closed {
+                server,
+                reason,
+                code: CloseCode::SHUTDOWN | CloseCode::BUSY | CloseCode::TIMEOUT,
+                by_peer: true,
+            } => Some(format!("the connection to {server} ended: {reason}")),
+            Self::NoRoute { reasons, was_there: true } => {
+                Some(format!("no route is left: {}", reasons.join("; ")))
+            }
+            _ => None,
+        }
+    }
+
+    /// A server that was there may be there again, or notice that the lost connection is over.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => *code == CloseCode::BUSY,
+            Self::NoRoute { .. } => true,
+            failure => failure.is_of_route(),
+        }
+    }
+}
+
+/// Waits so long. False where the user has stopped it.
+fn wait(pause: Duration, stop: &Stop) -> bool {
+    let until = clock::now() + pause;
+    while clock::now() < until {
+        if stop.is_requested() {
+            return false;
+        }
+        std::thread::sleep(LOOK.min(until - clock::now()));
+    }
+    true
+}
+
+/// From a loss to the next try, and between later ones: a path that is back is used soon.
+const PAUSE_FIRST: Duration = Duration::from_millis(100);
+const PAUSE_MOST: Duration = Duration::from_secs(1);
+const LOOK: Duration = Duration::from_millis(50);
