@@ -2,6 +2,7 @@
 # root. `make help` says what there is.
 
 PREFIX ?= /usr/local
+SHARE := $(PREFIX)/share
 SEEDS ?= 20000
 
 # aws-lc-sys, the only C in the build, takes a C compiler and nothing else.
@@ -23,7 +24,7 @@ help:
 	@echo 'make demo      a verified transfer over an emulated long path, and what it shows'
 	@echo 'make test      the simulation over SEEDS=$(SEEDS) seeds, then all tests'
 	@echo 'make bench     this machine'\''s limits, Longhaul and its peers, as ratios'
-	@echo 'make install   the program, its preload and the C library below PREFIX=$(PREFIX) (DESTDIR is respected)'
+	@echo 'make install   the program, its pages, completions, preload and C library below PREFIX=$(PREFIX) (DESTDIR is respected)'
 	@echo 'make xio       the Globus XIO driver, for GridFTP through gateways; make install takes it along'
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
@@ -50,6 +51,11 @@ bench: longhaul
 
 install: longhaul
 	install -D -m 755 $(LONGHAUL) $(DESTDIR)$(PREFIX)/bin/longhaul
+	install -d $(DESTDIR)$(SHARE)/bash-completion/completions $(DESTDIR)$(SHARE)/zsh/site-functions $(DESTDIR)$(SHARE)/fish/vendor_completions.d
+	$(LONGHAUL) man $(DESTDIR)$(SHARE)/man/man1
+	$(LONGHAUL) completions bash > $(DESTDIR)$(SHARE)/bash-completion/completions/longhaul
+	$(LONGHAUL) completions zsh > $(DESTDIR)$(SHARE)/zsh/site-functions/_longhaul
+	$(LONGHAUL) completions fish > $(DESTDIR)$(SHARE)/fish/vendor_completions.d/longhaul.fish
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib/longhaul $(TARGET)/release/liblonghaul_preload.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/liblonghaul_relay_c.a $(TARGET)/release/liblonghaul_relay_c.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include bindings/c/include/longhaul_relay.h

@@ -304,22 +304,28 @@ fn where_ssh_ends_in_the_middle_the_server_ends_and_the_same_command_goes_on() {
     limited(|test| {
         let sshd = Sshd::start(test, &Login::After(""));
         fs::write(test.here("big"), noise(1, 60_000_000)).unwrap();
-        let words = ["cp", "--rate", "100Mbps", "here/big", "dtn2:"];
-        let copy = sshd.program(&words);
-        let ssh = until("ssh", || child(copy.id(), "ssh"));
-        let record = || {
-            walk(&test.there("")).iter().filter(|(name, _)| name == "record").map(|it| it.1).sum()
+        let cut = |words: &[&str]| {
+            let copy = sshd.program(&[&["cp", "--rate", "100Mbps"], words].concat());
+            let ssh = until("ssh", || child(copy.id(), "ssh"));
+            let files = || walk(&test.there(""));
+            let record = || files().iter().filter(|it| it.0 == "record").map(|it| it.1).sum();
+            let begun: u64 = until("a record", || Some(record()).filter(|size| *size > 0));
+            until("something more is durable", || (record() > begun).then_some(()));
+            kill_process(Pid::from_raw(ssh.cast_signed()).unwrap(), Signal::KILL).unwrap();
+            copy.end()
         };
-        let begun: u64 = until("a record", || Some(record()).filter(|size| *size > 0));
-        until("something more is durable", || (record() > begun).then_some(()));
-        kill_process(Pid::from_raw(ssh.cast_signed()).unwrap(), Signal::KILL).unwrap();
-        let ended = copy.end();
+        let ended = cut(&["--retry", "0", "here/big", "dtn2:"]);
         assert_failed(&ended, "run the same command again to go on");
         until("the server has ended", || sshd.processes().is_empty().then_some(()));
         let again = sshd.cp(&["here/big", "dtn2:"]);
         again.assert_succeeded();
         assert_same(&test.here("big"), &test.there("big"));
         assert!(again.json()["resumed_bytes"].as_u64().unwrap() > 0, "{again:?}");
+        // One who has patience need not say it again: ssh is run once more.
+        let ended = cut(&["here/big", "dtn2:other"]);
+        ended.assert_succeeded();
+        assert_eq!(ended.json()["reconnects"], 1, "{ended:?}");
+        assert_same(&test.here("big"), &test.there("other"));
     });
 }
 

@@ -82,6 +82,9 @@ pub enum Command {
     /// Write the manual pages
     #[command(hide = true)]
     Man(ManArgs),
+    /// Write completions for a shell to standard output
+    #[command(hide = true)]
+    Completions(CompletionsArgs),
 }
 
 /// `longhaul cp`.
@@ -114,37 +117,14 @@ pub struct CpArgs {
     #[arg(long, value_name = "WHEN", value_parser = fsync(), default_value = "end")]
     #[arg(action = clap::ArgAction::Set)]
     pub fsync: bool,
-    /// With SRC/. from a server: also into a directory that is not empty
-    ///
-    /// The server chooses every name in it and may replace what is there.
-    #[arg(long, hide_short_help = true)]
-    pub merge: bool,
-    /// Send also what is there with its size and modification time
-    #[arg(short = 'I', long)]
-    pub ignore_times: bool,
-    /// Leave alone what is newer at the destination
-    #[arg(short = 'u', long)]
-    pub update: bool,
-    /// Delete what the source has not
-    ///
-    /// In directories that are copied, at the end, if nothing failed; what --exclude leaves out stays. A
-    /// server has to allow it (`serve --allow-delete`).
-    #[arg(long)]
-    pub delete: bool,
-    /// Delete at most N names, and fail where there are more
-    #[arg(long, value_name = "N", requires = "delete", hide_short_help = true)]
-    pub max_delete: Option<u64>,
-    /// Change nothing, and say what would be
-    #[arg(short = 'n', long, conflicts_with = "circuit")]
-    pub dry_run: bool,
     /// How long a server is dialled again after its connection was lost, like 90s or 5m; 0 not at all
     ///
-    /// The copy goes on from there. Not with --circuit, nor over ssh.
+    /// The copy goes on from there; over ssh another server is started. Not with --circuit.
     #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
     pub retry: std::time::Duration,
-    /// Give the copy up when more than N entries have failed
-    #[arg(long, value_name = "N", hide_short_help = true)]
-    pub max_errors: Option<u64>,
+    /// What may be changed at the destination.
+    #[command(flatten)]
+    pub change: ChangeArgs,
     /// Names that are copied, and names that are not.
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -179,6 +159,37 @@ pub struct CpArgs {
     /// What is asked of it.
     #[command(flatten)]
     pub file: FileArgs,
+}
+
+/// What `cp` may change at the destination.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ChangeArgs {
+    /// With SRC/. from a server: also into a directory that is not empty
+    ///
+    /// The server chooses every name in it and may replace what is there.
+    #[arg(long, hide_short_help = true)]
+    pub merge: bool,
+    /// Send also what is there with its size and modification time
+    #[arg(short = 'I', long)]
+    pub ignore_times: bool,
+    /// Leave alone what is newer at the destination
+    #[arg(short = 'u', long)]
+    pub update: bool,
+    /// Delete what the source has not
+    ///
+    /// In directories that are copied, at the end, if nothing failed; what --exclude leaves out stays. A
+    /// server has to allow it (`serve --allow-delete`).
+    #[arg(long)]
+    pub delete: bool,
+    /// Delete at most N names, and fail where there are more
+    #[arg(long, value_name = "N", requires = "delete", hide_short_help = true)]
+    pub max_delete: Option<u64>,
+    /// Change nothing, and say what would be
+    #[arg(short = 'n', long, conflicts_with = "circuit")]
+    pub dry_run: bool,
+    /// Give the copy up when more than N entries have failed
+    #[arg(long, value_name = "N", hide_short_help = true)]
+    pub max_errors: Option<u64>,
 }
 
 /// Options of `cp`, `scp` and `rsync` for what is done anyway.
@@ -658,6 +669,14 @@ pub struct BenchArgs {
 pub struct ManArgs {
     /// Folder for a page of each command; without it, the program's page goes to standard output
     pub folder: Option<PathBuf>,
+}
+
+/// `longhaul completions`.
+#[derive(Args, Debug)]
+pub struct CompletionsArgs {
+    /// Shell that is to complete commands and options
+    #[arg(value_enum)]
+    pub shell: clap_complete::Shell,
 }
 
 /// `--protect`.

@@ -57,13 +57,13 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
     name_first(&report.failures, |line| complain(format!("longhaul: {line}")));
     if report.files > 0 || report.failures.is_empty() {
-        output.say(match args.dry_run {
+        output.say(match args.change.dry_run {
             true => report::of_dry_run(&report),
             false => report::sentence(&report),
         });
     }
     let mut json = report::json(&report);
-    if args.dry_run {
+    if args.change.dry_run {
         json.insert("dry_run".into(), true.into());
     }
     if report.failures.is_empty() {
@@ -173,20 +173,21 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     let mut options = CopyOptions::new(connect, paths);
     options.destination_is_directory = destination.trailing_slash;
     options.copy_contents = contents;
-    options.merge = args.merge;
+    options.merge = args.change.merge;
     options.verify = !args.no_verify;
-    options.ignore_times = args.ignore_times;
-    options.update = args.update;
-    options.delete = args.delete;
-    options.max_delete = args.max_delete;
-    options.max_errors = args.max_errors;
-    options.dry_run = args.dry_run;
-    options.names_changes = output.names_changes() || args.dry_run && !output.json && !output.quiet;
+    options.ignore_times = args.change.ignore_times;
+    options.update = args.change.update;
+    options.delete = args.change.delete;
+    options.max_delete = args.change.max_delete;
+    options.max_errors = args.change.max_errors;
+    options.dry_run = args.change.dry_run;
+    options.names_changes =
+        output.names_changes() || args.change.dry_run && !output.json && !output.quiet;
     options.rules = rules;
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
-    options.secret = (pushed && !args.dry_run).then(|| secret::open(output)).flatten();
+    options.secret = (pushed && !args.change.dry_run).then(|| secret::open(output)).flatten();
     Ok(options)
 }
 

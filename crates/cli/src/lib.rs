@@ -95,6 +95,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Gateway(args) => gateway::run(args, &output, held),
         Command::History(args) => held.release().and_then(|()| history::run(args, &output)),
         Command::Man(args) => held.release().and_then(|()| man::run(args)),
+        Command::Completions(args) => held.release().and_then(|()| man::completions(args)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

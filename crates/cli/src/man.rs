@@ -1,10 +1,10 @@
-//! Manual pages, from the same source as `--help`.
+//! Manual pages and completions, from the same source as `--help`.
 
 use std::io::Write;
 
 use clap::CommandFactory;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
 use crate::output;
 
@@ -22,11 +22,20 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
             }),
         None => {
             let mut page = Vec::new();
-            let rendered = clap_mangen::Man::new(command).render(&mut page);
-            output::open()?;
-            rendered
-                .and_then(|()| std::io::stdout().lock().write_all(&page))
-                .or_else(output::unwritten)
+            clap_mangen::Man::new(command).render(&mut page).or_else(output::unwritten)?;
+            write(&page)
         }
     }
+}
+
+/// Writes what a shell needs to complete commands and options.
+pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
+    write(&script)
+}
+
+fn write(bytes: &[u8]) -> Result<(), Failure> {
+    output::open()?;
+    std::io::stdout().lock().write_all(bytes).or_else(output::unwritten)
 }

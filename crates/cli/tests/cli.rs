@@ -219,6 +219,19 @@ fn manual_pages_are_made_of_the_same_text() {
 }
 
 #[test]
+fn shells_complete_commands_and_options() {
+    let home = home();
+    for shell in ["bash", "zsh", "fish"] {
+        let script = String::from_utf8(longhaul(&home, &["completions", shell]).stdout).unwrap();
+        assert!(script.contains("longhaul") && script.contains("dry-run"), "{shell}");
+    }
+    let script = longhaul(&home, &["completions", "bash"]).stdout;
+    std::fs::write(home.path().join("longhaul"), script).unwrap();
+    let checked = Command::new("bash").args(["-n", "longhaul"]).current_dir(home.path()).status();
+    assert!(checked.unwrap().success());
+}
+
+#[test]
 fn circuits_simulate_as_json() {
     let home = home();
     let words = ["circuits", "simulate", "--json", "-q", "--seeds", "2", "--requests", "100"];

@@ -168,6 +168,9 @@ impl Error {
             Failure::Join(JoinError::Stopped) => Self::stopped(),
             Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
             Failure::Destination(error) => error.into(),
+            Failure::Ssh(failure) => {
+                Self::new(ErrorKind::Lost, between, failure.reason).keeping(kept)
+            }
             Failure::Refused { server, reason, .. } => {
                 Self::new(ErrorKind::Refused, Side::There, format!("{server} refuses: {reason}"))
             }

@@ -111,7 +111,7 @@ pub struct ConnectOptions {
     /// neither says that it waits for a disk, a booking or a user of its pipe. Zero is for ever.
     pub stall_timeout: Duration,
     /// Time for which a server is dialled again after its connection was lost; zero: it is not. What can be
-    /// resumed goes on from there. Not with a circuit, nor over ssh.
+    /// resumed goes on from there. Not with a circuit.
     pub retry: Duration,
     /// The links that data goes over, all at once; without, the path that leads to the server. Only by
     /// UDP, and not with a circuit.
@@ -156,7 +156,13 @@ impl ConnectOptions {
     /// To a server that ssh has started, otherwise the same.
     pub fn over_ssh(server: &Arc<SshServer>) -> Self {
         let endpoint = Endpoint::new(server.host(), server.port());
-        Self { ssh: Some(server.clone()), ..Self::new(endpoint, server.token()) }
+        Self::new(endpoint, server.token()).through(server)
+    }
+
+    /// The same, to this server that ssh has started.
+    pub(crate) fn through(self, server: &Arc<SshServer>) -> Self {
+        let endpoint = Endpoint::new(server.host(), server.port());
+        Self { server: endpoint, token: server.token(), ssh: Some(server.clone()), ..self }
     }
 
     /// Where the server is dialled.

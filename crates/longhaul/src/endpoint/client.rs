@@ -23,6 +23,7 @@ use crate::api::{LinkReport, Snapshot};
 use crate::connection::circuit::Errand;
 use crate::connection::links::{self, LinkError};
 use crate::connection::shared::Shared;
+use crate::endpoint::ssh::started::NoServer;
 use crate::memory::budget::{Budget, check_addresses};
 use crate::memory::descriptors;
 use crate::options::{CarrierChoice, ConnectOptions};
@@ -85,6 +86,8 @@ pub(crate) enum Failure {
     Connect(ConnectError),
     Join(JoinError),
     Destination(DestinationError),
+    /// No server was started in the place of one that was lost.
+    Ssh(NoServer),
     Refused {
         server: SocketAddr,
         code: CloseCode,

@@ -36,7 +36,7 @@ impl Client<'_> {
         let mut losses = Losses::default();
         let mut pause = PAUSE_FIRST;
         loop {
-            let failure = match self.by_routes(make, progress, stop) {
+            let failure = match self.once(losses.count > 0, make, progress, stop) {
                 Ok(mut finished) if losses.count > 0 => {
                     finished.link.notices.splice(..0, losses.notices);
                     finished.link.reconnects = losses.count;
@@ -74,9 +74,27 @@ impl Client<'_> {
         }
     }
 
-    /// A circuit would be booked once more, and ssh would have to start another server.
+    /// Does the task over one connection, `again` where one was lost: ssh starts another server then.
+    fn once<T: Task>(
+        &self,
+        again: bool,
+        make: &impl Fn(SocketAddr, &Arc<Shared>) -> Result<T, Failure>,
+        progress: &Progress,
+        stop: &Stop,
+    ) -> Result<Finished<T>, Failure> {
+        let Some(ssh) = self.options.ssh.as_ref().filter(|_| again) else {
+            return self.by_routes(make, progress, stop);
+        };
+        let server = ssh.again(stop).map_err(Failure::Ssh)?;
+        let Client { ref profile, memory, ref wish, started, .. } = *self;
+        let options = &self.options.clone().through(&server);
+        let (profile, wish) = (profile.clone(), wish.clone());
+        Client { options, profile, memory, wish, started }.by_routes(make, progress, stop)
+    }
+
+    /// A circuit would be booked once more.
     fn retry(&self) -> Duration {
-        match self.options.circuit.is_some() || self.options.ssh.is_some() {
+        match self.options.circuit.is_some() {
             true => Duration::ZERO,
             false => self.options.retry,
         }
@@ -106,6 +124,7 @@ impl Failure {
         match self {
             Self::Refused { code, .. } => *code == CloseCode::BUSY,
             Self::NoRoute { .. } => true,
+            Self::Ssh(failure) => failure.may_pass,
             failure => failure.is_of_route(),
         }
     }

@@ -17,7 +17,7 @@ use longhaul_units::shown;
 use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing};
 
 use super::command::SshOptions;
-use super::started::{Found, SshServer};
+use super::started::{Found, NoServer, SshServer};
 use crate::error::{Error, ErrorKind, Side};
 
 /// Starts a server that grants `purpose` for `paths`, which are as people write them behind `HOST:`.
@@ -62,7 +62,7 @@ pub fn start_by_ssh(
     };
     let mut question = Vec::new();
     ask.encode(&mut question).map_err(|_| Error::usage("these paths are too long together"))?;
-    let mut running = Running::start(options.command()?, words)?;
+    let mut running = Running::start(options.command()?, words.clone())?;
     let resolved = options.configuration().map(hostname);
     let answer = running.converse(&question, &mark, options, stop)?;
     let SshServing { port, token, address, paths: places } = answer.outcome.map_err(|reason| {
@@ -84,7 +84,15 @@ pub fn start_by_ssh(
     let token = Token::from_random(token);
     let found =
         Found { host: options.host.host().to_owned(), port, addresses, token, paths: places };
-    Ok(Arc::new(SshServer::new(options.host.record_name(), found, child, input)))
+    let (again, paths) = (options.clone(), paths.to_vec());
+    let restart = move |stop: &Stop| {
+        start_by_ssh(&again, purpose, &paths, words.clone(), stop).map_err(|error| NoServer {
+            may_pass: matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Failed),
+            reason: error.message,
+        })
+    };
+    let name = options.host.record_name();
+    Ok(Arc::new(SshServer::new(name, Box::new(restart), found, (child, input))))
 }
 
 /// ssh, until the server has answered.

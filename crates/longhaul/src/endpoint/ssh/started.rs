@@ -2,22 +2,36 @@
 
 use std::fmt;
 use std::process::{Child, ChildStdin};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_session::Token;
 use longhaul_sys::clock;
 use longhaul_sys::process::wait_for_end;
+use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
 pub struct SshServer {
+    /// Of records: the same for every server that the same words of the user start.
     name: String,
+    restart: Restart,
     found: Found,
     child: Mutex<Child>,
     /// The server ends with it.
     input: Mutex<Option<ChildStdin>>,
+}
+
+/// Starts another server by the same words of the user, for the same.
+pub(super) type Restart = Box<dyn Fn(&Stop) -> Result<Arc<SshServer>, NoServer> + Send + Sync>;
+
+/// Why no other server was started.
+#[derive(Debug)]
+pub(crate) struct NoServer {
+    pub reason: String,
+    /// Trying again can help.
+    pub may_pass: bool,
 }
 
 /// Knowledge of a client about its server.
@@ -32,8 +46,35 @@ pub(super) struct Found {
 
 impl SshServer {
     /// That of `child`, which ends with its `input`; `name` is that of records.
-    pub(super) fn new(name: String, found: Found, child: Child, input: Option<ChildStdin>) -> Self {
-        Self { name, found, child: Mutex::new(child), input: Mutex::new(input) }
+    pub(super) fn new(
+        name: String,
+        restart: Restart,
+        found: Found,
+        (child, input): (Child, Option<ChildStdin>),
+    ) -> Self {
+        let (child, input) = (Mutex::new(child), Mutex::new(input));
+        Self { name, restart, found, child, input }
+    }
+
+    /// Starts another one in its place.
+    ///
+    /// # Errors
+    /// It cannot be started, or has other paths.
+    pub(crate) fn again(&self, stop: &Stop) -> Result<Arc<Self>, NoServer> {
+        self.leave();
+        let another = (self.restart)(stop)?;
+        match another.paths() == self.paths() {
+            true => Ok(another),
+            false => {
+                let reason = "the same paths lead elsewhere there now".into();
+                Err(NoServer { reason, may_pass: false })
+            }
+        }
+    }
+
+    /// Lets it end, if ssh still holds it.
+    fn leave(&self) {
+        drop(lock(&self.input).take());
     }
 
     /// The paths that it was started for, as requests have to name them.
@@ -74,7 +115,7 @@ impl fmt::Debug for SshServer {
 
 impl Drop for SshServer {
     fn drop(&mut self) {
-        drop(lock(&self.input).take());
+        self.leave();
         let mut child = lock(&self.child);
         // Others may share its connection: it is not ended at once.
         if !wait_for_end(&child, clock::now() + ENDING).unwrap_or(false) {
