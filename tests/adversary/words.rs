@@ -37,7 +37,7 @@ fn leave(mut peer: Peer) {
     peer.hang_up();
 }
 
-const ATTACKS: [(&str, bool, Attack); 7] = [
+const ATTACKS: [(&str, bool, Attack); 9] = [
     ("busy", true, |host| {
         let mut control = host.accept_tls().unwrap();
         read_control(&mut control).unwrap();
@@ -75,6 +75,16 @@ const ATTACKS: [(&str, bool, Attack); 7] = [
         source(&mut peer, &[Item::file(EVIL, b"x")], std::time::Duration::from_millis(300));
         peer.hang_up();
     }),
+    ("DELETED that nobody asked for", false, |host| {
+        let mut peer = asked(host);
+        peer.message(Bytes::new().varint(22).sized(EVIL));
+        leave(peer);
+    }),
+    ("NOT_DELETED that nobody asked for", false, |host| {
+        let mut peer = asked(host);
+        peer.message(Bytes::new().varint(23).sized(b"x").u8(9).raw(EVIL));
+        leave(peer);
+    }),
     ("ENTRY_REFUSED", false, |host| {
         let mut peer = asked(host);
         peer.message(Bytes::new().varint(10).varint(0).u8(9).raw(EVIL));
@@ -106,6 +116,30 @@ fn words_of_a_server_steer_no_terminal_and_forge_no_line() {
                 assert_tame(&ended.stderr, what);
                 assert_tame(&ended.stdout, what);
             }
+        }
+    });
+}
+
+#[test]
+fn names_of_what_a_server_deleted_steer_no_terminal() {
+    limited(|test| {
+        std::fs::write(test.here("pushed"), b"x").unwrap();
+        for json in [true, false] {
+            let host = Host::new();
+            let at = format!("lh://{}/f", host.address);
+            let copying = copy(test, json, &["--delete", "here/pushed", &at]);
+            let mut peer = asked(&host);
+            peer.message(Bytes::new().varint(22).sized(EVIL).sized(b"../../etc/passwd"));
+            peer.message(Bytes::new().varint(23).sized(EVIL).u8(9).raw(EVIL));
+            peer.message(Bytes::new().varint(10).varint(0).u8(9).raw(EVIL));
+            peer.message(result(0, 1, 0));
+            peer.done();
+            leave(peer);
+            let ended = end(copying);
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            assert_eq!(ended.stdout.contains("deleting no\\u{1b}[2J"), !json, "{ended:?}");
+            assert_tame(&ended.stderr, "DELETED");
+            assert_tame(&ended.stdout, "DELETED");
         }
     });
 }

@@ -59,6 +59,11 @@ impl OutgoingCopy {
         self.source.begin_dry_run();
     }
 
+    /// See [`Source::expect_deletions`].
+    pub fn expect_deletions(&mut self) {
+        self.source.expect_deletions();
+    }
+
     /// See [`Source::want_changes`].
     pub fn want_changes(&mut self) {
         self.source.want_changes();

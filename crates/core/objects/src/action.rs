@@ -223,6 +223,8 @@ pub struct Deletion {
 pub enum Compared {
     /// There is none.
     Missing,
+    /// In a dry run: a directory or a special file, which is never replaced.
+    Blocked,
     /// It is another, modified no later.
     Other,
     /// It has its size and modification time.

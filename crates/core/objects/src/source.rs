@@ -62,6 +62,8 @@ pub struct Source {
     belief: Belief,
     /// The sink says what a copy would change.
     dry_run: bool,
+    /// The sink deletes, and says what.
+    deletes: bool,
     /// Groups of objects that are not accepted: those that the sink is to know as believed, and those
     /// that are to be read and compared.
     believed: BTreeMap<ObjectId, RangeSet>,
@@ -204,6 +206,9 @@ pub enum SourceError {
         /// The object.
         object: ObjectId,
     },
+    /// Names were deleted, and nobody had asked for that.
+    #[error("it says that it has deleted something, which it was not asked for")]
+    Deleted,
     /// REPAIR of a group that was not sent, or too often.
     #[error("REPAIR of group {group} of {object:?} is not possible")]
     Repair {
@@ -325,6 +330,7 @@ impl Source {
             dealing: 0,
             belief,
             dry_run: false,
+            deletes: false,
             believed: BTreeMap::new(),
             unread: BTreeMap::new(),
             repairs: VecDeque::new(),
@@ -347,6 +353,11 @@ impl Source {
     /// Nothing is copied: the sink says what a copy would change. Without, it may not say so.
     pub fn begin_dry_run(&mut self) {
         self.dry_run = true;
+    }
+
+    /// The sink was asked to delete what is not announced. Without, it may not say that it has.
+    pub fn expect_deletions(&mut self) {
+        self.deletes = true;
     }
 
     /// The next message for stream 0. Polled only while the stream has room, so that what is

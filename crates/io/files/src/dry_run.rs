@@ -10,7 +10,7 @@ use longhaul_objects::{
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
-use rustix::fs::{AtFlags, OFlags, Stat, statat};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
 
 use crate::destination::{Destination, DestinationError, SinkOptions};
@@ -93,7 +93,10 @@ impl DryRun {
         let Ok(place) = place else { return Compared::Other };
         let (parent, name) = split(&place);
         match self.look(parent, name) {
-            Ok(Some((parent, stat))) => compare(&parent, name, &stat, entry),
+            Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
+                FileType::RegularFile | FileType::Symlink => compare(&parent, name, &stat, entry),
+                _ => Compared::Blocked,
+            },
             Ok(None) => Compared::Missing,
             Err(_) => Compared::Other,
         }

@@ -83,7 +83,10 @@ impl Driver {
             }
             Part::Source => {
                 let belief = belief(scenario, env.disk.runs);
-                let copy = OutgoingCopy::new(local, lanes, belief);
+                let mut copy = OutgoingCopy::new(local, lanes, belief);
+                if scenario.deletes {
+                    copy.expect_deletions();
+                }
                 let (latency, hashing) = (scenario.disk_latency, scenario.hash_delay);
                 let driver = Box::new(SourceDriver::new(latency, hashing));
                 (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))

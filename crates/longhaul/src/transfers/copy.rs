@@ -235,6 +235,9 @@ fn push(
     if options.dry_run {
         copy.begin_dry_run();
     }
+    if options.delete {
+        copy.expect_deletions();
+    }
     if options.names_changes {
         copy.want_changes();
     }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
@@ -22,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use crate::status::Status;
+use crate::status::{METRICS_TYPE, Status};
 use crate::status_source::StatusSource;
 
 /// The thread. It ends when this is dropped.
@@ -130,8 +131,13 @@ async fn answer(stream: TcpStream, router: Router, asks: Arc<AtomicBool>) {
 /// Metrics are for all who reach the address; clients and targets are named on this host only.
 fn router(source: StatusSource, from: SocketAddr) -> Router {
     let metrics = source.clone();
-    let router = Router::new()
-        .route("/metrics", get(async move || status(metrics).await.map(|all| all.metrics())));
+    let router = Router::new().route(
+        "/metrics",
+        get(async move || {
+            let head = [(CONTENT_TYPE, METRICS_TYPE)];
+            status(metrics).await.map(|all| (head, all.metrics()))
+        }),
+    );
     if !from.ip().to_canonical().is_loopback() {
         return router;
     }

@@ -257,12 +257,20 @@ impl Sink {
             Compared::Unchanged if self.keeps.unchanged => Some(EntryCode::Unchanged),
             Compared::Newer if self.keeps.newer => Some(EntryCode::Newer),
             Compared::Missing if self.dry_run => Some(EntryCode::New),
+            Compared::Blocked if self.dry_run => Some(EntryCode::InTheWay),
             _ if self.dry_run => Some(EntryCode::Differs),
             _ => None,
         };
         if let Some(code) = code {
-            self.unchanged.insert_one(u64::from(id.0));
-            return self.fail(id, EntryEnd::new(code, ""), SourceKnows::No, Kept::Untouched);
+            if code.stays() {
+                self.unchanged.insert_one(u64::from(id.0));
+            }
+            let reason = match code {
+                EntryCode::InTheWay => "a directory, or a special file, has its name",
+                _ => "",
+            };
+            let end = EntryEnd::new(code, reason);
+            return self.fail(id, end, SourceKnows::No, Kept::Untouched);
         }
         match existing {
             // What was announced behind it may be under way already.

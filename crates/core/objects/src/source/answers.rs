@@ -36,6 +36,9 @@ impl Source {
                 };
                 self.handle_refused(entry, &EntryEnd::new(code, &shown(&end.reason)))
             }
+            SinkMessage::Deleted { .. } | SinkMessage::NotDeleted { .. } if !self.deletes => {
+                Err(SourceError::Deleted)
+            }
             SinkMessage::Deleted { paths } => {
                 for path in paths {
                     self.changes.deleted(&path);

@@ -14,7 +14,7 @@ use crate::tree::below;
 /// Answers as a storage does that only looks. What the copy would do with each entry is in the last
 /// figure of its name.
 fn answer(action: Action) -> Answer {
-    let outcome = |path: &[u8]| path.last().map_or(0, |digit| digit % 4);
+    let outcome = |path: &[u8]| path.last().map_or(0, |digit| digit - b'0');
     match action {
         Action::MakeDirectories(batch) => Answer::DirectoriesMade(
             batch
@@ -32,6 +32,7 @@ fn answer(action: Action) -> Answer {
                     0 => (it.id, Compared::Unchanged),
                     1 => (it.id, Compared::Newer),
                     2 => (it.id, Compared::Missing),
+                    4 => (it.id, Compared::Blocked),
                     _ => (it.id, Compared::Other),
                 })
                 .collect(),
@@ -41,9 +42,10 @@ fn answer(action: Action) -> Answer {
                 .iter()
                 .map(|it| {
                     let gone = [it.entry.path.as_bytes(), b"/gone"].concat();
-                    assert!(announced.as_ref().is_some_and(|paths| !paths.contains(&gone)));
+                    assert!(announced.as_ref().is_none_or(|paths| !paths.contains(&gone)));
                     let deletion = Deletion { path: gone, result: Ok(()) };
-                    (it.id, Err(EntryEnd::new(EntryCode::Unchanged, "")), vec![deletion])
+                    let deleted = announced.is_some().then_some(deletion).into_iter().collect();
+                    (it.id, Err(EntryEnd::new(EntryCode::Unchanged, "")), deleted)
                 })
                 .collect(),
         ),
@@ -52,11 +54,12 @@ fn answer(action: Action) -> Answer {
     }
 }
 
-fn drawn(rng: &mut Xoshiro256PlusPlus) -> Vec<Entry> {
+/// Where some names are `blocked`, something that is never replaced has them.
+fn drawn(rng: &mut Xoshiro256PlusPlus, blocked: bool) -> Vec<Entry> {
     let mut entries = Vec::new();
     let mut within = String::new();
     for number in 0..1 + below(rng, 199) {
-        let path = format!("{within}{number}-{}", below(rng, 4));
+        let path = format!("{within}{number}-{}", below(rng, if blocked { 5 } else { 4 }));
         entries.push(match below(rng, 8) {
             0 => {
                 within = format!("{path}/");
@@ -75,6 +78,7 @@ fn drawn(rng: &mut Xoshiro256PlusPlus) -> Vec<Entry> {
 fn run(entries: &[Entry]) -> (Source, Sink) {
     let mut source = Source::default();
     source.begin_dry_run();
+    source.expect_deletions();
     source.want_changes();
     let keeps = Keeps { unchanged: true, newer: true };
     let config = SinkConfig { keeps, deletes: true, dry_run: true, ..SinkConfig::default() };
@@ -112,24 +116,29 @@ fn run(entries: &[Entry]) -> (Source, Sink) {
 #[test]
 fn a_dry_run_looks_at_every_entry_and_moves_nothing() {
     for seed in 0..300 {
-        let entries = drawn(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        let blocked = seed % 2 == 1;
+        let entries = drawn(&mut Xoshiro256PlusPlus::seed_from_u64(seed), blocked);
         let (mut source, sink) = run(&entries);
-        let ends_in = |entry: &&Entry| entry.path.as_bytes().last().unwrap() % 4;
-        let is_changed = |entry: &&Entry| ends_in(entry) > 1;
+        let ends_in = |entry: &&Entry| entry.path.as_bytes().last().unwrap() - b'0';
+        let is_directory = |entry: &&Entry| entry.kind == EntryKind::Directory;
+        let is_blocked = |entry: &&Entry| ends_in(entry) == 4 && !is_directory(entry);
+        let is_changed = |entry: &&Entry| ends_in(entry) > 1 && !is_blocked(entry);
         let changed = entries.iter().filter(is_changed);
         let bytes: u64 = changed.clone().map(|entry| entry.size).sum();
         let expected = (changed.count() as u32, bytes);
         let (source_stats, sink_stats) = (*source.stats(), *sink.stats());
         assert_eq!(source_stats.would_change, expected, "{seed}");
         assert_eq!(sink_stats.would_change, expected, "{seed}");
-        let all = entries.len() as u32;
-        assert_eq!((source_stats.unchanged, source_stats.confirmed), (all, 0), "{seed}");
-        assert_eq!((sink_stats.unchanged, sink_stats.settled()), (all, all), "{seed}");
+        let (all, failed) =
+            (entries.len() as u32, entries.iter().filter(is_blocked).count() as u32);
+        assert_eq!((source_stats.unchanged, source_stats.failed), (all - failed, failed), "{seed}");
+        assert_eq!((sink_stats.unchanged, sink_stats.settled()), (all - failed, all), "{seed}");
         let (changes, left_out) = source.take_changes();
         let count = |kind| changes.iter().filter(|change| change.kind == kind).count() as u32;
         let new = count(ChangeKind::New) + count(ChangeKind::Differs);
         assert_eq!((new, left_out), (expected.0, 0), "{seed}");
-        let kept = entries.iter().filter(|it| it.kind == EntryKind::Directory && !is_changed(it));
+        // Where something failed nothing would be deleted.
+        let kept = entries.iter().filter(|it| is_directory(it) && !is_changed(it) && failed == 0);
         assert_eq!(count(ChangeKind::Deleted), kept.count() as u32, "{seed}");
     }
 }

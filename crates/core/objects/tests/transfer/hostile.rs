@@ -243,6 +243,19 @@ fn nothing_is_left_of_a_file_that_failed_while_it_was_written() {
 }
 
 #[test]
+fn deleting_what_nobody_asked_for() {
+    let mut source = source();
+    let gone = || SinkMessage::Deleted { paths: vec![b"x".to_vec()] };
+    let kept = SinkMessage::NotDeleted { path: b"x".to_vec(), end: end("no") };
+    for message in [gone(), kept] {
+        assert_eq!(source.handle(message), Err(SourceError::Deleted));
+    }
+    source.expect_deletions();
+    source.handle(gone()).unwrap();
+    assert_eq!(source.deletions().deleted, 1);
+}
+
+#[test]
 fn more_than_a_sink_holds() {
     let mut sink = sink();
     let mut first = 0;

@@ -112,6 +112,9 @@ impl ServedCopies {
         if request.dry_run {
             copy.begin_dry_run();
         }
+        if request.deletes.is_some() {
+            copy.expect_deletions();
+        }
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }

@@ -22,6 +22,7 @@ use super::{Site, bookings, translate};
 use crate::api::{AuditRecord, ProjectUsage, State as Stand, UsageRecord, UsageReport};
 use crate::service::View;
 use crate::service::config::Role;
+use crate::service::metrics::METRICS_TYPE;
 
 /// Changes of bookings as they happen, as server-sent events: the event is what happened (booked,
 /// held, committed, modified, extended, released, cancelled, replanned, finished, lapsed), its
@@ -219,11 +220,11 @@ pub(super) async fn calendar(
 
 /// Metrics for Prometheus; need no token. A node that stands by reports only itself.
 #[utoipa::path(get, path = "/metrics", responses(
-    (status = 200, content_type = "text/plain", body = String)), security(()))]
+    (status = 200, content_type = "application/openmetrics-text", body = String)), security(()))]
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
     let status = site.service.status();
     let text = site.service.metrics().text(&site.service.view(), &status);
-    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+    ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
 }
 
 /// A content line, folded so that none is longer than 75 bytes (RFC 5545, section 3.1).

@@ -1,96 +1,96 @@
 //! Metrics for Prometheus.
 
-use std::fmt::Write;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use longhaul_calendar::{Capacity, Request};
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
 
 use super::Status;
 use super::view::View;
 use crate::ledger::{Ending, Event, Id, Ledger, Record};
 
+/// Type of [`Metrics::text`], for HTTP.
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
 /// Counters since the service started.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Metrics {
-    accepted: AtomicU64,
-    refused: AtomicU64,
-    store_failures: AtomicU64,
-    driver_failures: AtomicU64,
+    accepted: Counter,
+    refused: Counter,
+    store_failures: Counter,
+    driver_failures: Counter,
     switches: Histogram,
     requests: Histogram,
     commits: Histogram,
-    commit_records: AtomicU64,
-    /// Time from requested start to planned finish of files, in nanoseconds.
-    planned: AtomicU64,
+    commit_records: Counter,
+    /// Time from requested start to planned finish of files, in seconds.
+    planned: Counter<f64, AtomicU64>,
     /// The same if links had been idle.
-    ideal: AtomicU64,
+    ideal: Counter<f64, AtomicU64>,
     /// Bytes by which the bookings of files that are done exceeded them.
-    margin: AtomicU64,
+    margin: Counter,
     /// The part of these that was not given back.
-    margin_held: AtomicU64,
+    margin_held: Counter,
 }
 
-/// Times by exponential buckets.
-#[derive(Debug, Default)]
-struct Histogram {
-    buckets: [AtomicU64; BOUNDS_MICROS.len()],
-    count: AtomicU64,
-    micros: AtomicU64,
+impl Default for Metrics {
+    fn default() -> Self {
+        let times = || Histogram::new(BOUNDS);
+        Self {
+            accepted: Counter::default(),
+            refused: Counter::default(),
+            store_failures: Counter::default(),
+            driver_failures: Counter::default(),
+            switches: times(),
+            requests: times(),
+            commits: times(),
+            commit_records: Counter::default(),
+            planned: Counter::default(),
+            ideal: Counter::default(),
+            margin: Counter::default(),
+            margin_held: Counter::default(),
+        }
+    }
 }
 
-impl Histogram {
-    fn add(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        let bucket = BOUNDS_MICROS.partition_point(|bound| *bound < micros);
-        if let Some(bucket) = self.buckets.get(bucket) {
-            bucket.fetch_add(1, Ordering::Relaxed);
-        }
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.micros.fetch_add(micros, Ordering::Relaxed);
-    }
-
-    fn write(&self, out: &mut String, name: &str, help: &str) {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} histogram");
-        let mut sum = 0;
-        for (bound, bucket) in BOUNDS_MICROS.iter().zip(&self.buckets) {
-            sum += bucket.load(Ordering::Relaxed);
-            let _ = writeln!(out, "{name}_bucket{{le=\"{}\"}} {sum}", *bound as f64 / 1e6);
-        }
-        let count = self.count.load(Ordering::Relaxed);
-        let seconds = self.micros.load(Ordering::Relaxed) as f64 / 1e6;
-        let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_sum {seconds}\n{name}_count {count}");
-    }
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Link {
+    link: String,
 }
 
 impl Metrics {
     /// A request was answered.
     pub fn answered(&self, time: Duration) {
-        self.requests.add(time);
+        self.requests.observe(time.as_secs_f64());
     }
 
     pub(super) fn committed(&self, records: &[Record], time: Duration) {
-        self.commits.add(time);
-        self.commit_records.fetch_add(records.len() as u64, Ordering::Relaxed);
-        self.accepted.fetch_add(records.len() as u64, Ordering::Relaxed);
+        self.commits.observe(time.as_secs_f64());
+        self.commit_records.inc_by(records.len() as u64);
+        self.accepted.inc_by(records.len() as u64);
     }
 
     pub(super) fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+        self.refused.inc();
     }
 
     pub(super) fn store_failed(&self) {
-        self.store_failures.fetch_add(1, Ordering::Relaxed);
+        self.store_failures.inc();
     }
 
     /// A rate was changed, `late` after its boundary.
     pub(super) fn switched(&self, late: Duration) {
-        self.switches.add(late);
+        self.switches.observe(late.as_secs_f64());
     }
 
     pub(super) fn driver_failed(&self) {
-        self.driver_failures.fetch_add(1, Ordering::Relaxed);
+        self.driver_failures.inc();
     }
 
     /// Counts the files that were booked or released.
@@ -111,9 +111,9 @@ impl Metrics {
         let widest = ledger.capacity().path(&booking.path).capacity();
         let ideal = file.volume.div_ceil(u64::from(file.max_rate.min(widest).max(1)));
         let planned = booking.finish().saturating_sub(file.earliest);
-        let nanos = ledger.rules().tick_nanos;
-        self.ideal.fetch_add(ideal.saturating_mul(nanos), Ordering::Relaxed);
-        self.planned.fetch_add(planned.saturating_mul(nanos), Ordering::Relaxed);
+        let tick = ledger.rules().tick_nanos as f64 / 1e9;
+        self.ideal.inc_by(ideal as f64 * tick);
+        self.planned.inc_by(planned as f64 * tick);
     }
 
     /// Counts the margins of files that are done.
@@ -123,119 +123,102 @@ impl Metrics {
             let Some(bytes) = closed.entry.note.bytes.filter(|_| done) else { continue };
             let booked = closed.used_bytes.saturating_add(closed.returned_bytes);
             let beyond = |held: u64| held.saturating_sub(bytes);
-            self.margin.fetch_add(beyond(booked), Ordering::Relaxed);
-            self.margin_held.fetch_add(beyond(closed.used_bytes), Ordering::Relaxed);
+            self.margin.inc_by(beyond(booked));
+            self.margin_held.inc_by(beyond(closed.used_bytes));
         }
     }
 
     /// The text that Prometheus reads. What is booked is the leader's to say: a node that stands by
     /// leaves it out, so that sums over nodes count it once.
     pub fn text(&self, view: &View, status: &Status) -> String {
-        let mut out = String::new();
-        self.of_node(&mut out, status);
+        let mut registry = Registry::with_prefix("longhaul_circuits");
+        self.of_node(&mut registry, status);
         if !status.standby {
-            of_book(&mut out, view);
+            of_book(&mut registry, view);
         }
+        let mut out = String::new();
+        // A string takes everything.
+        let _ = text::encode(&mut out, &registry);
         out
     }
 
     /// Metrics of this node since it started.
-    fn of_node(&self, out: &mut String, status: &Status) {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
-        let seconds = |counter: &AtomicU64| count(counter) / 1e9;
-        let flag = |set: bool| f64::from(u8::from(set));
-        for (name, kind, help, value) in [
-            ("ready", "gauge", "Whether bookings are taken.", flag(status.ready)),
-            ("standby", "gauge", "Whether another node leads.", flag(status.standby)),
-            ("accepted_total", "counter", "Orders carried out.", count(&self.accepted)),
-            ("refused_total", "counter", "Orders refused.", count(&self.refused)),
+    fn of_node(&self, registry: &mut Registry, status: &Status) {
+        for (name, help, is_so) in [
+            ("ready", "Whether bookings are taken", status.ready),
+            ("standby", "Whether another node leads", status.standby),
+        ] {
+            registry.register(name, help, ConstGauge::new(i64::from(is_so)));
+        }
+        for (name, help, counter) in [
+            ("accepted", "Orders carried out", &self.accepted),
+            ("refused", "Orders refused", &self.refused),
+            ("store_failures", "Groups that were not kept", &self.store_failures),
+            ("driver_failures", "Switches that failed", &self.driver_failures),
+            ("records", "Records made durable", &self.commit_records),
             (
-                "store_failures_total",
-                "counter",
-                "Groups that were not kept.",
-                count(&self.store_failures),
+                "margin_bytes",
+                "Bytes that files which are done were booked beyond their size",
+                &self.margin,
             ),
             (
-                "driver_failures_total",
-                "counter",
-                "Switches that failed.",
-                count(&self.driver_failures),
-            ),
-            ("records_total", "counter", "Records made durable.", count(&self.commit_records)),
-            (
-                "planned_seconds_total",
-                "counter",
-                "Time from requested start to planned finish of booked files.",
-                seconds(&self.planned),
-            ),
-            (
-                "ideal_seconds_total",
-                "counter",
-                "The same on idle links; the gap to the ideal is the difference.",
-                seconds(&self.ideal),
-            ),
-            (
-                "margin_bytes_total",
-                "counter",
-                "Bytes that files which are done were booked beyond their size.",
-                count(&self.margin),
-            ),
-            (
-                "margin_held_bytes_total",
-                "counter",
-                "Those of them not given back: used for what was sent again, or wasted.",
-                count(&self.margin_held),
+                "margin_held_bytes",
+                "Those of them not given back: used for what was sent again, or wasted",
+                &self.margin_held,
             ),
         ] {
-            one(out, name, kind, help, value);
+            registry.register(name, help, counter.clone());
         }
-        self.requests.write(out, &metric("request_seconds"), "From request to answer.");
-        let help = "From a boundary to the end of its switch.";
-        self.switches.write(out, &metric("switch_seconds"), help);
-        self.commits.write(out, &metric("commit_seconds"), "Deciding and keeping a group.");
+        for (name, help, seconds) in [
+            (
+                "planned_seconds",
+                "Time from requested start to planned finish of booked files",
+                &self.planned,
+            ),
+            (
+                "ideal_seconds",
+                "The same on idle links; the gap to the ideal is the difference",
+                &self.ideal,
+            ),
+        ] {
+            registry.register(name, help, seconds.clone());
+        }
+        for (name, help, times) in [
+            ("request_seconds", "From request to answer", &self.requests),
+            ("switch_seconds", "From a boundary to the end of its switch", &self.switches),
+            ("commit_seconds", "Deciding and keeping a group", &self.commits),
+        ] {
+            registry.register(name, help, times.clone());
+        }
     }
 }
 
 /// Metrics of bookings.
-fn of_book(out: &mut String, view: &View) {
+fn of_book(registry: &mut Registry, view: &View) {
     let used: u64 = view.totals.values().map(|t| t.used_bytes).sum();
     let returned: u64 = view.totals.values().map(|t| t.returned_bytes).sum();
-    let ahead = view.clock.ahead_of_wall() as f64 / 1e9;
-    for (name, kind, help, value) in [
-        ("open_bookings", "gauge", "Bookings to come or begun.", view.open.len() as f64),
-        ("log_records", "gauge", "Position of the log's last record.", view.seq as f64),
-        ("used_bytes_total", "counter", "Bytes that ended bookings held.", used as f64),
-        (
-            "returned_bytes_total",
-            "counter",
-            "Bytes that ended bookings gave back: they were done early, or cancelled.",
-            returned as f64,
-        ),
-        ("clock_ahead_seconds", "gauge", "Service time less wall time.", ahead),
-    ] {
-        one(out, name, kind, help, value);
-    }
-    let name = metric("link_booked_ratio");
-    let _ = writeln!(out, "# HELP {name} Part of the link booked now.\n# TYPE {name} gauge");
+    let open = ConstGauge::new(view.open.len() as i64);
+    registry.register("open_bookings", "Bookings to come or begun", open);
+    let records = ConstGauge::new(view.seq.cast_signed());
+    registry.register("log_records", "Position of the log's last record", records);
+    let used = ConstCounter::new(used);
+    registry.register("used_bytes", "Bytes that ended bookings held", used);
+    let help = "Bytes that ended bookings gave back: they were done early, or cancelled";
+    registry.register("returned_bytes", help, ConstCounter::new(returned));
+    let ahead = ConstGauge::new(view.clock.ahead_of_wall() as f64 / 1e9);
+    registry.register("clock_ahead_seconds", "Service time less wall time", ahead);
+    let links = Family::<Link, Gauge<f64, AtomicU64>>::default();
     let now = view.now();
     for (spec, profile) in view.links.iter().zip(view.capacity.profiles()) {
         let free = f64::from(profile.free_at(now.max(profile.floor())));
-        let booked = 1.0 - free / f64::from(spec.capacity.max(1));
-        let _ = writeln!(out, "{name}{{link=\"{}\"}} {booked}", spec.name);
+        let link = Link { link: spec.name.to_string() };
+        links.get_or_create(&link).set(1.0 - free / f64::from(spec.capacity.max(1)));
     }
+    registry.register("link_booked_ratio", "Part of the link booked now", links);
 }
 
-fn one(out: &mut String, name: &str, kind: &str, help: &str, value: f64) {
-    let name = metric(name);
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
-}
-
-fn metric(name: &str) -> String {
-    format!("longhaul_circuits_{name}")
-}
-
-/// Upper bounds of the buckets.
-const BOUNDS_MICROS: [u64; 16] = [
-    100, 250, 500, 1_000, 2_000, 3_000, 5_000, 7_500, 10_000, 20_000, 50_000, 100_000, 250_000,
-    500_000, 1_000_000, 5_000_000,
+/// Upper bounds of the buckets, in seconds.
+const BOUNDS: [f64; 16] = [
+    0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5,
+    1.0, 5.0,
 ];

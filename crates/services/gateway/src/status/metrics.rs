@@ -1,67 +1,82 @@
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
+use prometheus_client::registry::Registry;
 
 use super::{SegmentStatus, Status};
+
+/// Type of [`Status::metrics`], for HTTP.
+pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct Class {
+    class: String,
+}
 
 impl Status {
     /// The text that Prometheus reads. It names no client and no target.
     pub fn metrics(&self) -> String {
-        let mut out = String::new();
+        let mut registry = Registry::with_prefix("longhaul_gateway");
         let totals = &self.totals;
-        for (name, kind, help, value) in [
-            ("sessions", "gauge", "Sessions at present.", self.sessions.len() as u64),
-            ("sessions_max", "gauge", "Most sessions at a time.", self.max_sessions),
-            ("at_door", "gauge", "Connections that have proven nothing.", self.at_door),
-            ("memory_bytes", "gauge", "Memory that segments hold.", self.memory),
-            ("memory_max_bytes", "gauge", "Most of it.", self.max_memory),
-            ("done_total", "counter", "Sessions that ended in order.", totals.done),
-            ("refused_total", "counter", "Clients that were not let in.", totals.refused),
+        for (name, help, value) in [
+            ("sessions", "Sessions at present", self.sessions.len() as u64),
+            ("sessions_max", "Most sessions at a time", self.max_sessions),
+            ("at_door", "Connections that have proven nothing", self.at_door),
+            ("memory_bytes", "Memory that segments hold", self.memory),
+            ("memory_max_bytes", "Most of it", self.max_memory),
+        ] {
+            registry.register(name, help, ConstGauge::new(value.cast_signed()));
+        }
+        for (name, help, value) in [
+            ("done", "Sessions that ended in order", totals.done),
+            ("refused", "Clients that were not let in", totals.refused),
             (
-                "not_connected_total",
-                "counter",
-                "Sessions whose target or next gateway was not reached.",
+                "not_connected",
+                "Sessions whose target or next gateway was not reached",
                 totals.not_connected,
             ),
-            ("broken_total", "counter", "Sessions that broke.", totals.broken),
-            ("bytes_there_total", "counter", "Payload towards targets.", totals.bytes_there),
-            ("bytes_back_total", "counter", "Payload towards clients.", totals.bytes_back),
+            ("broken", "Sessions that broke", totals.broken),
+            ("bytes_there", "Payload towards targets", totals.bytes_there),
+            ("bytes_back", "Payload towards clients", totals.bytes_back),
         ] {
-            head(&mut out, name, kind, help);
-            let _ = writeln!(out, "longhaul_gateway_{name} {value}");
+            registry.register(name, help, ConstCounter::new(value));
         }
-        self.by_class(&mut out);
+        self.by_class(&mut registry);
+        let mut out = String::new();
+        // A string takes everything.
+        let _ = text::encode(&mut out, &registry);
         out
     }
 
-    fn by_class(&self, out: &mut String) {
+    fn by_class(&self, registry: &mut Registry) {
         let mut classes: BTreeMap<&str, Vec<&SegmentStatus>> = BTreeMap::new();
         for segment in self.sessions.iter().flat_map(|session| &session.segments) {
             classes.entry(segment.class.as_deref().unwrap_or("others")).or_default().push(segment);
         }
         type Value = fn(&[&SegmentStatus]) -> f64;
         let values: [(&str, &str, Value); 4] = [
-            ("segments", "Segments by class.", |segments| segments.len() as f64),
-            ("segment_rate_bps", "Goodput towards their peers.", |segments| {
+            ("segments", "Segments by class", |segments| segments.len() as f64),
+            ("segment_rate_bps", "Goodput towards their peers", |segments| {
                 segments.iter().map(|segment| segment.rate_bps as f64).sum()
             }),
-            ("segment_rtt_seconds", "Longest round trip among them.", |segments| {
+            ("segment_rtt_seconds", "Longest round trip among them", |segments| {
                 segments.iter().map(|segment| segment.rtt_us as f64 / 1e6).fold(0.0, f64::max)
             }),
-            ("segment_resent_bytes", "Sent again on those that stand.", |segments| {
+            ("segment_resent_bytes", "Sent again on those that stand", |segments| {
                 segments.iter().map(|segment| segment.resent_bytes as f64).sum()
             }),
         ];
         for (name, help, value) in values {
-            head(out, name, "gauge", help);
+            let family = Family::<Class, Gauge<f64, AtomicU64>>::default();
             for (class, segments) in &classes {
-                let value = value(segments);
-                let _ = writeln!(out, "longhaul_gateway_{name}{{class=\"{class}\"}} {value}");
+                let class = Class { class: (*class).to_owned() };
+                family.get_or_create(&class).set(value(segments));
             }
+            registry.register(name, help, family);
         }
     }
-}
-
-fn head(out: &mut String, name: &str, kind: &str, help: &str) {
-    let name = format!("longhaul_gateway_{name}");
-    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
