@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
-use crate::program::Program;
+use crate::program::{PROGRAM, Program};
 use crate::test::{Test, limited, until};
 use crate::trees::{make_tree, noise};
 
@@ -110,6 +110,75 @@ fn a_dry_run_changes_nothing_and_says_what_the_copy_then_does() {
 }
 
 #[test]
+fn a_copy_that_changes_nothing_names_nothing_and_names_that_cannot_be_written_fail_it() {
+    limited(|test| {
+        fs::write(test.here("f"), "x").unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let there = format!("lh://{at}/");
+        assert_eq!(cp(test, &["-v", "here/f", &there]).end().stdout, "f\n");
+        assert_eq!(cp(test, &["-v", "here/f", &there]).end().stdout, "");
+        let full = || fs::File::options().write(true).open("/dev/full").unwrap();
+        for option in ["-n", "-v"] {
+            let mut command = Command::new(PROGRAM);
+            command.args(["cp", "--token-file", "token", "-I", option, "here/f", &there]);
+            let command = command.current_dir(test.folder()).env("HOME", test.folder());
+            let ended = command.stdout(full()).stderr(Stdio::piped()).output().unwrap();
+            assert_eq!(ended.status.code(), Some(1), "{option}: {ended:?}");
+        }
+    });
+}
+
+#[test]
+fn a_dry_run_names_what_stands_in_the_way() {
+    limited(|test| {
+        fs::create_dir_all(test.here("tree/d")).unwrap();
+        for name in ["f", "d/inside"] {
+            fs::write(test.here(&format!("tree/{name}")), "x").unwrap();
+        }
+        symlink("x", test.here("tree/link")).unwrap();
+        for name in ["f", "link"] {
+            fs::create_dir_all(test.there(&format!("tree/{name}"))).unwrap();
+        }
+        symlink("elsewhere", test.there("tree/d")).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let there = format!("lh://{at}/");
+        let dry = cp(test, &["-n", "here/tree", &there]).end();
+        dry.assert_failed("what is never replaced has its name");
+        assert_eq!(dry.stdout, "", "{dry:?}");
+        assert!(dry.stderr.contains("dry run: 0 entries would be copied"), "{dry:?}");
+        assert!(dry.stderr.contains("4 entries"), "{dry:?}");
+        let real = cp(test, &["here/tree", &there]).end();
+        real.assert_failed("4 entries were not copied");
+    });
+}
+
+#[test]
+fn what_goes_of_a_directory_that_stays_is_named() {
+    limited(|test| {
+        fs::create_dir_all(test.here("m")).unwrap();
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        fs::create_dir_all(test.there("m/gone/keep")).unwrap();
+        fs::create_dir_all(test.there("m/whole/deep")).unwrap();
+        for name in ["gone/1", "gone/2", "whole/3", "whole/deep/4"] {
+            fs::write(test.there(&format!("m/{name}")), "x").unwrap();
+        }
+        let there = format!("lh://{at}/");
+        let expected = BTreeSet::from(["m/gone/1", "m/gone/2", "m/whole"]);
+        for option in ["-n", "-v"] {
+            let words = [option, "--delete", "--exclude", "keep", "here/m", &there];
+            let ended = cp(test, &words).end();
+            ended.assert_succeeded();
+            assert_eq!(lines(&ended.stdout, "deleting "), expected, "{ended:?}");
+        }
+        assert!(test.there("m/gone/keep").exists() && !test.there("m/gone/1").exists());
+    });
+}
+
+#[test]
 fn a_dry_run_to_where_nothing_is_makes_not_even_the_directory() {
     limited(|test| {
         fs::write(test.here("f"), "x").unwrap();
@@ -161,6 +230,6 @@ fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
         bears.signal(rustix::process::Signal::TERM);
         assert!(!bears.end().stderr.contains("--max-errors"));
         let given_up = cp(test, &[&["--max-errors", "3"], &words[..]].concat()).end();
-        given_up.assert_failed("given up (--max-errors), since 4 entries failed, the first: ");
+        given_up.assert_failed("given up (--max-errors), because 4 entries failed, the first: ");
     });
 }

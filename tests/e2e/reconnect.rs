@@ -91,3 +91,21 @@ fn a_server_that_stays_away_is_given_up() {
         assert!(ended.stderr.contains("; dialling again"), "{ended:?}");
     });
 }
+
+#[test]
+fn a_signal_while_it_dials_again_ends_it_and_says_what_is_kept() {
+    limited(|test| {
+        fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let to = format!("lh://{at}/copy");
+        let mut copying = cp(test, &["--carrier", "tcp", "here/file", &to]);
+        until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
+        server.signal(Signal::KILL);
+        server.end();
+        copying.prints("; dialling again");
+        copying.signal(Signal::INT);
+        let ended = copying.end();
+        ended.assert_failed("stopped; what was written is kept");
+        assert!(ended.json()["bytes_done"].as_u64() > Some(0), "{ended:?}");
+    });
+}

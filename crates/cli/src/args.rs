@@ -117,7 +117,7 @@ pub struct CpArgs {
     #[arg(long, value_name = "WHEN", value_parser = fsync(), default_value = "end")]
     #[arg(action = clap::ArgAction::Set)]
     pub fsync: bool,
-    /// How long a server is dialled again after its connection was lost, like 90s or 5m; 0 not at all
+    /// How long to reconnect to a server whose connection was lost, like 90s or 5m; 0: never
     ///
     /// The copy goes on from there; over ssh another server is started. Not with --circuit.
     #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
@@ -187,7 +187,7 @@ pub struct ChangeArgs {
     /// Change nothing, and say what would be
     #[arg(short = 'n', long, conflicts_with = "circuit")]
     pub dry_run: bool,
-    /// Give the copy up when more than N entries have failed
+    /// Give up the copy when more than N entries have failed
     #[arg(long, value_name = "N", hide_short_help = true)]
     pub max_errors: Option<u64>,
 }

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.link.notices.iter().filter(|notice| !shown.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !shown.notices.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     report.remarks.iter().for_each(|remark| output.say(format!("note: {remark}")));
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
     name_first(&report.failures, |line| complain(format!("longhaul: {line}")));
-    if report.files > 0 || report.failures.is_empty() {
+    if report.files > 0 || report.failures.is_empty() || args.change.dry_run {
         output.say(match args.change.dry_run {
             true => report::of_dry_run(&report),
             false => report::sentence(&report),
@@ -65,6 +65,9 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     let mut json = report::json(&report);
     if args.change.dry_run {
         json.insert("dry_run".into(), true.into());
+    }
+    if let Some(failure) = shown.unwritten {
+        return Err(failure);
     }
     if report.failures.is_empty() {
         if output.json {

@@ -41,7 +41,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }
-    for notice in report.link.notices.iter().filter(|notice| !shown.contains(notice)) {
+    for notice in report.link.notices.iter().filter(|notice| !shown.notices.contains(notice)) {
         output.detail(format!("note: {notice}"));
     }
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));

@@ -10,6 +10,7 @@ use longhaul_sys::threads;
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::Bottleneck;
 
+use crate::failure::Failure;
 use crate::figures::{clock, entries, milliseconds, percent};
 use crate::output::{Output, print};
 
@@ -18,8 +19,18 @@ pub(crate) struct Display {
     bar: ProgressBar,
     output: Output,
     notices: Vec<String>,
+    /// Why changes could not be named.
+    unwritten: Option<Failure>,
     amounts: fn(&Snapshot) -> String,
     figures: fn(&Snapshot) -> String,
+}
+
+/// What a display has shown.
+#[derive(Default)]
+pub(crate) struct Shown {
+    pub(crate) notices: Vec<String>,
+    /// Why standard output did not take the names of changes.
+    pub(crate) unwritten: Option<Failure>,
 }
 
 impl Display {
@@ -47,10 +58,10 @@ impl Display {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, output: *output, notices: Vec::new(), amounts, figures }
+        Self { bar, output: *output, notices: Vec::new(), unwritten: None, amounts, figures }
     }
 
-    /// Does `work`, which reports to `progress`, and gives with what it gave the notices that were shown.
+    /// Does `work`, which reports to `progress`, and gives with what it gave what was shown.
     ///
     /// # Errors
     /// There is no thread for it, and nothing was done.
@@ -58,7 +69,7 @@ impl Display {
         self,
         progress: &Progress,
         work: impl FnOnce() -> T,
-    ) -> io::Result<(T, Vec<String>)> {
+    ) -> io::Result<(T, Shown)> {
         let (ended, end) = channel::<()>();
         std::thread::scope(|scope| {
             let follow = || self.follow(progress, end);
@@ -69,8 +80,8 @@ impl Display {
         })
     }
 
-    /// Shows `progress` until the other end of `end` is dropped; gives the notices that were shown.
-    fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Vec<String> {
+    /// Shows `progress` until the other end of `end` is dropped.
+    fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Shown {
         while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
             self.tell(progress.take_news());
             self.name(progress.take_changes());
@@ -80,11 +91,11 @@ impl Display {
         // A copy may end before it was looked at.
         self.tell(progress.take_news());
         self.name(progress.take_changes());
-        self.notices
+        Shown { notices: self.notices, unwritten: self.unwritten }
     }
 
     /// Names changes, a line each, on standard output.
-    fn name(&self, (changes, left_out): (Vec<NamedChange>, u64)) {
+    fn name(&mut self, (changes, left_out): (Vec<NamedChange>, u64)) {
         if changes.is_empty() && left_out == 0 {
             return;
         }
@@ -94,8 +105,9 @@ impl Display {
         if left_out > 0 {
             lines.push(format!("and {left_out} more, too many at once to be named"));
         }
-        // Where nobody reads them, the copy goes on, and its end tells the rest.
-        self.bar.suspend(|| drop(print(&lines.join("\n"))));
+        if !lines.is_empty() && self.unwritten.is_none() {
+            self.unwritten = self.bar.suspend(|| print(&lines.join("\n")).err());
+        }
     }
 
     fn tell(&mut self, news: Vec<String>) {

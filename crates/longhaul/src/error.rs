@@ -168,6 +168,15 @@ impl Error {
             Failure::Join(JoinError::Stopped) => Self::stopped(),
             Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
             Failure::Destination(error) => error.into(),
+            Failure::Gone { last, tried } => {
+                let last = Self::of(*last, None);
+                let seconds = tried.as_secs();
+                let message = match seconds {
+                    0 => last.message,
+                    _ => format!("{}; tried again for {seconds} s", last.message),
+                };
+                Self { message, hint: None, ..last }.keeping(kept)
+            }
             Failure::Ssh(failure) => {
                 Self::new(ErrorKind::Lost, between, failure.reason).keeping(kept)
             }
@@ -208,7 +217,7 @@ impl Error {
                 let failed =
                     if failed == 1 { "an entry".into() } else { format!("{failed} entries") };
                 let message =
-                    format!("given up (--max-errors), since {failed} failed, the first: {first}");
+                    format!("given up (--max-errors), because {failed} failed, the first: {first}");
                 Self::here(message).keeping(kept)
             }
             Failure::Stopped => Self::stopped().keeping(kept),

@@ -223,7 +223,7 @@ pub struct Deletion {
 pub enum Compared {
     /// There is none.
     Missing,
-    /// In a dry run: a directory or a special file, which is never replaced.
+    /// In a dry run: a directory or special file has its name, or something else has that of its directory.
     Blocked,
     /// It is another, modified no later.
     Other,

@@ -58,7 +58,7 @@ impl DryRun {
         let Some(root) = &self.root else { return Ok(None) };
         match beneath(root, place, flags) {
             Ok(directory) => Ok(Some(directory)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -98,6 +98,7 @@ impl DryRun {
                 _ => Compared::Blocked,
             },
             Ok(None) => Compared::Missing,
+            Err(Errno::NOTDIR | Errno::LOOP) => Compared::Blocked,
             Err(_) => Compared::Other,
         }
     }

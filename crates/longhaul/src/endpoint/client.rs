@@ -86,6 +86,11 @@ pub(crate) enum Failure {
     Connect(ConnectError),
     Join(JoinError),
     Destination(DestinationError),
+    /// The connection was lost, and no other one was to be had.
+    Gone {
+        last: Box<Failure>,
+        tried: Duration,
+    },
     /// No server was started in the place of one that was lost.
     Ssh(NoServer),
     Refused {

@@ -256,6 +256,8 @@ fn pull(
     let place = server_name(&options.connect);
     let mut source = vec![&place[..]];
     source.extend(sources.iter().map(Vec::as_slice));
+    // Of contents the names are the server's: what another copy has left vouches for none of them.
+    source.extend(options.copy_contents.then_some(&b"/."[..]));
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);
     // What a server may call what it sends.

@@ -266,7 +266,9 @@ impl Sink {
                 self.unchanged.insert_one(u64::from(id.0));
             }
             let reason = match code {
-                EntryCode::InTheWay => "a directory, or a special file, has its name",
+                EntryCode::InTheWay => {
+                    "what is never replaced has its name, or that of its directory"
+                }
                 _ => "",
             };
             let end = EntryEnd::new(code, reason);

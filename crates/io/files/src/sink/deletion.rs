@@ -91,58 +91,80 @@ impl DeletionLimits {
             if announced.contains(&path) || is_ours(&here, &found.name) {
                 continue;
             }
-            match self.delete(&here, &found, &path, 0) {
-                Ok(true) => deletions.push(Deletion { path, result: Ok(()) }),
-                Ok(false) => {}
-                Err(end) => deletions.push(Deletion { path, result: Err(end) }),
-            }
+            self.delete((&here, &found), path, 0, &mut deletions);
         }
         deletions
     }
 
-    /// Deletes a name, and what is in it. False if it stays: a rule keeps it, or something in it.
+    /// Deletes a name, and what is in it, and notes that: of a directory that goes with all in it that alone.
+    /// False if it stays: a rule keeps it, or something in it.
     fn delete(
         &self,
-        directory: &OwnedFd,
-        found: &Found,
+        (directory, found): (&OwnedFd, &Found),
+        path: Vec<u8>,
+        depth: usize,
+        deletions: &mut Vec<Deletion>,
+    ) -> bool {
+        if !self.admits(&path, found.is_directory) {
+            return false;
+        }
+        let before = deletions.len();
+        let result = match found.is_directory {
+            true => match self.empty((directory, &found.name), &path, depth, deletions) {
+                Ok(false) => return false,
+                Ok(true) => self.unlink(directory, &found.name, AtFlags::REMOVEDIR),
+                Err(end) => Err(end),
+            },
+            false => self.unlink(directory, &found.name, AtFlags::empty()),
+        };
+        let is_gone = result.is_ok();
+        if is_gone {
+            deletions.truncate(before);
+        }
+        deletions.push(Deletion { path, result });
+        is_gone
+    }
+
+    /// Deletes what is in a directory. False if something stays.
+    fn empty(
+        &self,
+        (directory, name): (&OwnedFd, &[u8]),
         path: &[u8],
         depth: usize,
+        deletions: &mut Vec<Deletion>,
     ) -> Result<bool, EntryEnd> {
-        let Found { name, is_directory } = found;
-        if !self.admits(path, *is_directory) {
-            return Ok(false);
+        if depth == DEPTH_MOST {
+            return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
         }
-        let explain = |error: Errno| explain::at_destination("cannot delete it", &error.into());
-        let mut flags = AtFlags::empty();
-        if *is_directory {
-            if depth == DEPTH_MOST {
-                return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
-            }
-            let inside = open_dir_here(directory, name).map_err(|error| match error {
-                Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
-                error => explain(error),
-            })?;
-            let Contents { names, has_hidden } = list(&inside).map_err(explain)?;
-            let mut is_empty = !has_hidden;
-            for found in names {
-                is_empty &= self.delete(&inside, &found, &join(path, &found.name), depth + 1)?;
-            }
-            if !is_empty {
-                return Ok(false);
-            }
-            flags = AtFlags::REMOVEDIR;
+        let inside = open_dir_here(directory, name).map_err(|error| match error {
+            Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
+            error => cannot_delete(error),
+        })?;
+        let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
+        let mut is_empty = !has_hidden;
+        for found in names {
+            let path = join(path, &found.name);
+            is_empty &= self.delete((&inside, &found), path, depth + 1, deletions);
         }
+        Ok(is_empty)
+    }
+
+    fn unlink(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
         if !self.take() {
             return Err(EntryEnd::new(EntryCode::Refused, "--max-delete allows no more"));
         }
         if self.dry_run {
-            return Ok(true);
+            return Ok(());
         }
-        match unlinkat(directory, &name[..], flags) {
-            Ok(()) | Err(Errno::NOENT) => Ok(true),
-            Err(error) => Err(explain(error)),
+        match unlinkat(directory, name, flags) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(cannot_delete(error)),
         }
     }
+}
+
+fn cannot_delete(error: Errno) -> EntryEnd {
+    explain::at_destination("cannot delete it", &error.into())
 }
 
 impl SinkTree {

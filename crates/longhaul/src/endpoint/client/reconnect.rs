@@ -9,6 +9,7 @@ use longhaul_units::{Duration, Instant};
 use longhaul_wire::CloseCode;
 
 use super::{Client, Failure, Finished, Task};
+use crate::api::Snapshot;
 use crate::connection::shared::Shared;
 use crate::progress::Progress;
 
@@ -18,8 +19,8 @@ struct Losses {
     count: u32,
     /// The last of them behind which something had moved, or the first.
     at: Option<Instant>,
-    /// Bytes that were there then.
-    reached: u64,
+    /// How far it was then.
+    snapshot: Snapshot,
     notices: Vec<String>,
     /// Bytes that had been there before the first connection.
     resumed: u64,
@@ -56,19 +57,23 @@ impl Client<'_> {
                     losses.resumed = snapshot.resumed_bytes;
                 }
                 losses.count += 1;
-                if losses.at.is_none() || snapshot.bytes_done > losses.reached {
-                    (losses.at, losses.reached) = (Some(now), snapshot.bytes_done);
+                if losses.at.is_none() || snapshot.bytes_done > losses.snapshot.bytes_done {
+                    (losses.at, losses.snapshot) = (Some(now), snapshot);
                     pause = PAUSE_FIRST;
                 }
                 let notice = format!("{loss}; dialling again");
                 progress.tell(&notice);
                 losses.notices.push(notice);
             }
-            let Some(at) = losses.at.filter(|_| may_pass) else {
-                return Err(failure);
-            };
-            if now + pause > at + retry || !wait(pause, stop) {
-                return Err(failure);
+            let Some(at) = losses.at else { return Err(failure) };
+            let goes_on = may_pass && now + pause <= at + retry && wait(pause, stop);
+            if !goes_on {
+                // What was reached by then is known though the last try reached nothing.
+                progress.set(losses.snapshot);
+                return Err(match stop.is_requested() {
+                    true => Failure::Stopped,
+                    false => Failure::Gone { last: Box::new(failure), tried: now - at },
+                });
             }
             pause = (pause * 2).min(PAUSE_MOST);
         }

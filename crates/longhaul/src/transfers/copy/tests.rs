@@ -173,6 +173,14 @@ fn contents_go_into_no_directory_that_holds_something() {
     let merging = CopyOptions { merge: true, ..options(&[b"data"], true, &scratch.0) };
     send(&client(&merging).ok().unwrap(), vec![directory(b""), file(b".bashrc")]).unwrap();
     assert_eq!(std::fs::read(scratch.0.join(".bashrc")).unwrap(), b"");
+    // Another copy that is under way there vouches for nothing: neither of the same directory as a whole.
+    let whole = client(&options(&[b"data"], false, &scratch.0)).ok().unwrap();
+    let refused = client(&options(&[b"data"], true, &scratch.0)).err();
+    assert!(
+        matches!(refused, Some(Failure::Destination(DestinationError::NotEmpty { .. }))),
+        "{refused:?}"
+    );
+    drop(whole);
     // An empty directory, a new one, and one that the same copy has begun to fill.
     for to in ["empty", "new"] {
         let to = scratch.0.join(to);
