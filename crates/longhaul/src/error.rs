@@ -7,6 +7,7 @@ use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::HostFailure;
 use longhaul_control::ConnectError;
 use longhaul_files::DestinationError;
+use longhaul_units::Duration;
 use longhaul_wire::{CloseCode, PipeRole};
 
 use crate::api::Snapshot;
@@ -159,6 +160,15 @@ impl Error {
         Self { message, kept, hint, ..self }
     }
 
+    /// The same, tried again for so long.
+    fn after(self, tried: Duration) -> Self {
+        let message = match tried.as_secs() {
+            0 => self.message,
+            seconds => format!("{}; tried again for {seconds} s", self.message),
+        };
+        Self { message, hint: None, ..self }
+    }
+
     /// Of a transfer that has `kept` so much.
     pub(crate) fn of(failure: Failure, kept: Option<Kept>) -> Self {
         let between = Side::Between;
@@ -168,15 +178,7 @@ impl Error {
             Failure::Join(JoinError::Stopped) => Self::stopped(),
             Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
             Failure::Destination(error) => error.into(),
-            Failure::Gone { last, tried } => {
-                let last = Self::of(*last, None);
-                let seconds = tried.as_secs();
-                let message = match seconds {
-                    0 => last.message,
-                    _ => format!("{}; tried again for {seconds} s", last.message),
-                };
-                Self { message, hint: None, ..last }.keeping(kept)
-            }
+            Failure::Gone { last, tried } => Self::of(*last, None).after(tried).keeping(kept),
             Failure::Ssh(failure) => {
                 Self::new(ErrorKind::Lost, between, failure.reason).keeping(kept)
             }
