@@ -38,7 +38,7 @@ impl Target {
         Ok((tree.into(), resume))
     }
 
-    /// As [`DryRun::open`]; so of the null device.
+    /// As [`Target::open`], of which nothing is made or changed.
     pub fn dry_run(
         destination: Destination<'_>,
         options: &SinkOptions,
