@@ -44,7 +44,7 @@ pub struct Common {
     /// Errors only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
-    /// Details too: sockets, offloads, notices; of `cp` what is changed, and with -vv details
+    /// Details too; of `cp` the names of what changes (-vv: details)
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -134,7 +134,7 @@ pub struct CpArgs {
     /// Do not hash the data at both ends
     ///
     /// Takes less processor time, and finds only what is corrupted on the network. Not with --protect clear.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub no_verify: bool,
     /// Read or write large files of this host past its page cache (O_DIRECT): for data that is much larger
     /// than memory, on fast disks. `longhaul serve` has the same option for its host

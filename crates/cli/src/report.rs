@@ -319,6 +319,7 @@ mod tests {
             "skipped": 0, "skips": [], "deleted": 0, "unchanged": { "files": 0, "bytes": 0, "newer": 0 },
             "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
+            "reconnects": 0, "would_change": { "entries": 0, "bytes": 0 },
         });
         assert_eq!(json, expected);
     }
