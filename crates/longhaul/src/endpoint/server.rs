@@ -320,9 +320,8 @@ impl Server<'_> {
             client.refuse(CloseCode::BUSY, &later(NO_MEMORY, lanes));
             return self.note_refused(from, "no memory is left for another client".into());
         };
-        let descriptors = || self.descriptors.lease(lanes);
-        let descriptors = descriptors().or_else(|| self.await_free(ENDING, descriptors));
-        let Some(_descriptors) = descriptors else {
+        // Who waits for these holds some.
+        let Some(_descriptors) = self.descriptors.lease(lanes) else {
             let reason = later(NO_DESCRIPTORS, lanes);
             client.refuse(CloseCode::BUSY, &reason);
             return self.note_refused(from, reason);
@@ -356,19 +355,15 @@ impl Server<'_> {
     /// Memory for a client, also that of one that has to make room for it.
     fn lease_of_others(&self, hello: &Hello, guest: &Guest<'_>) -> Option<Arc<Lease>> {
         let lease = || self.lease(hello);
-        lease().or_else(|| {
-            let patience = if guest.make_room() { MAKING_ROOM } else { ENDING };
-            self.await_free(patience, lease)
-        })
-    }
-
-    /// Waits until `take` finds something that is free.
-    fn await_free<T>(&self, patience: Duration, take: impl Fn() -> Option<T>) -> Option<T> {
+        if let Some(lease) = lease() {
+            return Some(lease);
+        }
+        let patience = if guest.make_room() { MAKING_ROOM } else { ENDING };
         let deadline = clock::now() + patience;
         while clock::now() < deadline && !self.is_over() {
             std::thread::sleep(LEAVING);
-            if let Some(free) = take() {
-                return Some(free);
+            if let Some(lease) = lease() {
+                return Some(lease);
             }
         }
         None
