@@ -167,10 +167,10 @@ fn a_code_that_nobody_knows_or_that_the_other_end_sends_is_a_plain_failure() {
     let failed = |entry, end| Message::from(SourceMessage::EntryFailed { entry, end });
     let refused = |entry, end| Message::from(SinkMessage::EntryRefused { entry, end });
     let plain = || EntryEnd::new(EntryCode::Failed, "x");
-    for code in [16, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
+    for code in [18, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
         assert_eq!(decode(&[4, 5, 9, code, b'x']), Ok(vec![failed(9, plain())]));
     }
-    for code in [16, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
+    for code in [18, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
         assert_eq!(decode(&[4, 10, 9, code, b'x']), Ok(vec![refused(9, plain())]));
     }
     // Nor is such a code sent.
