@@ -117,12 +117,12 @@ pub struct CpArgs {
     #[arg(long, value_name = "WHEN", value_parser = fsync(), default_value = "end")]
     #[arg(action = clap::ArgAction::Set)]
     pub fsync: bool,
-    /// How long to reconnect to a server whose connection was lost, like 90s or 5m; 0: never
+    /// Reconnect to a server whose connection was lost, for at most 90s, 5m or the like; 0: never
     ///
     /// The copy goes on from there; over ssh another server is started. Not with --circuit.
     #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
     pub retry: std::time::Duration,
-    /// What may be changed at the destination.
+    /// Changes at the destination.
     #[command(flatten)]
     pub change: ChangeArgs,
     /// Names that are copied, and names that are not.
@@ -161,7 +161,7 @@ pub struct CpArgs {
     pub file: FileArgs,
 }
 
-/// What `cp` may change at the destination.
+/// Changes that `cp` may make at the destination.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChangeArgs {
     /// With SRC/. from a server: also into a directory that is not empty

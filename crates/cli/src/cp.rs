@@ -184,8 +184,7 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.max_delete = args.change.max_delete;
     options.max_errors = args.change.max_errors;
     options.dry_run = args.change.dry_run;
-    options.names_changes =
-        output.names_changes() || args.change.dry_run && !output.json && !output.quiet;
+    options.names_changes = output.names_changes(args.change.dry_run);
     options.rules = rules;
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;

@@ -20,7 +20,7 @@ pub(crate) struct Output {
     pub(crate) quiet: bool,
     /// Details too.
     pub(crate) verbose: bool,
-    /// How often that was asked for.
+    /// Number of times that was asked for.
     level: u8,
     /// Standard output is for data: JSON goes to standard error.
     data: bool,
@@ -37,9 +37,9 @@ impl Output {
         Self { verbose: self.level > 1, ..self }
     }
 
-    /// True if such a command is to name what it changes.
-    pub(crate) fn names_changes(&self) -> bool {
-        self.level > 0 && !self.json
+    /// True if such a command is to name what it changes, which one does `anyway`.
+    pub(crate) fn names_changes(&self, anyway: bool) -> bool {
+        (self.level > 0 || anyway) && !self.json && !self.quiet
     }
 
     /// The same, beside data on standard output.

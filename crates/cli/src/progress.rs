@@ -25,7 +25,7 @@ pub(crate) struct Display {
     figures: fn(&Snapshot) -> String,
 }
 
-/// What a display has shown.
+/// Account of a display, at its end.
 #[derive(Default)]
 pub(crate) struct Shown {
     pub(crate) notices: Vec<String>,

@@ -177,7 +177,7 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     text + &fate(&report.link)
 }
 
-/// What a copy would do, for people.
+/// The closing line of a dry run, for people.
 pub(crate) fn of_dry_run(report: &CopyReport) -> String {
     let (changed, bytes) = report.would_change;
     let mut text = format!(

@@ -9,7 +9,7 @@ use longhaul_wire::{Entry, EntryKind};
 /// A change at the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedChange {
-    /// What happened.
+    /// Its kind.
     pub kind: ChangeKind,
     /// Path of the entry, or of what was deleted.
     pub path: Vec<u8>,

@@ -420,4 +420,6 @@ pub struct SinkOptions {
     pub only_empty: bool,
     /// Go on with what an earlier run has left.
     pub goes_on: bool,
+    /// Nothing is made or changed there: it is only looked at.
+    pub dry_run: bool,
 }

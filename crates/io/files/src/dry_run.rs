@@ -19,7 +19,7 @@ use crate::place::{beneath, split};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
 
-/// What a copy would find, and do, at a destination.
+/// A destination as a copy would find it.
 #[derive(Debug)]
 pub struct DryRun {
     /// The directory that it would work in; `None` where it would make that.
@@ -63,7 +63,7 @@ impl DryRun {
         }
     }
 
-    /// What has a name in a directory.
+    /// Finds what has a name in a directory.
     fn look(&self, parent: &[u8], name: &[u8]) -> Result<Option<(OwnedFd, Stat)>, Errno> {
         let Some(parent) = self.directory(parent, OFlags::PATH)? else { return Ok(None) };
         match statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -87,7 +87,7 @@ impl DryRun {
         check_directory(&parent, name).map(|()| Made::InPlace)
     }
 
-    /// What cannot be looked at is not what is copied.
+    /// Compares a file or link with what has its name; what cannot be looked at is another.
     fn compare_entry(&self, entry: &Entry) -> Compared {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
         let Ok(place) = place else { return Compared::Other };

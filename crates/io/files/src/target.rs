@@ -26,7 +26,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// As [`SinkTree::open`]; the null device of this host discards.
+    /// As [`SinkTree::open`]; the null device of this host discards, and a dry run makes nothing.
     pub fn open(
         destination: Destination<'_>,
         options: &SinkOptions,
@@ -34,19 +34,11 @@ impl Target {
         if !options.is_directory && destination.is_null_device() {
             return Ok((Self::Null, ResumeState::default()));
         }
+        if options.dry_run {
+            return Ok((DryRun::open(destination, options)?.into(), ResumeState::default()));
+        }
         let (tree, resume) = SinkTree::open(destination, options)?;
         Ok((tree.into(), resume))
-    }
-
-    /// As [`Target::open`], of which nothing is made or changed.
-    pub fn dry_run(
-        destination: Destination<'_>,
-        options: &SinkOptions,
-    ) -> Result<Self, DestinationError> {
-        if !options.is_directory && destination.is_null_device() {
-            return Ok(Self::Null);
-        }
-        Ok(DryRun::open(destination, options)?.into())
     }
 
     /// See [`SinkTree::deleting`]; where nothing is kept there is nothing to delete.

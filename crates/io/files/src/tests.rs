@@ -58,6 +58,7 @@ impl Copy {
             direct: false,
             only_empty: false,
             goes_on: true,
+            dry_run: false,
         };
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);

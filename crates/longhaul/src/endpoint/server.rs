@@ -413,7 +413,7 @@ const CROWDED: &str = "it did not say who it is, and made room for others that c
 /// has arrived; less than the time of a handshake. And how often is looked for it.
 const MAKING_ROOM: Duration = Duration::from_secs(5);
 const LEAVING: Duration = Duration::from_millis(10);
-/// How long it waits for what is not free: a client whose copy is done knows that before its threads here
+/// Time for which it waits where nobody has to go: a client whose copy is done knows that before its threads here
 /// have ended, and often comes again at once.
 const ENDING: Duration = Duration::from_secs(1);
 /// As many connections as the kernel lets wait by default.

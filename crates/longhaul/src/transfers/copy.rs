@@ -16,7 +16,7 @@ use longhaul_files::{
     Destination, Filter, SinkOptions, SourceTree, Target, boot_id, own_name, source_label,
     transfer_id,
 };
-use longhaul_objects::{Belief, Fsync, Keeps, ResumeState, SinkConfig, TagKey, TopNames};
+use longhaul_objects::{Belief, Fsync, Keeps, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
@@ -231,13 +231,7 @@ fn push(
         (true, None) => Belief::Nothing,
         (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
-    let mut copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
-    if options.dry_run {
-        copy.begin_dry_run();
-    }
-    if options.delete {
-        copy.expect_deletions();
-    }
+    let mut copy = outgoing(shared, belief, options.dry_run, options.delete);
     if options.names_changes {
         copy.want_changes();
     }
@@ -273,13 +267,10 @@ fn pull(
         direct: options.direct,
         only_empty: names == TopNames::Contents && !options.merge,
         goes_on: true,
+        dry_run: options.dry_run,
     };
-    let there = Destination::Local(destination);
-    let opened = match options.dry_run {
-        true => Target::dry_run(there, &sink_options).map(|tree| (tree, ResumeState::default())),
-        false => Target::open(there, &sink_options),
-    };
-    let (tree, resume) = opened.map_err(Failure::Destination)?;
+    let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
+        .map_err(Failure::Destination)?;
     let tree = tree.deleting(options.max_delete, filter);
     let keeps = Keeps { unchanged: !options.ignore_times, newer: options.update };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
@@ -299,6 +290,18 @@ pub(crate) fn fsync(sync: bool) -> Fsync {
     }
     // Where the boot is unknown, random bytes make sure that nothing unsynced is trusted.
     Fsync::Never { boot: boot_id().unwrap_or_else(|_| random::bytes().unwrap_or_default()) }
+}
+
+/// A copy that this end sends: to a sink that only looks, or deletes.
+fn outgoing(shared: &Shared, belief: Belief, dry_run: bool, deletes: bool) -> OutgoingCopy {
+    let mut copy = OutgoingCopy::new(clock::now(), shared.mailboxes.count(), belief);
+    if dry_run {
+        copy.begin_dry_run();
+    }
+    if deletes {
+        copy.expect_deletions();
+    }
+    copy
 }
 
 /// This end sends a copy.
@@ -330,9 +333,12 @@ impl Task for Part {
 
     fn given_up(&self) -> Option<Failure> {
         let most = self.max_errors?;
-        let failures = self.shared.failures();
-        let first = failures.sample.first().filter(|_| failures.count > most)?;
-        Some(Failure::TooManyErrors { failed: failures.count, first: first.to_string() })
+        let failed = self.shared.lock().transfer().map_or(0, |transfer| transfer.failures().0);
+        if failed <= most {
+            return None;
+        }
+        let first = self.shared.failures().sample.first().map(ToString::to_string);
+        Some(Failure::TooManyErrors { failed, first: first.unwrap_or_default() })
     }
 
     fn so_far(&self, backlog: u64) -> Snapshot {
@@ -372,24 +378,20 @@ impl Task for Part {
 fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link, resumed_first } = finished;
     let mut unannounced = Vec::new();
-    let (mut unchanged, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
+    let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
-            let (entries, bytes) = stats.would_change;
-            unchanged = ((stats.unchanged - entries).into(), stats.unchanged_bytes - bytes);
-            newer = stats.newer.into();
-            would_change = (entries.into(), bytes);
+            stays = (stats.unchanged, stats.unchanged_bytes);
+            (newer, would_change) = (stats.newer.into(), stats.would_change);
             copy.result().map_or((0, 0, 0, 0), |result| {
                 (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
             })
         }
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
-            let (entries, bytes) = stats.would_change;
-            unchanged = ((stats.unchanged - entries).into(), stats.unchanged_bytes - bytes);
-            newer = stats.newer.into();
-            would_change = (entries.into(), bytes);
+            stays = (stats.unchanged, stats.unchanged_bytes);
+            (newer, would_change) = (stats.newer.into(), stats.would_change);
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
@@ -414,9 +416,9 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         remarks: remarks::of(notes),
         failures,
         skipped: task.shared.skipped(),
-        unchanged,
+        unchanged: ((stays.0 - would_change.0).into(), stays.1 - would_change.1),
         newer,
-        would_change,
+        would_change: (would_change.0.into(), would_change.1),
         deleted,
         link,
     }

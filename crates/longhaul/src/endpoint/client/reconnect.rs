@@ -19,7 +19,7 @@ struct Losses {
     count: u32,
     /// The last of them behind which something had moved, or the first.
     at: Option<Instant>,
-    /// How far it was then.
+    /// Progress until then.
     snapshot: Snapshot,
     notices: Vec<String>,
     /// Bytes that had been there before the first connection.

@@ -342,7 +342,7 @@ fn taken_changes(shared: &Shared) -> (Vec<NamedChange>, u64) {
     shared.lock().transfer_mut().map(Transfer::take_changes).unwrap_or_default()
 }
 
-/// What this host, which sends between `ends`, knows of that path. A booked circuit is none that anything
+/// Knowledge of this host, which sends between `ends`, of that path. A booked circuit is none that anything
 /// is to be found out about.
 fn recollection(options: &ConnectOptions, ends: Ends, lanes: &dyn Carrier) -> Option<Recollection> {
     let history = options.history.as_ref().filter(|_| options.circuit.is_none())?;

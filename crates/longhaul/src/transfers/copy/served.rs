@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{IncomingCopy, OutgoingCopy, Wish};
+use longhaul_connection::{IncomingCopy, Wish};
 use longhaul_files::{
-    Destination, DestinationError, Filter, SinkOptions, SinkTree, SourceTree, Target, transfer_id,
+    Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, transfer_id,
 };
-use longhaul_objects::{Belief, Keeps, ResumeState, SinkConfig};
-use longhaul_sys::clock;
+use longhaul_objects::{Belief, Keeps, SinkConfig};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
@@ -16,7 +15,7 @@ use longhaul_wire::{
     CloseCode, ConnectionId, Direction, Protect, Refused, Request, SshPurpose, Summary,
 };
 
-use super::{Driver, UNCHECKED, fsync, receive, send, sink_config};
+use super::{Driver, UNCHECKED, fsync, outgoing, receive, send, sink_config};
 use crate::connection::shared::{Shared, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::endpoint::ssh::grant::Grant;
@@ -107,14 +106,8 @@ impl ServedCopies {
         let tree = tree.direct(self.direct).filter(filter).limit_names(asked.memory.of_names());
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
         // What a client says to have hurts nobody else.
-        let lanes = asked.shared.mailboxes.count();
-        let mut copy = OutgoingCopy::new(clock::now(), lanes, Belief::Everything);
-        if request.dry_run {
-            copy.begin_dry_run();
-        }
-        if request.deletes.is_some() {
-            copy.expect_deletions();
-        }
+        let deletes = request.deletes.is_some();
+        let copy = outgoing(asked.shared, Belief::Everything, request.dry_run, deletes);
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }
@@ -136,14 +129,11 @@ impl ServedCopies {
             only_empty: false,
             // Nothing could be compared: anybody who wrote it would be believed.
             goes_on: verify,
+            dry_run: request.dry_run,
         };
         let destination = Destination::Below { root: &self.root, path };
-        let opened = match request.dry_run {
-            true => Target::dry_run(destination, &options).map(|it| (it, ResumeState::default())),
-            false => SinkTree::open(destination, &options).map(|(it, resume)| (it.into(), resume)),
-        };
-        let (tree, resume): (Target, _) =
-            opened.map_err(|error| refuse(code(&error), error.to_string()))?;
+        let (tree, resume) = Target::open(destination, &options)
+            .map_err(|error| refuse(code(&error), error.to_string()))?;
         // Who may not read is not to learn what is here.
         let wanted = Keeps { unchanged: request.keeps_unchanged, newer: request.keeps_newer };
         let keeps = if self.read { wanted } else { Keeps::default() };

@@ -24,6 +24,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         direct: false,
         only_empty: false,
         goes_on: true,
+        dry_run: false,
     };
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
