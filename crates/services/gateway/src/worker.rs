@@ -178,8 +178,7 @@ impl Worker {
                     self.open_listeners()?;
                 }
             }
-            let in_session = |slot: &Slot| slot.session.as_ref().is_some_and(Session::has_entered);
-            if self.draining && !self.slots.iter().any(in_session) {
+            if self.draining && self.has_drained() {
                 return Ok(());
             }
             if self.closed_until.is_some_and(|until| now >= until) {
@@ -222,6 +221,13 @@ impl Worker {
                 }
             }
         }
+    }
+
+    /// No worker has a session, and nobody here waits for an answer. A worker that left while others
+    /// have sessions would reset the clients that it has accepted and not yet answered.
+    fn has_drained(&self) -> bool {
+        let mut sessions = self.slots.iter().filter_map(|slot| slot.session.as_ref());
+        self.shared.sessions() == 0 && !sessions.any(Session::has_entered)
     }
 
     fn handle(&mut self, data: u64, flags: EventFlags) {

@@ -286,6 +286,27 @@ fn a_draining_gateway_answers_new_clients_that_it_stops_and_ends_with_its_last_s
 }
 
 #[test]
+fn clients_that_came_before_a_drain_and_ask_behind_it_are_answered_by_every_thread() {
+    let mut gateway = start(settings());
+    let target = echo_twice();
+    let stream = connect(gateway.addresses[0], &[], target);
+    let clients: Vec<_> =
+        (0..12).map(|_| TcpStream::connect(gateway.addresses[0]).unwrap()).collect();
+    // Served behind those that came before it, by one of two threads; the other has no session then.
+    drop(connect(gateway.addresses[0], &[], target));
+    gateway.ending();
+    gateway.gateway.drain();
+    std::thread::sleep(Duration::from_millis(50));
+    for client in clients {
+        let route = route(&[], &target.to_string());
+        let answer = ask(client, gateway.addresses[0], &route, now());
+        assert_eq!(answer.unwrap_err().status, Status::SHUTDOWN);
+        gateway.ending();
+    }
+    ends_with_its_last_session(&mut gateway, stream);
+}
+
+#[test]
 fn a_slow_reader_gets_everything_and_holds_up_nobody() {
     let gateway = start(settings());
     let sent = pattern(20_000_000);

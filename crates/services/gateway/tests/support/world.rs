@@ -80,7 +80,16 @@ pub fn try_connect(
     route: &Route,
     time: Clock,
 ) -> Result<TcpStream, Box<Answer>> {
-    let mut stream = TcpStream::connect(gateway).unwrap();
+    ask(TcpStream::connect(gateway).unwrap(), gateway, route, time)
+}
+
+/// Asks `gateway` for `route` on a connection to it.
+pub fn ask(
+    mut stream: TcpStream,
+    gateway: SocketAddr,
+    route: &Route,
+    time: Clock,
+) -> Result<TcpStream, Box<Answer>> {
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     let addressed = Addressed { written: gateway.into(), dialled: gateway.into() };
     let (mut dialler, header) =
