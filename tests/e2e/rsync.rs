@@ -106,6 +106,7 @@ fn run_ours(
     options.merge = true;
     options.update = words.update;
     options.ignore_times = words.ignore_times;
+    options.checksum = words.checksum;
     options.delete = words.delete;
     options.rules = words.rules.clone();
     run(test, &options).unwrap()
@@ -116,6 +117,7 @@ struct Words {
     contents: bool,
     update: bool,
     ignore_times: bool,
+    checksum: bool,
     delete: bool,
     rules: Vec<FilterRule>,
 }
@@ -124,12 +126,14 @@ impl Words {
     fn draw(draw: &mut Draw) -> Self {
         let (contents, update) = (draw.one_in(2), draw.one_in(3));
         let (ignore_times, delete) = (draw.one_in(4), draw.one_in(2));
+        let checksum = draw.one_in(3);
         let count = if draw.one_in(2) { 0 } else { 1 + draw.below(4) };
         let rule = |_| FilterRule {
             kind: if draw.one_in(3) { FilterKind::Include } else { FilterKind::Exclude },
             pattern: draw.pick(&PATTERNS).as_bytes().to_vec(),
         };
-        Self { contents, update, ignore_times, delete, rules: (0..count).map(rule).collect() }
+        let rules = (0..count).map(rule).collect();
+        Self { contents, update, ignore_times, checksum, delete, rules }
     }
 
     fn rsync(&self) -> Vec<String> {
@@ -138,8 +142,12 @@ impl Words {
             let option = if rule.kind == FilterKind::Include { "include" } else { "exclude" };
             format!("--{option}={}", String::from_utf8_lossy(&rule.pattern))
         });
-        let flags =
-            [flag(self.update, "-u"), flag(self.ignore_times, "-I"), flag(self.delete, "--delete")];
+        let flags = [
+            flag(self.update, "-u"),
+            flag(self.ignore_times, "-I"),
+            flag(self.checksum, "-c"),
+            flag(self.delete, "--delete"),
+        ];
         flags.into_iter().flatten().chain(rules).collect()
     }
 }
@@ -232,6 +240,9 @@ fn age(draw: &mut Draw, from: &Path, to: &Path) {
             write(draw, &path);
         } else {
             fs::copy(entry.path(), &path).unwrap();
+            if metadata.len() > 0 && draw.one_in(5) {
+                patch(draw, &path, metadata.len());
+            }
             let time = metadata.mtime().unsigned_abs() - BEGIN;
             set_time(&path, if draw.one_in(4) { time + 5 } else { time });
             if draw.one_in(4) {
@@ -244,6 +255,14 @@ fn age(draw: &mut Draw, from: &Path, to: &Path) {
             write(draw, &to.join(name));
         }
     }
+}
+
+/// Other contents of the same size.
+fn patch(draw: &mut Draw, path: &Path, len: u64) {
+    let mut data = fs::read(path).unwrap();
+    data[draw.below(len) as usize] ^= 1;
+    fs::remove_file(path).unwrap();
+    fs::write(path, data).unwrap();
 }
 
 fn directories(at: &Path) -> Vec<PathBuf> {

@@ -172,6 +172,11 @@ pub struct ChangeArgs {
     /// Send also what is there with its size and modification time
     #[arg(short = 'I', long)]
     pub ignore_times: bool,
+    /// Compare contents, not times: both ends hash what both have, and only what differs is sent
+    ///
+    /// Of large files the MiB that differ. With -n too.
+    #[arg(short = 'c', long, conflicts_with = "no_verify", hide_short_help = true)]
+    pub checksum: bool,
     /// Leave alone what is newer at the destination
     #[arg(short = 'u', long)]
     pub update: bool,

@@ -179,6 +179,7 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.merge = args.change.merge;
     options.verify = !args.no_verify;
     options.ignore_times = args.change.ignore_times;
+    options.checksum = args.change.checksum;
     options.update = args.change.update;
     options.delete = args.change.delete;
     options.max_delete = args.change.max_delete;

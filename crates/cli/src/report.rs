@@ -163,7 +163,8 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     }
     let unchanged = report.unchanged.0 - report.newer;
     if unchanged > 0 {
-        text += &format!("; {} unchanged, not read", entries(unchanged));
+        let how = if report.compared { "" } else { ", not read" };
+        text += &format!("; {} unchanged{how}", entries(unchanged));
     }
     if report.newer > 0 {
         text += &format!("; {} newer there, left alone", entries(report.newer));

@@ -72,6 +72,8 @@ pub struct CopyReport {
     /// Files that were at the destination already, with their size and modification time, and their bytes:
     /// neither read nor sent.
     pub unchanged: (u64, u64),
+    /// Those of them that are not newer were compared by their contents: read at both ends.
+    pub compared: bool,
     /// Files among them that are newer at the destination.
     pub newer: u64,
     /// In a dry run: entries that a copy would make or replace, and their bytes.

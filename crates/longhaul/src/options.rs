@@ -217,6 +217,9 @@ pub struct CopyOptions {
     pub merge: bool,
     /// Files are sent though the destination has them, with their size and modification time.
     pub ignore_times: bool,
+    /// Files are compared by their contents, whatever their times are: what is equal is not sent, and of
+    /// others only the MiB that differ.
+    pub checksum: bool,
     /// Files stay as they are that were modified later at the destination.
     pub update: bool,
     /// Names in copied directories that only the destination has are deleted at the end, if nothing failed;
@@ -254,6 +257,7 @@ impl CopyOptions {
             rules: Vec::new(),
             merge: false,
             ignore_times: false,
+            checksum: false,
             update: false,
             delete: false,
             max_delete: None,

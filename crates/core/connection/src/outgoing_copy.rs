@@ -22,7 +22,8 @@ use crate::watchdog::Counts;
 /// - *Entries*: [`push_entry`](Self::push_entry) while it [`wants_entries`](Self::wants_entries),
 ///   [`finish_entries`](Self::finish_entries).
 /// - *Groups*: [`next_group`](Self::next_group) gives what to read; what was read goes to
-///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after. After each call
+///   [`deal`](Self::deal), and to [`group_hashed`](Self::group_hashed), before or after, or to
+///   [`files_hashed`](Self::files_hashed). After each call
 ///   all lanes get [`poll_withdrawn`](Self::poll_withdrawn), and what comes of that goes to
 ///   [`handle_withdrawn`](Self::handle_withdrawn).
 /// - *Messages*: [`handle_message`](Self::handle_message), [`poll_message`](Self::poll_message).
@@ -62,6 +63,11 @@ impl OutgoingCopy {
     /// See [`Source::expect_deletions`].
     pub fn expect_deletions(&mut self) {
         self.source.expect_deletions();
+    }
+
+    /// See [`Source::allow_comparisons`].
+    pub fn allow_comparisons(&mut self) {
+        self.source.allow_comparisons();
     }
 
     /// See [`Source::want_changes`].
@@ -143,7 +149,7 @@ impl OutgoingCopy {
     /// offered to that lane as a whole, before [`Self::poll_withdrawn`] is asked again.
     pub fn deal(&mut self, task: &GroupTask, lanes: &impl Lanes) -> Option<usize> {
         self.reading -= 1;
-        if task.compare {
+        if task.compare.is_some() {
             return None;
         }
         if !self.source.is_wanted(task.object) {
@@ -168,6 +174,11 @@ impl OutgoingCopy {
     /// Takes the hash of a group that was read.
     pub fn group_hashed(&mut self, object: ObjectId, group: u32, value: ChainingValue) {
         self.source.group_hashed(object, group, value);
+    }
+
+    /// Takes the hashes of a task that compares files.
+    pub fn files_hashed(&mut self, values: Vec<(EntryId, u32, ChainingValue)>) {
+        self.source.files_hashed(values);
     }
 
     /// True if everything that may be sent now was dealt.

@@ -40,6 +40,8 @@ pub enum Action {
         temp: TempName,
         /// Groups, ascending, and what their chaining values were.
         groups: Vec<(u32, ChainingValue)>,
+        /// They are copied first, from the file that has the entry's name.
+        taken: bool,
     },
     /// Say of each whether it is under its name with its size and modification time, or give it
     /// that name where it has its stamp in a directory that an earlier run left staged. Answered by
@@ -48,6 +50,12 @@ pub enum Action {
     /// Compare each with the file that has its name: size, and modification time as fine as the file
     /// system keeps it. One that is unchanged gets its mode. Answered by [`Answer::Compared`].
     CompareExisting(Vec<NamedEntry>),
+    /// Read groups of the files that have these names, of the same size, and compare their chaining values:
+    /// at most [`crate::limits::RECHECK_GROUPS`] in all. Answered by [`Answer::ContentsCompared`].
+    CompareContents(Vec<ComparedFile>),
+    /// Give the files that have these names, and their contents, their modes and modification times. Answered
+    /// by [`Answer::Mended`].
+    MendExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and empty files too. Answered by
     /// [`Answer::Published`].
@@ -125,6 +133,10 @@ pub enum Answer {
     },
     /// Of each: the file that has its name, beside it.
     Compared(Vec<(EntryId, Compared)>),
+    /// Each file, with those of its groups that are equal.
+    ContentsCompared(Vec<EqualGroups>),
+    /// Of each: it is there.
+    Mended(Vec<(EntryId, bool)>),
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not.
@@ -162,6 +174,26 @@ pub struct NamedEntry {
     pub id: EntryId,
     /// The entry.
     pub entry: Arc<Entry>,
+}
+
+/// Groups of a file that the source has hashed, to be compared with the file that has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComparedFile {
+    /// The file.
+    pub file: NamedEntry,
+    /// Groups, and the source's chaining values.
+    pub groups: Vec<(u32, ChainingValue)>,
+}
+
+/// Answer to a [`ComparedFile`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EqualGroups {
+    /// The file.
+    pub id: EntryId,
+    /// Number of groups that were compared.
+    pub compared: usize,
+    /// Those that are equal.
+    pub equal: Vec<(u32, ChainingValue)>,
 }
 
 /// A small file that an earlier run has recorded as whole.
@@ -226,11 +258,17 @@ pub enum Compared {
     /// In a dry run: a directory or special file has its name, or something else has that of its directory.
     Blocked,
     /// It is another, modified no later.
-    Other,
+    Other {
+        /// Of the same size.
+        same_size: bool,
+    },
     /// It has its size and modification time.
     Unchanged,
     /// It was modified later.
-    Newer,
+    Newer {
+        /// Of the same size.
+        same_size: bool,
+    },
 }
 
 /// State of a file that an earlier run has recorded as published.

@@ -85,8 +85,9 @@ pub mod testing;
 mod window;
 
 pub use action::{
-    Action, Answer, Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Verdict, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, ComparedFile, Deletion, EqualGroups, Existing,
+    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Verdict,
+    WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use changes::{ChangeKind, NamedChange};
@@ -100,6 +101,6 @@ pub use paths::AnnouncedPaths;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState, Stamp};
 pub use sink::{Keeps, Sink, SinkConfig, SinkError, SinkStats};
-pub use source::{GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
+pub use source::{Comparison, GroupTask, PushError, ReadPiece, Source, SourceError, SourceStats};
 pub use table::{ObjectTable, PlaceError, Placement};
 pub use tags::{Belief, Tag, TagKey};

@@ -57,6 +57,13 @@ pub const OFFERED_MAX: usize = 512;
 /// Groups that were read to be compared, and wait to be sent their hashes, from which on a source reads
 /// no more of them.
 pub const COMPARED_MAX: usize = 4096;
+/// Groups of files that a sink has with the same size whose hashes it has asked for and not compared
+/// (docs/protocol.md section 7.4).
+pub const COMPARING_MAX: u64 = 4096;
+/// Of them, as many as are free before it asks for more.
+pub const COMPARING_BATCH: u64 = 256;
+/// Small files that a source reads at once for such hashes.
+pub const COMPARING_FILES: usize = 64;
 /// Most ranges of groups that HAVE or OFFER may name for one object; a sink names no more.
 pub const HAVE_RANGES_MAX: usize = 1 << 16;
 /// Repairs of one group after which the entries in it fail (docs/protocol.md section 7.3).

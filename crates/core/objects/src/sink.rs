@@ -1,6 +1,7 @@
 mod accept;
 mod checkpoints;
 mod completion;
+mod contents;
 mod credit;
 mod durable;
 mod entries;
@@ -132,12 +133,14 @@ pub struct Keeps {
     pub unchanged: bool,
     /// Those that were modified later.
     pub newer: bool,
+    /// Of files those with the contents of the source's, whenever they were modified.
+    pub equal: bool,
 }
 
 impl Keeps {
     /// True if files are to be compared with what has their names.
     pub fn compares(self) -> bool {
-        self.unchanged || self.newer
+        self.unchanged || self.newer || self.equal
     }
 }
 
@@ -270,6 +273,12 @@ pub enum SinkError {
     Hashes {
         /// The object.
         object: ObjectId,
+    },
+    /// COMPARE of groups that were not asked for, or are answered.
+    #[error("hashes of entry {entry} are not possible")]
+    Compared {
+        /// The entry.
+        entry: u64,
     },
     /// BELIEVED of groups that were not offered, or are answered.
     #[error("belief of {object:?} is not possible")]
@@ -466,6 +475,7 @@ impl Sink {
             self.staged.spoil(directory, &entry);
         }
         self.earlier.forget(id);
+        self.setup.contents.forget(id);
         self.abandon_if_idle(object);
         self.advance();
     }

@@ -1,4 +1,5 @@
 mod answers;
+mod compare;
 mod directories;
 mod manifest;
 mod offers;
@@ -10,6 +11,7 @@ use alloc::vec::Vec;
 use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Summary};
 
+use self::compare::Comparisons;
 use self::directories::Directories;
 use crate::changes::{Changes, NamedChange};
 use crate::ended::{Deletions, EndedEntries, EndedEntry};
@@ -68,6 +70,8 @@ pub struct Source {
     /// that are to be read and compared.
     believed: BTreeMap<ObjectId, RangeSet>,
     unread: BTreeMap<ObjectId, RangeSet>,
+    /// Files whose hashes the sink wants.
+    comparisons: Comparisons,
     repairs: VecDeque<(ObjectId, u32)>,
     repair_counts: BTreeMap<(ObjectId, u32), u8>,
     /// Objects of which the lanes are to send no more.
@@ -104,11 +108,20 @@ pub struct GroupTask {
     pub only: bool,
     /// True if it was sent before and did not verify.
     pub repair: bool,
-    /// True where it is hashed and not sent: the sink says that it has it.
-    pub compare: bool,
+    /// It is hashed and not sent: the sink says that it has it.
+    pub compare: Option<Comparison>,
     /// Where its bytes come from, in order. Bytes of no piece are sent as zeros: their file has
     /// failed or was refused.
     pub pieces: Vec<ReadPiece>,
+}
+
+/// Kind of a task whose bytes are hashed and not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// A group of an object, for [`Source::group_hashed`].
+    Group,
+    /// Groups of files, one in each piece, for [`Source::files_hashed`]. Object and group mean nothing.
+    Files,
 }
 
 /// Bytes of a group that come from one file.
@@ -209,6 +222,13 @@ pub enum SourceError {
     /// Names were deleted, and nobody had asked for that.
     #[error("it says that it has deleted something, which it was not asked for")]
     Deleted,
+    /// COMPARE of what is no file, was not announced, has ended or is accepted, of groups that are not or were
+    /// asked for before, or of too many; or the request lets nothing be compared.
+    #[error("COMPARE of entry {entry} is not possible")]
+    Compare {
+        /// The entry.
+        entry: u64,
+    },
     /// REPAIR of a group that was not sent, or too often.
     #[error("REPAIR of group {group} of {object:?} is not possible")]
     Repair {
@@ -264,6 +284,8 @@ struct EntrySlot {
     /// Number of its object, [`NO_OBJECT`] without one.
     object: u32,
     size: u64,
+    /// The sink has asked for hashes of the groups below.
+    compared: u64,
     state: EntryState,
 }
 
@@ -333,6 +355,7 @@ impl Source {
             deletes: false,
             believed: BTreeMap::new(),
             unread: BTreeMap::new(),
+            comparisons: Comparisons::default(),
             repairs: VecDeque::new(),
             repair_counts: BTreeMap::new(),
             withdrawn: VecDeque::new(),
@@ -400,9 +423,14 @@ impl Source {
                 return self.task(id, group, true);
             }
         }
-        if let Some(task) = self.next_compared() {
+        if let Some(task) = self.next_compared().or_else(|| self.next_asked(true)) {
             return Some(task);
         }
+        self.next_sent(credit).or_else(|| self.next_asked(false))
+    }
+
+    /// The next group that is sent for the first time.
+    fn next_sent(&mut self, credit: u64) -> Option<GroupTask> {
         while self.dealing < self.accepted {
             let number = self.dealing;
             let Some(object) = self.objects.get_mut(number).filter(|object| object.live > 0) else {
@@ -560,6 +588,9 @@ impl Source {
         if let Some(hashes) = self.next_hashes.take() {
             return Some(hashes);
         }
+        if let Some(compared) = self.poll_compared() {
+            return Some(compared);
+        }
         if let Some((object, groups)) = self.believed.pop_first() {
             return Some(self.say_believed(object, groups));
         }
@@ -612,7 +643,7 @@ impl Source {
             len: layout.group_len(group),
             only: layout.groups() == 1,
             repair,
-            compare: false,
+            compare: None,
             pieces,
         })
     }

@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use longhaul_wire::{Entry, EntryEnd};
 
 use crate::action::{
-    Action, Answer, Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece, WriteTask,
+    Action, Answer, Checked, Checkpoint, Compared, ComparedFile, Deletion, EqualGroups, Existing,
+    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece,
+    WriteTask,
 };
 use crate::entry::{EntryId, TempName};
 use crate::hash::ChainingValue;
@@ -39,6 +40,16 @@ pub trait Storage {
         temp: TempName,
         groups: &[(u32, ChainingValue)],
     ) -> Vec<u32>;
+
+    /// Copies these groups of the file that has the entry's name into the unpublished one. Those that it
+    /// cannot copy are found by [`Self::recheck`].
+    fn take_over(&mut self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]);
+
+    /// See [`Action::CompareContents`]: the groups that are equal.
+    fn compare_contents(&mut self, file: &ComparedFile) -> Vec<(u32, ChainingValue)>;
+
+    /// See [`Action::MendExisting`]: true if the file is there.
+    fn mend(&mut self, entry: &Entry) -> bool;
 
     /// See [`Action::CheckPublished`].
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
@@ -94,7 +105,10 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
         Action::PrepareFile { file, temp, existing } => {
             Answer::Prepared(file.id, ended(storage.prepare(&file.entry, temp, existing)))
         }
-        Action::RecheckGroups { file, temp, groups } => {
+        Action::RecheckGroups { file, temp, groups, taken } => {
+            if taken {
+                storage.take_over(&file.entry, temp, &groups);
+            }
             let wrong = storage.recheck(&file.entry, temp, &groups);
             Answer::Rechecked { file: file.id, groups: groups.len(), wrong }
         }
@@ -103,6 +117,13 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
         }
         Action::CompareExisting(batch) => {
             Answer::Compared(each(batch, |file| (file.id, storage.compare(&file.entry))))
+        }
+        Action::CompareContents(batch) => Answer::ContentsCompared(each(batch, |compared| {
+            let equal = storage.compare_contents(compared);
+            EqualGroups { id: compared.file.id, compared: compared.groups.len(), equal }
+        })),
+        Action::MendExisting(batch) => {
+            Answer::Mended(each(batch, |file| (file.id, storage.mend(&file.entry))))
         }
         Action::Publish(batch) => {
             Answer::Published(each(batch, |file| (file.id, ended(storage.publish(file)))))

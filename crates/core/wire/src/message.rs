@@ -1,6 +1,7 @@
 //! The messages of stream 0, by which source and sink agree on what is copied
 //! (docs/protocol.md section 7.2).
 
+mod compare;
 mod ending;
 mod entry;
 mod host;
@@ -15,6 +16,8 @@ use core::ops::Range;
 
 use longhaul_units::{Bytes, EntryCode, ObjectId};
 
+use self::compare::Compare;
+pub use self::compare::FileHashes;
 pub use self::ending::EntryEnd;
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::host::{HostAccount, HostLosses, StallTimes};
@@ -71,6 +74,8 @@ pub struct Request {
     pub keeps_unchanged: bool,
     /// A file that the sink has with a later modification time stays as it is.
     pub keeps_newer: bool,
+    /// The sink may ask for hashes of files that it has with the same size: what is equal stays.
+    pub compares_contents: bool,
     /// The destination is the new name of the source, even where a directory has that name.
     pub destination_is_name: bool,
     /// Nothing is changed: of each entry the sink says what a copy would do.
@@ -99,6 +104,7 @@ impl Request {
             unhashed: false,
             keeps_unchanged: false,
             keeps_newer: false,
+            compares_contents: false,
             destination_is_name: false,
             dry_run: false,
             deletes: None,
@@ -225,6 +231,8 @@ pub enum SourceMessage {
     },
     /// REPORT: how sending goes; a later one replaces it.
     Report(Box<SourceReport>),
+    /// COMPARE: chaining values that the sink has asked for.
+    Compared(Vec<FileHashes>),
 }
 
 /// An object of a manifest: the contents of consecutive file entries.
@@ -309,6 +317,8 @@ pub enum SinkMessage {
     },
     /// RESULT: every entry is confirmed, refused or failed.
     Result(Box<Summary>),
+    /// COMPARE: files that it has with the same size, and groups of each whose hashes it wants.
+    Compare(Vec<(u64, Range<u64>)>),
 }
 
 /// RESULT: how the transfer ended, as the sink saw it.
@@ -392,6 +402,7 @@ impl Message {
             LIST_END => "LIST_END",
             DELETED => "DELETED",
             NOT_DELETED => "NOT_DELETED",
+            COMPARE => "COMPARE",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -404,6 +415,10 @@ impl Message {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
             }),
+            COMPARE => match Compare::decode(&mut r)? {
+                Compare::Asked(files) => Self::Sink(SinkMessage::Compare(files)),
+                Compare::Answered(files) => Self::Source(SourceMessage::Compared(files)),
+            },
             MANIFEST..=ENTRY_FAILED | REPORT | TAGS | BELIEVED => {
                 Self::Source(SourceMessage::decode(number, &mut r)?)
             }
@@ -474,6 +489,7 @@ impl Request {
                 (self.destination_is_name, DESTINATION_IS_NAME),
                 (self.deletes.is_some(), DELETES),
                 (self.dry_run, DRY_RUN),
+                (self.compares_contents, COMPARES_CONTENTS),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -533,6 +549,7 @@ impl Request {
             unhashed: flags & UNHASHED != 0,
             keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
             keeps_newer: flags & KEEPS_NEWER != 0,
+            compares_contents: flags & COMPARES_CONTENTS != 0,
             destination_is_name: flags & DESTINATION_IS_NAME != 0,
             dry_run: flags & DRY_RUN != 0,
             deletes,
@@ -619,6 +636,7 @@ impl SourceMessage {
                 entry_ended(out, ENTRY_FAILED, *entry, end, EntryCode::of_source)
             }
             Self::Report(report) => append(out, REPORT, |w| report.encode(w)),
+            Self::Compared(files) => compare::encode_answered(out, files),
         }
     }
 
@@ -743,6 +761,7 @@ impl SinkMessage {
                 w.varint(summary.notes)?;
                 summary.host.encode(w)
             }),
+            Self::Compare(files) => compare::encode_asked(out, files),
         }
     }
 
@@ -895,7 +914,8 @@ const KEEPS_NEWER: u64 = 32;
 const DESTINATION_IS_NAME: u64 = 64;
 const DELETES: u64 = 128;
 const DRY_RUN: u64 = 256;
-const FLAGS: u64 = 511;
+const COMPARES_CONTENTS: u64 = 512;
+const FLAGS: u64 = 1023;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;
@@ -920,6 +940,7 @@ const UNLISTED: u64 = 20;
 const LIST_END: u64 = 21;
 const DELETED: u64 = 22;
 const NOT_DELETED: u64 = 23;
+const COMPARE: u64 = 26;
 
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, Deletion, Existing,
+    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing,
     FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Stamp,
     TempName, WritePiece,
 };
@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::destination::{Destination, DestinationError, SinkOptions};
 use crate::filter::Filter;
 use crate::place::{beneath, split};
+use crate::sink::contents::{Contents, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
 
@@ -90,7 +91,7 @@ impl DryRun {
     /// Compares a file or link with what has its name; what cannot be looked at is another.
     fn compare_entry(&self, entry: &Entry) -> Compared {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
-        let Ok(place) = place else { return Compared::Other };
+        let Ok(place) = place else { return OTHER };
         let (parent, name) = split(&place);
         match self.look(parent, name) {
             Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
@@ -99,7 +100,7 @@ impl DryRun {
             },
             Ok(None) => Compared::Missing,
             Err(Errno::NOTDIR | Errno::LOOP) => Compared::Blocked,
-            Err(_) => Compared::Other,
+            Err(_) => OTHER,
         }
     }
 }
@@ -114,6 +115,19 @@ impl Storage for &DryRun {
 
     fn compare(&mut self, entry: &Entry) -> Compared {
         self.compare_entry(entry)
+    }
+
+    fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
+        let entry = &*compared.file.entry;
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
+        let Ok(place) = place else { return Vec::new() };
+        let (parent, name) = split(&place);
+        let opened = match self.directory(parent, OFlags::PATH) {
+            Ok(Some(parent)) => open_existing(&parent, name, entry).and_then(Contents::new),
+            _ => return Vec::new(),
+        };
+        let equal = opened.map(|mut contents| contents.equal(entry, &compared.groups));
+        equal.unwrap_or_default()
     }
 
     /// One that is there stays.
@@ -140,6 +154,12 @@ impl Storage for &DryRun {
 
     fn recheck(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) -> Vec<u32> {
         Vec::new()
+    }
+
+    fn take_over(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) {}
+
+    fn mend(&mut self, _: &Entry) -> bool {
+        true
     }
 
     fn check_published(&mut self, _: &RecordedFile) -> Checked {
@@ -176,6 +196,8 @@ impl Storage for &DryRun {
 
     fn discard(&mut self, _: TempName) {}
 }
+
+const OTHER: Compared = Compared::Other { same_size: false };
 
 fn nothing_is_written() -> EntryEnd {
     EntryEnd::new(EntryCode::Refused, "nothing is written in a dry run")

@@ -1,3 +1,4 @@
+pub(crate) mod contents;
 pub(crate) mod deletion;
 pub(crate) mod free_space;
 pub(crate) mod staged_directories;
@@ -16,7 +17,7 @@ use std::sync::{Mutex, OnceLock};
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, Deletion, Existing,
+    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing,
     FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
     ResumeState, Stamp, TempName, WritePiece, record,
 };
@@ -318,15 +319,17 @@ impl SinkTree {
 
     /// Compares the file that has the entry's name with it. One that is unchanged gets its mode.
     fn compare(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Compared {
+        let mut found = Compared::Other { same_size: false };
         let look = |parent: &OwnedFd, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            let compared = compare(parent, name, &stat, entry);
-            if compared == Compared::Unchanged && entry.kind == EntryKind::File {
+            found = compare(parent, name, &stat, entry);
+            if found == Compared::Unchanged && entry.kind == EntryKind::File {
                 self.mend_mode(parent, name, &stat, entry);
             }
-            (compared != Compared::Other).then_some(compared)
+            (!matches!(found, Compared::Other { .. })).then_some(())
         };
-        self.look_in_place(entry, last, look).unwrap_or(Compared::Other)
+        self.look_in_place(entry, last, look);
+        found
     }
 
     fn mend_mode(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
@@ -340,7 +343,7 @@ impl SinkTree {
 
     /// Looks at the entry's name in its directory. What `look` finds there is not replaced by an entry
     /// whose name the file system takes for the same.
-    fn look_in_place<T>(
+    pub(crate) fn look_in_place<T>(
         &self,
         entry: &Entry,
         last: &mut Option<LastDirectory>,
@@ -515,6 +518,19 @@ impl Storage for TreeStorage<'_> {
         self.tree.compare(entry, &mut self.last)
     }
 
+    fn take_over(&mut self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) {
+        // What was not copied is found when the groups are compared once more.
+        let _ = self.tree.take_over(entry, temp, groups, &mut self.last);
+    }
+
+    fn compare_contents(&mut self, file: &ComparedFile) -> Vec<(u32, ChainingValue)> {
+        self.tree.compare_contents(file, &mut self.last).unwrap_or_default()
+    }
+
+    fn mend(&mut self, entry: &Entry) -> bool {
+        self.tree.mend(entry, &mut self.last).is_ok()
+    }
+
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
         self.tree.check_published(file, &mut self.last)
     }
@@ -609,13 +625,13 @@ pub(crate) fn compare(parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry)
         (EntryKind::Link { target }, FileType::Symlink) => {
             readlinkat(parent, name, Vec::new()).is_ok_and(|there| there.as_bytes() == target)
         }
-        _ => return Compared::Other,
+        _ => return Compared::Other { same_size: false },
     };
     let is_newer = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) > entry.modified;
     match entry.kind {
         _ if is_same && may_have_time(stat, entry) => Compared::Unchanged,
-        EntryKind::File if is_newer => Compared::Newer,
-        _ => Compared::Other,
+        EntryKind::File if is_newer => Compared::Newer { same_size: is_same },
+        _ => Compared::Other { same_size: is_same },
     }
 }
 

@@ -2,9 +2,9 @@
 
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
-    Action, AnnouncedPaths, Answer, ChainingValue, Checked, Checkpoint, Compared, Deletion,
-    EntryId, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication,
-    RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
+    Action, AnnouncedPaths, Answer, ChainingValue, Checked, Checkpoint, Compared, ComparedFile,
+    Deletion, EntryId, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared,
+    Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
@@ -118,7 +118,17 @@ impl Storage for Discarded {
     }
 
     fn compare(&mut self, _: &Entry) -> Compared {
-        Compared::Other
+        Compared::Other { same_size: false }
+    }
+
+    fn take_over(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) {}
+
+    fn compare_contents(&mut self, _: &ComparedFile) -> Vec<(u32, ChainingValue)> {
+        Vec::new()
+    }
+
+    fn mend(&mut self, _: &Entry) -> bool {
+        false
     }
 
     fn check_published(&mut self, _: &RecordedFile) -> Checked {

@@ -734,6 +734,7 @@ fn wish(scenario: &Scenario) -> Wish {
         sync_at_end: scenario.fsync,
         keeps_unchanged: scenario.keeps.unchanged,
         keeps_newer: scenario.keeps.newer,
+        compares_contents: scenario.keeps.equal,
         deletes: scenario.deletes.then(Deletes::default),
         label: [7; 16],
         ..Request::new(direction, vec![b"tree".to_vec()])

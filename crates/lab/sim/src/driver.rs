@@ -87,6 +87,9 @@ impl Driver {
                 if scenario.deletes {
                     copy.expect_deletions();
                 }
+                if scenario.keeps.equal {
+                    copy.allow_comparisons();
+                }
                 let (latency, hashing) = (scenario.disk_latency, scenario.hash_delay);
                 let driver = Box::new(SourceDriver::new(latency, hashing));
                 (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))

@@ -140,6 +140,21 @@ impl Files {
         true
     }
 
+    /// A file gets a later time, and of its contents one byte changes, or none.
+    pub fn patch(&mut self, choice: u64, draw: &mut Draw) {
+        let Some(item) = self.choose(choice) else { return };
+        let present = item.present();
+        let mut data = present.data.to_vec();
+        if !data.is_empty() && draw.one_in(2) {
+            let at = draw.below(data.len() as u64) as usize;
+            data[at] ^= 1;
+        }
+        let (size, modified) = (present.entry.size, present.entry.modified + 1_000_000_000);
+        let identity = identity_of(draw.word(), size, modified);
+        let entry = Entry { modified, identity, ..present.entry.clone() };
+        item.versions.push(Version { entry, data: Arc::new(data) });
+    }
+
     fn choose(&mut self, choice: u64) -> Option<&mut Item> {
         let mut files: Vec<&mut Item> = self
             .items

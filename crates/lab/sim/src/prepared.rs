@@ -96,6 +96,10 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
     let draw = &mut Draw::new(scenario.seed, STREAM);
     for _ in 0..draw.scaled(1, 1 + scenario.entries / 2) {
         let choice = draw.word();
+        if scenario.keeps.equal && draw.one_in(2) {
+            files.patch(choice, draw);
+            continue;
+        }
         match scenario.keeps.newer && draw.one_in(2) {
             true => files.age(choice, draw),
             false => files.change(choice, draw),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use longhaul_connection::{Order, OutgoingCopy};
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{EntryId, GroupTask};
+use longhaul_objects::{Comparison, EntryId, GroupTask};
 use longhaul_units::{Bytes, Duration, EntryCode, Extent, Instant, ObjectId};
 use longhaul_wire::EntryEnd;
 
@@ -149,6 +149,10 @@ impl SourceDriver {
     fn finish_hashes(&mut self, now: Instant, copy: &mut OutgoingCopy) -> bool {
         let due: Vec<_> = self.hashes.extract_if(.., |(at, ..)| *at <= now).collect();
         for (_, task, data) in &due {
+            if task.compare == Some(Comparison::Files) {
+                copy.files_hashed(task.file_hashes(data));
+                continue;
+            }
             let value = group_chaining_value(data, task.group, task.only);
             copy.group_hashed(task.object, task.group, value);
         }

@@ -65,6 +65,9 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
             "the side with the files books the circuit: run this at the server, as a copy to here",
         ));
     }
+    if !options.verify && options.checksum {
+        return Err(Error::usage("--checksum compares hashes, and --no-verify makes none"));
+    }
     if !options.verify && *protect == Protect::Clear {
         return Err(Error::usage(UNCHECKED));
     }
@@ -75,7 +78,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
     let make = |_, shared: &Arc<Shared>| Part::new(options, filter.clone(), (shared, memory));
-    Ok(report(client.run(make, progress, stop).map_err(failed)?, options.verify, started))
+    Ok(report(client.run(make, progress, stop).map_err(failed)?, options, started))
 }
 
 /// Checks that the paths can be copied together.
@@ -129,6 +132,7 @@ fn request(options: &CopyOptions) -> Request {
         unhashed: !options.verify,
         keeps_unchanged: !options.ignore_times,
         keeps_newer: options.update,
+        compares_contents: options.checksum,
         destination_is_name,
         dry_run: options.dry_run,
         deletes: options.delete.then_some(Deletes { most: options.max_delete }),
@@ -232,6 +236,9 @@ fn push(
         (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
     let mut copy = outgoing(shared, belief, options.dry_run, options.delete);
+    if options.checksum {
+        copy.allow_comparisons();
+    }
     if options.names_changes {
         copy.want_changes();
     }
@@ -272,7 +279,8 @@ fn pull(
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
     let tree = tree.deleting(options.max_delete, filter);
-    let keeps = Keeps { unchanged: !options.ignore_times, newer: options.update };
+    let keeps =
+        Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     let config = SinkConfig { deletes: options.delete, dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
@@ -375,7 +383,7 @@ impl Task for Part {
     }
 }
 
-fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyReport {
+fn report(finished: Finished<Part>, options: &CopyOptions, started: Instant) -> CopyReport {
     let Finished { task, elapsed, validated, link, resumed_first } = finished;
     let mut unannounced = Vec::new();
     let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
@@ -412,11 +420,12 @@ fn report(finished: Finished<Part>, verify: bool, started: Instant) -> CopyRepor
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
         discarded: task.discards(),
-        verified: verify && failures.is_empty(),
+        verified: options.verify && failures.is_empty(),
         remarks: remarks::of(notes),
         failures,
         skipped: task.shared.skipped(),
         unchanged: ((stays.0 - would_change.0).into(), stays.1 - would_change.1),
+        compared: options.checksum,
         newer,
         would_change: (would_change.0.into(), would_change.1),
         deleted,

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::OutgoingCopy;
 use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
-use longhaul_objects::{GroupTask, PushError, SourceStats, hash};
+use longhaul_objects::{
+    ChainingValue, Comparison, EntryId, GroupTask, PushError, SourceStats, hash,
+};
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
@@ -79,21 +81,31 @@ impl SourceDriver {
         shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
     }
 
+    fn hash(&self, task: &GroupTask, data: &[u8]) -> Hashed {
+        match task.compare {
+            Some(Comparison::Files) => Hashed::Files(task.file_hashes(data)),
+            _ if self.verify => {
+                Hashed::Group(hash::group_chaining_value(data, task.group, task.only))
+            }
+            _ => Hashed::Group(hash::UNHASHED),
+        }
+    }
+
     /// Reads, hashes and deals groups until the transfer is stopped. Any number of threads.
     fn work(&self, shared: &Shared) {
         while let Some((task, mut buffer)) = next_task(shared) {
             let len = task.len as usize;
             let failures = self.tree.read_group(&task, &mut buffer[..len]);
-            let value = match self.verify {
-                true => hash::group_chaining_value(&buffer[..len], task.group, task.only),
-                false => hash::UNHASHED,
-            };
+            let hashed = self.hash(&task, &buffer[..len]);
             shared.change(|half| {
                 let copy = half.outgoing_copy()?;
                 for (entry, end) in failures {
                     copy.entry_failed(entry, end);
                 }
-                copy.group_hashed(task.object, task.group, value);
+                match hashed {
+                    Hashed::Group(value) => copy.group_hashed(task.object, task.group, value),
+                    Hashed::Files(values) => copy.files_hashed(values),
+                }
                 let lane = copy.deal(&task, &shared.mailboxes)?;
                 let GroupTask { object, offset, len, .. } = task;
                 let extent = Extent { object, offset, len: len.into() };
@@ -103,6 +115,12 @@ impl SourceDriver {
             });
         }
     }
+}
+
+/// Chaining values of what was read.
+enum Hashed {
+    Group(ChainingValue),
+    Files(Vec<(EntryId, u32, ChainingValue)>),
 }
 
 /// Waits until another entry is wanted; what was found by then, `None` when the transfer is stopped.

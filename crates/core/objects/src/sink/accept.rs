@@ -19,8 +19,9 @@ impl Sink {
         self.publications.add(self.entries.pass_prepared());
         while let Some(object) = self.objects.offer_next(self.entries.ready()) {
             self.objects.leave_out(object, &mut self.unchanged);
+            let is_known = self.is_taken_over(self.objects.file_ids(object).next());
             let recorded = self.recorded_groups(object);
-            self.offers.begin(object, recorded);
+            self.offers.begin(object, recorded, is_known);
         }
         while let Some(object) = self.objects.next().filter(|object| self.is_settled(*object)) {
             let right = self.apply(object);

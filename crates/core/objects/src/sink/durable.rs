@@ -42,6 +42,7 @@ impl Sink {
             .or_else(|| self.recorder.poll())
             .or_else(|| self.finish_action())
             .or_else(|| self.checkpoint_action(now))
+            .or_else(|| self.setup.contents.poll(&self.entries))
             .or_else(|| self.earlier.poll(&self.entries))
     }
 
@@ -75,6 +76,12 @@ impl Sink {
             Answer::Rechecked { file, groups, wrong } => self.groups_rechecked(file, groups, wrong),
             Answer::Compared(each) => {
                 each.into_iter().for_each(|(id, compared)| self.compared(id, compared));
+            }
+            Answer::ContentsCompared(each) => {
+                each.into_iter().for_each(|compared| self.contents_compared(compared));
+            }
+            Answer::Mended(each) => {
+                each.into_iter().for_each(|(id, is_there)| self.mended(id, is_there));
             }
             Answer::Checked(each) => {
                 each.into_iter().for_each(|(id, checked)| self.checked(id, checked));

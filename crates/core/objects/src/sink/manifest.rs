@@ -10,6 +10,7 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, ManifestObject};
 
 use super::entries::{Beginning, Entries, Slot, State, is_large};
 use super::objects::Object;
+use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
 use crate::entry::EntryId;
@@ -105,8 +106,8 @@ impl Sink {
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
         let compares = self.keeps.compares() && self.may_be_there(&entry, directory);
-        let compared = compares || self.dry_run;
-        let (temp, state) = self.setup.begin(id, &entry, compared, &mut self.earlier);
+        let looks = Looks { compared: compares || self.dry_run, contents: self.keeps.equal };
+        let (temp, state) = self.setup.begin(id, &entry, looks, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
     }

@@ -54,6 +54,7 @@ impl Sink {
                 }
                 Ok(())
             }
+            SourceMessage::Compared(files) => self.handle_compared(&files),
             SourceMessage::Report(report) => {
                 self.report.on_source_report(*report);
                 Ok(())
@@ -71,7 +72,9 @@ impl Sink {
     }
 
     fn next_message(&mut self) -> Option<SinkMessage> {
-        let answer = self.answers.poll(self.objects.accepted(), || self.offers.poll());
+        let (offers, contents) = (&mut self.offers, &mut self.setup.contents);
+        let asked = || offers.poll().or_else(|| contents.poll_message());
+        let answer = self.answers.poll(self.objects.accepted(), asked);
         answer.or_else(|| {
             self.ending.take_result().then(|| SinkMessage::Result(self.summary().into()))
         })

@@ -52,8 +52,8 @@ impl Offers {
     }
 
     /// The source is asked about these groups of an object that is not accepted, ascending, but for
-    /// those in more ranges than it takes.
-    pub(super) fn begin(&mut self, object: ObjectId, mut groups: Vec<Recorded>) {
+    /// those in more ranges than it takes; unless it has answered for them before.
+    pub(super) fn begin(&mut self, object: ObjectId, mut groups: Vec<Recorded>, is_known: bool) {
         let (mut ranges, mut next) = (0, None);
         groups.retain(|(group, ..)| {
             ranges += usize::from(next != Some(*group));
@@ -64,7 +64,7 @@ impl Offers {
             return;
         }
         let mut offer = Offer { groups, ..Offer::default() };
-        if self.asks {
+        if self.asks && !is_known {
             for (group, ..) in &offer.groups {
                 offer.pending.insert_one(u64::from(*group));
             }

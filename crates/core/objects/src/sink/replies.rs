@@ -128,7 +128,7 @@ impl Answers {
     }
 
     /// The next message; so many objects are `accepted`.
-    /// `offer` is the next of those.
+    /// `offer` gives the next question.
     pub(super) fn poll(
         &mut self,
         accepted: u32,

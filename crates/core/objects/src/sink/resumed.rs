@@ -20,7 +20,9 @@ pub(super) struct Earlier {
     resume: ResumeState,
     /// Claims about large files that are being prepared, or are published.
     partials: BTreeMap<EntryId, PartialFile>,
-    /// Those of them whose files may have been altered.
+    /// Those of them that this run makes: groups that are taken from the file that has the name.
+    taken: BTreeSet<EntryId>,
+    /// Those whose files may have been altered.
     rechecks: BTreeMap<EntryId, Recheck>,
 }
 
@@ -41,17 +43,26 @@ pub(super) struct Wrong {
 
 impl Earlier {
     pub(super) fn new(resume: ResumeState) -> Self {
-        Self { resume, partials: BTreeMap::new(), rechecks: BTreeMap::new() }
+        Self {
+            resume,
+            partials: BTreeMap::new(),
+            taken: BTreeSet::new(),
+            rechecks: BTreeMap::new(),
+        }
     }
 
-    /// True where the record says that the file is published, or kept with this stamp; of a large one,
-    /// with the value of every group.
+    /// Some where the record says that the file is published, or kept with this stamp; of a large one,
+    /// with the value of every group. Where contents are compared only the stamp counts.
     pub(super) fn published(
         &mut self,
         id: EntryId,
         key: &EntryKey,
         size: u64,
+        compares_contents: bool,
     ) -> Option<Option<Stamp>> {
+        if compares_contents {
+            return self.resume.stamp_of_kept(key).map(Some);
+        }
         if is_large(size) {
             let file = self.resume.take_whole(key)?;
             let is_whole = file.groups.len() as u64 == u64::from(group_count(size));
@@ -83,14 +94,35 @@ impl Earlier {
         Some((temp, if whole { Existing::Whole(stamp) } else { Existing::Part(stamp) }))
     }
 
+    /// These groups of a large file are to be copied from the one that has its name.
+    pub(super) fn take_over(&mut self, id: EntryId, temp: TempName, groups: Vec<Recorded>) {
+        if !groups.is_empty() {
+            self.taken.insert(id);
+            self.partials.insert(id, PartialFile { temp, groups, stamp: None });
+        }
+    }
+
+    /// True where groups of the file are so.
+    pub(super) fn takes_over(&self, id: EntryId) -> bool {
+        self.taken.contains(&id)
+    }
+
+    /// Those groups.
+    pub(super) fn taken(&self, id: EntryId) -> Vec<Recorded> {
+        let partial = self.partials.get(&id).filter(|_| self.takes_over(id));
+        partial.map(|partial| partial.groups.clone()).unwrap_or_default()
+    }
+
     /// Drops the claims of the file, which are of no use.
     pub(super) fn forget(&mut self, id: EntryId) {
         self.partials.remove(&id);
+        self.taken.remove(&id);
         self.rechecks.remove(&id);
     }
 
     /// The groups that are claimed of a prepared or published file.
     pub(super) fn take_groups(&mut self, id: EntryId) -> Vec<Recorded> {
+        self.taken.remove(&id);
         self.partials.remove(&id).map(|partial| partial.groups).unwrap_or_default()
     }
 
@@ -114,7 +146,8 @@ impl Earlier {
         recheck.given += groups.len();
         recheck.under_way += 1;
         let file = NamedEntry { id, entry: entries.get(id)?.entry()?.clone() };
-        Some(Action::RecheckGroups { file, temp: partial.temp, groups })
+        let taken = self.taken.contains(&id);
+        Some(Action::RecheckGroups { file, temp: partial.temp, groups, taken })
     }
 
     /// Some groups were compared; these are wrong. Returns all that are, once the last is compared,
@@ -137,7 +170,7 @@ impl Sink {
     /// True if files of an earlier run are being compared: until that is over, nothing behind them can
     /// be sent.
     pub fn is_rechecking(&self) -> bool {
-        !self.earlier.rechecks.is_empty()
+        !self.earlier.rechecks.is_empty() || self.setup.contents.is_reading()
     }
 
     /// Answers [`Action::RecheckGroups`]: `count` groups were compared, and `wrong` are those of them
@@ -150,10 +183,13 @@ impl Sink {
         let Some(slot) = self.entries.in_state(id, State::Waiting) else {
             return;
         };
-        if let Some(entry) = slot.entry() {
+        if let Some(entry) = slot.entry()
+            && !self.earlier.takes_over(id)
+        {
             self.recorder.void(entry, wrong);
         }
         self.entries.open(id);
+        self.claim_taken(id);
         // Its writer may not have synced what is right again now.
         self.sync_later(id);
         self.advance();

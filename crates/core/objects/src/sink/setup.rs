@@ -4,8 +4,9 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use longhaul_units::EntryCode;
-use longhaul_wire::{Entry, EntryEnd};
+use longhaul_wire::{Entry, EntryEnd, EntryKind};
 
+use super::contents::Contents;
 use super::entries::{Entries, Slot, State, is_large};
 use super::resumed::Earlier;
 use super::{Kept, Sink, SourceKnows};
@@ -23,11 +24,24 @@ pub(super) struct Setup {
     queue: VecDeque<(EntryId, Step)>,
     /// Files that begin again, before all others: what is behind them waits for them.
     restarts: VecDeque<(EntryId, TempName)>,
+    /// Large files that were compared, and are no longer to wait: before what is in the queue.
+    compared: BTreeMap<EntryId, (TempName, Existing)>,
+    /// Comparisons of contents.
+    pub(super) contents: Contents,
     /// Large files that are compared first: what an earlier run left of them.
     existing: BTreeMap<EntryId, Existing>,
     /// Entries that are being made, even those that failed meanwhile.
     making: BTreeSet<EntryId>,
     nonce: [u8; 16],
+}
+
+/// Looks at what may be there, and stay.
+#[derive(Clone, Copy)]
+pub(super) struct Looks {
+    /// It is to be compared.
+    pub(super) compared: bool,
+    /// By its contents, whatever a record says.
+    pub(super) contents: bool,
 }
 
 /// Step to be done for an entry.
@@ -46,6 +60,8 @@ impl Setup {
         Self {
             queue: VecDeque::new(),
             restarts: VecDeque::new(),
+            compared: BTreeMap::new(),
+            contents: Contents::default(),
             existing: BTreeMap::new(),
             making: BTreeSet::new(),
             nonce,
@@ -53,13 +69,12 @@ impl Setup {
     }
 
     /// Begins the preparation of an entry that was just announced. Returns the name of its
-    /// unpublished file, and whether it has to wait. Where it may be there, and stay, it is to be
-    /// `compared`.
+    /// unpublished file, and whether it has to wait.
     pub(super) fn begin(
         &mut self,
         id: EntryId,
         entry: &Entry,
-        compared: bool,
+        Looks { compared, contents }: Looks,
         earlier: &mut Earlier,
     ) -> (TempName, State) {
         let (key, size) = (key(entry), entry.size);
@@ -67,7 +82,7 @@ impl Setup {
         if size == 0 && !compared {
             return (small, State::Open);
         }
-        if let Some(stamp) = earlier.published(id, &key, size) {
+        if let Some(stamp) = earlier.published(id, &key, size, contents) {
             self.queue.push_back((id, Step::Check(stamp)));
             return (small, State::Waiting);
         }
@@ -99,12 +114,17 @@ impl Setup {
         self.queue.push_back((id, Step::Make));
     }
 
+    /// The file, which was compared, is to be received.
+    pub(super) fn prepare(&mut self, id: EntryId, temp: TempName) {
+        self.compared.insert(id, (temp, Existing::Nothing));
+    }
+
     /// True where so many are to be prepared that no more should be announced meanwhile. It does not stop
-    /// at files that wait for contents: for these the source has to speak.
+    /// at files that wait for contents or hashes: for these the source has to speak.
     pub(super) fn is_behind(&self, entries: &Entries) -> bool {
-        let is_held =
-            matches!(self.queue.front(), Some((_, Step::Prepare(..)))) && !entries.may_prepare();
-        self.queue.len() >= BACKLOG_MAX && !is_held
+        let is_next = matches!(self.queue.front(), Some((_, Step::Prepare(..))));
+        let is_held = (is_next || !self.compared.is_empty()) && !entries.may_prepare();
+        self.queue.len() >= BACKLOG_MAX && !is_held && !self.contents.is_awaited()
     }
 
     /// True while something may still be made: what failed meanwhile, too.
@@ -123,13 +143,23 @@ impl Setup {
     /// The next action.
     pub(super) fn poll(&mut self, entries: &mut Entries) -> Option<Action> {
         while let Some((id, temp)) = self.restarts.pop_front() {
-            let waiting = entries.in_state(id, State::Waiting).and_then(Slot::entry).cloned();
-            if let Some(entry) = waiting {
-                entries.begin_preparing(id);
-                self.making.insert(id);
-                let (file, existing) = (NamedEntry { id, entry }, Existing::Nothing);
-                return Some(Action::PrepareFile { file, temp, existing });
+            if entries.in_state(id, State::Waiting).is_some() {
+                return self.prepare_action(id, (temp, Existing::Nothing), entries);
             }
+        }
+        // Files are few that may be prepared at a time: one that is still compared may be needed first.
+        while let Some((id, (temp, existing))) = self.compared.pop_first() {
+            if entries.in_state(id, State::Waiting).is_none() {
+                continue;
+            }
+            if self.contents.is_before(id) || !entries.may_prepare() {
+                self.compared.insert(id, (temp, existing));
+                break;
+            }
+            return self.prepare_action(id, (temp, existing), entries);
+        }
+        if !self.compared.is_empty() && !entries.may_prepare() {
+            return None;
         }
         loop {
             let (id, step) = *self.queue.front()?;
@@ -176,14 +206,23 @@ impl Setup {
                         return None;
                     }
                     self.queue.pop_front();
-                    entries.begin_preparing(id);
-                    let entry = entries.get(id).and_then(Slot::entry).cloned()?;
-                    self.making.insert(id);
-                    let file = NamedEntry { id, entry };
-                    Some(Action::PrepareFile { file, temp, existing })
+                    self.prepare_action(id, (temp, existing), entries)
                 }
             };
         }
+    }
+
+    fn prepare_action(
+        &mut self,
+        id: EntryId,
+        (temp, existing): (TempName, Existing),
+        entries: &mut Entries,
+    ) -> Option<Action> {
+        entries.begin_preparing(id);
+        let entry = entries.get(id).and_then(Slot::entry).cloned()?;
+        self.making.insert(id);
+        let file = NamedEntry { id, entry };
+        Some(Action::PrepareFile { file, temp, existing })
     }
 
     /// As many from the front as are of one kind; of those that failed meanwhile `of` gives nothing.
@@ -253,9 +292,24 @@ impl Sink {
         let Some(slot) = self.entries.in_state(id, State::Waiting) else {
             return;
         };
+        let is_file = slot.entry().is_some_and(|entry| entry.kind == EntryKind::File);
+        let same_size = match compared {
+            Compared::Other { same_size } | Compared::Newer { same_size } => same_size,
+            Compared::Unchanged => true,
+            Compared::Missing | Compared::Blocked => false,
+        };
+        // What an interrupted run has left of it is gone on with.
+        let is_new = matches!(existing, None | Some(Existing::Nothing));
+        let is_newer = matches!(compared, Compared::Newer { .. }) && self.keeps.newer;
+        let by_contents = self.keeps.equal && is_file;
+        if by_contents && same_size && is_new && !is_newer {
+            let size = slot.size();
+            return self.compare_contents(id, size);
+        }
+        let unchanged = (self.keeps.unchanged || self.keeps.equal) && !by_contents;
         let code = match compared {
-            Compared::Unchanged if self.keeps.unchanged => Some(EntryCode::Unchanged),
-            Compared::Newer if self.keeps.newer => Some(EntryCode::Newer),
+            Compared::Unchanged if unchanged => Some(EntryCode::Unchanged),
+            Compared::Newer { .. } if self.keeps.newer => Some(EntryCode::Newer),
             Compared::Missing if self.dry_run => Some(EntryCode::New),
             Compared::Blocked if self.dry_run => Some(EntryCode::InTheWay),
             _ if self.dry_run => Some(EntryCode::Differs),
@@ -277,8 +331,7 @@ impl Sink {
         match existing {
             // What was announced behind it may be under way already.
             Some(existing) => {
-                let temp = slot.temp();
-                self.setup.queue.push_front((id, Step::Prepare(temp, existing)));
+                self.setup.compared.insert(id, (slot.temp(), existing));
             }
             None => {
                 self.entries.open(id);
@@ -300,6 +353,7 @@ impl Sink {
         }
         match result {
             Err(end) => self.fail(id, end, SourceKnows::No, Kept::Part),
+            Ok(Prepared::Ready) if self.earlier.takes_over(id) => self.earlier.begin_recheck(id),
             Ok(Prepared::Ready) => {
                 self.entries.open(id);
                 self.advance();

@@ -51,6 +51,7 @@ impl Source {
                 self.deletions.note(&Deletion { path, result: Err(end) });
                 Ok(())
             }
+            SinkMessage::Compare(files) => self.handle_compare(files),
             SinkMessage::Result(summary) => self.handle_result(*summary),
         }
     }
@@ -215,6 +216,7 @@ impl Source {
                 EntryState::Failed(_) | EntryState::Open => {}
             }
         }
+        self.comparisons.forget(id);
         let is_directory = self.directories.settle(id);
         let slot = self.entries.get_mut(id.0);
         let (was, size) = match &slot {

@@ -64,6 +64,7 @@ impl Source {
             entry: Some(Arc::new(entry)),
             object: NO_OBJECT,
             size,
+            compared: 0,
             state: EntryState::Open,
         });
         self.stats.entries += 1;

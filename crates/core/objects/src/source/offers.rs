@@ -8,7 +8,7 @@ use longhaul_units::{ObjectId, RangeSet};
 use longhaul_wire::{Offered, SourceMessage};
 
 use super::answers::ascending;
-use super::{GroupTask, Object, Source, SourceError};
+use super::{Comparison, GroupTask, Object, Source, SourceError};
 use crate::entry::EntryId;
 use crate::limits::{COMPARED_MAX, HAVE_RANGES_MAX, PAIRS_MAX};
 use crate::tags::Belief;
@@ -97,7 +97,7 @@ impl Source {
             let is_needed = self.objects.get(id.0).is_some_and(|object| object.live > 0);
             if let Some(group) = group.filter(|_| is_needed) {
                 let task = self.task(id, group.start as u32, false)?;
-                return Some(GroupTask { compare: true, ..task });
+                return Some(GroupTask { compare: Some(Comparison::Group), ..task });
             }
         }
         None

@@ -9,8 +9,8 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 use rand_core::Rng;
 
 use crate::action::{
-    Checked, Checkpoint, Compared, Deletion, Existing, FilledDirectory, Made, NamedEntry,
-    NamedFile, Prepared, Publication, RecordedFile, WritePiece,
+    Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing, FilledDirectory, Made,
+    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece,
 };
 use crate::entry::TempName;
 use crate::entry::parent;
@@ -259,6 +259,17 @@ impl MemoryStorage {
         self.durable.nodes.remove(path);
     }
 
+    /// Puts a file there, as somebody else might, at once and for ever.
+    pub fn plant(&mut self, entry: &Entry, data: &[u8]) {
+        let inode = self.files.len();
+        let (visible, durable) = (data.to_vec(), data.to_vec());
+        self.files.push(File { visible, durable, ..File::default() });
+        let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+        let path = entry.path.as_bytes();
+        self.visible.nodes.insert(path.into(), node.clone());
+        self.durable.nodes.insert(path.into(), node);
+    }
+
     /// Makes directories of these paths, as somebody else might.
     pub fn intrude<'p>(&mut self, paths: impl IntoIterator<Item = &'p [u8]>) {
         for path in paths {
@@ -391,26 +402,47 @@ impl Storage for MemoryStorage {
     ) -> Vec<u32> {
         let inode = self.visible.temps.get(&temp);
         let contents = inode.map_or(&[][..], |inode| &self.files[*inode].visible);
-        let only = group_count(entry.size) == 1;
-        let is_wrong = |(group, value): &(u32, ChainingValue)| {
-            let from = (u64::from(*group) * GROUP_SIZE) as usize;
-            let len = group_len(entry.size, *group) as usize;
-            let data = contents.get(from..from + len);
-            data.is_none_or(|data| group_chaining_value(data, *group, only) != *value)
-        };
-        groups.iter().filter(|group| is_wrong(group)).map(|(group, _)| *group).collect()
+        let is_wrong = |group: &&(u32, ChainingValue)| !has_group(contents, entry, group);
+        groups.iter().filter(is_wrong).map(|(group, _)| *group).collect()
+    }
+
+    fn take_over(&mut self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) {
+        let Some(&Node::File { inode: old, .. }) = self.node(entry.path.as_bytes()) else { return };
+        let Some(inode) = self.visible.temps.get(&temp).copied() else { return };
+        for (group, _) in groups {
+            let range = range_of(entry, *group);
+            if let Some(data) = self.files[old].visible.get(range.clone()).map(<[u8]>::to_vec) {
+                self.put(inode, range.start, &data);
+            }
+        }
+    }
+
+    fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
+        let entry = &compared.file.entry;
+        let contents = self.contents(entry.path.as_bytes()).unwrap_or_default();
+        let is_equal = |group: &&(u32, ChainingValue)| has_group(contents, entry, group);
+        compared.groups.iter().filter(is_equal).copied().collect()
+    }
+
+    fn mend(&mut self, entry: &Entry) -> bool {
+        let path = entry.path.as_bytes();
+        let Some(&Node::File { inode, .. }) = self.node(path) else { return false };
+        let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+        self.change(Change::Node(path.into(), node));
+        true
     }
 
     fn compare(&mut self, entry: &Entry) -> Compared {
         let path = entry.path.as_bytes();
         let Some(&Node::File { mode, modified, inode }) = self.node(path) else {
-            return Compared::Other;
+            return Compared::Other { same_size: false };
         };
+        let same_size = self.files[inode].visible.len() as u64 == entry.size;
         if modified > entry.modified {
-            return Compared::Newer;
+            return Compared::Newer { same_size };
         }
         if !self.is(self.node(path), entry) {
-            return Compared::Other;
+            return Compared::Other { same_size };
         }
         if mode != entry.mode {
             let node = Node::File { mode: entry.mode, modified, inode };
@@ -593,6 +625,19 @@ impl Change {
             _ => None,
         }
     }
+}
+
+/// Bytes of a group within the file.
+fn range_of(entry: &Entry, group: u32) -> core::ops::Range<usize> {
+    let start = (u64::from(group) * GROUP_SIZE) as usize;
+    start..start + group_len(entry.size, group) as usize
+}
+
+/// True if the group of these contents has this chaining value.
+fn has_group(contents: &[u8], entry: &Entry, (group, value): &(u32, ChainingValue)) -> bool {
+    let data = contents.get(range_of(entry, *group));
+    let only = group_count(entry.size) == 1;
+    data.is_some_and(|data| group_chaining_value(data, *group, only) == *value)
 }
 
 /// The directory that a path is in; the empty path is at the top.

@@ -30,10 +30,10 @@ fn answer(action: Action) -> Answer {
                 .iter()
                 .map(|it| match outcome(it.entry.path.as_bytes()) {
                     0 => (it.id, Compared::Unchanged),
-                    1 => (it.id, Compared::Newer),
+                    1 => (it.id, Compared::Newer { same_size: false }),
                     2 => (it.id, Compared::Missing),
                     4 => (it.id, Compared::Blocked),
-                    _ => (it.id, Compared::Other),
+                    _ => (it.id, Compared::Other { same_size: false }),
                 })
                 .collect(),
         ),
@@ -80,7 +80,7 @@ fn run(entries: &[Entry]) -> (Source, Sink) {
     source.begin_dry_run();
     source.expect_deletions();
     source.want_changes();
-    let keeps = Keeps { unchanged: true, newer: true };
+    let keeps = Keeps { unchanged: true, newer: true, equal: false };
     let config = SinkConfig { keeps, deletes: true, dry_run: true, ..SinkConfig::default() };
     let mut sink = Sink::new(config, Default::default());
     let mut entries = entries.iter().cloned();

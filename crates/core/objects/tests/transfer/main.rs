@@ -3,6 +3,7 @@
 
 mod asides;
 mod cases;
+mod contents;
 mod dry_run;
 mod hostile;
 mod resume;

@@ -6,8 +6,8 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{
-    Action, Belief, EndedEntry, EntryId, Fsync, GroupTask, Sink, SinkConfig, Source, TagKey,
-    Verdict, WriteTask, record,
+    Action, Belief, Comparison, EndedEntry, EntryId, Fsync, GroupTask, Keeps, Sink, SinkConfig,
+    Source, TagKey, Verdict, WriteTask, record,
 };
 use longhaul_units::{Duration, Instant, ObjectId};
 use longhaul_wire::{
@@ -50,6 +50,8 @@ pub struct World {
     pub disk: MemoryStorage,
     pub source: Source,
     pub sink: Sink,
+    /// The sink compares contents.
+    pub compares: bool,
     pub runs: u64,
     pub boot: u8,
     /// The run is somebody else's; and any was.
@@ -95,6 +97,7 @@ impl World {
             disk: MemoryStorage::new(),
             source: Source::default(),
             sink: Sink::new(SinkConfig::default(), Default::default()),
+            compares: false,
             runs: 0,
             boot: 1,
             is_impostor: false,
@@ -137,6 +140,7 @@ impl World {
             fsync: self.fsync,
             transfer: TRANSFER,
             nonce,
+            keeps: Keeps { equal: self.compares, ..Keeps::default() },
             ..SinkConfig::default()
         };
         // The last run is an honest one.
@@ -148,6 +152,9 @@ impl World {
         let secret = if self.is_impostor { Some(99) } else { self.secret };
         let key = secret.map(|secret| TagKey::new(&[secret; 32], b"server"));
         self.source = Source::new(key.map_or(Belief::Nothing, Belief::Tags));
+        if self.compares {
+            self.source.allow_comparisons();
+        }
         self.sink = Sink::new(config, resume);
         self.pushed = 0;
         self.to_sink.clear();
@@ -167,7 +174,7 @@ impl World {
     pub fn crash(&mut self) {
         self.disk.crash(&mut self.rng);
         self.boot += 1;
-        if self.fsync == Fsync::End && !self.had_impostor {
+        if self.fsync == Fsync::End && !self.had_impostor && !self.compares {
             self.check_names();
         }
         self.start();
@@ -311,7 +318,9 @@ impl World {
         };
         let stats = self.source.stats();
         assert!(stats.sent_bytes - stats.withdrawn_bytes <= credit);
-        *self.reads.entry((self.runs, task.object, task.group)).or_default() += 1;
+        if task.compare != Some(Comparison::Files) {
+            *self.reads.entry((self.runs, task.object, task.group)).or_default() += 1;
+        }
         let mut data = vec![0; task.len as usize];
         for piece in &task.pieces {
             let number = piece.id.0;
@@ -338,9 +347,12 @@ impl World {
         }
         let index = below(&mut self.rng, self.unhashed.len() as u64) as usize;
         let (task, mut data) = self.unhashed.swap_remove(index);
+        if task.compare == Some(Comparison::Files) {
+            return self.source.files_hashed(task.file_hashes(&data));
+        }
         let value = group_chaining_value(&data, task.group, task.only);
         self.source.group_hashed(task.object, task.group, value);
-        if task.compare {
+        if task.compare.is_some() {
             return;
         }
         if !self.source.is_wanted(task.object) {
@@ -503,12 +515,14 @@ impl World {
         let result = self.source.result().unwrap();
         assert_eq!(*result, self.sink.summary());
         assert_eq!(result.confirmed, self.confirmed.len() as u64, "seed {}", self.seed);
-        assert_eq!(result.confirmed + result.failed + result.skipped, self.items.len() as u64);
+        let ended = result.confirmed + result.failed + result.skipped + result.unchanged;
+        assert_eq!(ended, self.items.len() as u64);
         for (number, item) in self.items.iter().enumerate() {
             let settled = self.confirmed.contains(&(number as u64));
-            if settled {
+            let stays = self.compares && result.failed + result.skipped == 0;
+            if settled || stays {
                 self.check_item(item);
-            } else if self.runs == 1 && !self.had_impostor {
+            } else if self.runs == 1 && !self.had_impostor && !self.compares {
                 let node = self.disk.node(item.entry.path.as_bytes());
                 assert!(node.is_none() || matches!(node, Some(Node::Directory { .. })), "{node:?}");
             }

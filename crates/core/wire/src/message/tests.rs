@@ -50,6 +50,7 @@ fn literal_bytes() {
         unhashed: false,
         keeps_unchanged: true,
         keeps_newer: false,
+        compares_contents: false,
         destination_is_name: true,
         dry_run: false,
         deletes: Some(Deletes { most: Some(4) }),
@@ -145,6 +146,13 @@ fn literal_bytes() {
     check(b"\x07\x16\x01a\x03b/c", SinkMessage::Deleted { paths });
     let end = EntryEnd::new(EntryCode::Permission, "no");
     check(b"\x06\x17\x01a\x05no", SinkMessage::NotDeleted { path: b"a".to_vec(), end });
+    let asked = vec![(3, 0..1), (4, 2..7)];
+    check(b"\x08\x1a\x01\x03\x00\x01\x04\x02\x05", SinkMessage::Compare(asked));
+    let hashes = FileHashes { entry: 4, first_group: 2, values: vec![[9; 32], [8; 32]] };
+    let mut bytes = vec![0x46, 0x1a, 2, 4, 2, 0x40, 64];
+    bytes.splice(..1, [0x40, 70]);
+    bytes.extend([[9; 32], [8; 32]].as_flattened());
+    check(&bytes, SourceMessage::Compared(vec![hashes]));
     assert!(decode(b"\x02\x16\x00").is_err() && decode(b"\x03\x16\x01\x00").is_err());
     let summary = Summary {
         confirmed: 1,
@@ -414,6 +422,14 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (id(), some_ranges())
             .prop_map(|(object, groups)| SourceMessage::Believed { object, groups }),
+        prop::collection::vec((number(), 0..1u64 << 40, 1usize..4), 0..4).prop_map(|files| {
+            let file = |(entry, first_group, count)| FileHashes {
+                entry,
+                first_group,
+                values: vec![[entry as u8; 32]; count],
+            };
+            SourceMessage::Compared(files.into_iter().map(file).collect())
+        }),
         (number(), end(EntryCode::of_source))
             .prop_map(|(entry, end)| SourceMessage::EntryFailed { entry, end }),
         report().prop_map(|report| SourceMessage::Report(report.into())),
@@ -448,6 +464,9 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         prop::collection::vec(prop::collection::vec(1u8.., 1..9), 0..4)
             .prop_map(|paths| SinkMessage::Deleted { paths }),
+        some_ranges().prop_map(|groups| {
+            SinkMessage::Compare(groups.into_iter().map(|range| (range.start, range)).collect())
+        }),
         (prop::collection::vec(1u8.., 1..9), end(EntryCode::of_sink))
             .prop_map(|(path, end)| SinkMessage::NotDeleted { path, end }),
         result,
@@ -460,7 +479,7 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
     let deletes = prop::option::of(prop::option::of(0..varint::MAX))
         .prop_map(|it| it.map(|most| Deletes { most }));
-    let request = (any::<[bool; 9]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+    let request = (any::<[bool; 10]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
         let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
@@ -473,6 +492,7 @@ fn message() -> impl Strategy<Value = Message> {
             keeps_newer: flags[6],
             destination_is_name: flags[7],
             dry_run: flags[8],
+            compares_contents: flags[9],
             deletes,
             label: [7; 16],
             paths,

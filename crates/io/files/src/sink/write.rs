@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use longhaul_objects::limits::LARGE_FILE_MIN;
 use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
@@ -48,12 +48,17 @@ impl Unpublished {
         self.file.file()
     }
 
+    /// Until it is dropped this thread alone writes.
+    pub(crate) fn turn(&self) -> MutexGuard<'_, ()> {
+        lock(&self.turn)
+    }
+
     fn write_all_at(&self, data: &[u8], offset: u64) -> io::Result<()> {
         let done = self.file.write_blocks_at(data, offset)?;
         if done == data.len() {
             return Ok(());
         }
-        let _turn = lock(&self.turn);
+        let _turn = self.turn();
         self.file().write_all_at(&data[done..], offset + done as u64)
     }
 }

@@ -156,7 +156,7 @@ fn a_large_file_that_changes_between_its_groups_is_found_out() {
         len: 1 << 20,
         only: false,
         repair: false,
-        compare: false,
+        compare: None,
         pieces: vec![longhaul_objects::ReadPiece {
             id: EntryId(0),
             entry: entry.clone(),

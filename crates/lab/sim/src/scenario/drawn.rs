@@ -150,6 +150,8 @@ fn keep(scenario: &mut Scenario) {
     let draw = &mut Draw::new(scenario.seed, NEWER_STREAM);
     scenario.keeps.newer = scenario.copied_before && draw.one_in(3);
     scenario.deletes = scenario.copied_before && draw.one_in(3);
+    scenario.keeps.equal =
+        scenario.copied_before && Draw::new(scenario.seed, EQUAL_STREAM).one_in(3);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its
@@ -261,6 +263,7 @@ const LISTING_STREAM: u64 = 65;
 /// That of what a sink leaves alone, likewise.
 const KEEP_STREAM: u64 = 66;
 const NEWER_STREAM: u64 = 67;
+const EQUAL_STREAM: u64 = 68;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

@@ -58,6 +58,9 @@ impl ServedCopies {
         if request.unhashed && asked.protect == Protect::Clear {
             return refused(UNCHECKED);
         }
+        if request.unhashed && request.compares_contents {
+            return refused("contents are compared by hashes, and the request wants none");
+        }
         // Held until it is granted: of clients that ask at the same time one has it.
         let mut granted = self.only.as_ref().map(lock);
         if granted.as_deref().is_some_and(|had| had.is_some_and(|other| other != asked.client)) {
@@ -107,7 +110,10 @@ impl ServedCopies {
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
         // What a client says to have hurts nobody else.
         let deletes = request.deletes.is_some();
-        let copy = outgoing(asked.shared, Belief::Everything, request.dry_run, deletes);
+        let mut copy = outgoing(asked.shared, Belief::Everything, request.dry_run, deletes);
+        if request.compares_contents {
+            copy.allow_comparisons();
+        }
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }
@@ -135,7 +141,11 @@ impl ServedCopies {
         let (tree, resume) = Target::open(destination, &options)
             .map_err(|error| refuse(code(&error), error.to_string()))?;
         // Who may not read is not to learn what is here.
-        let wanted = Keeps { unchanged: request.keeps_unchanged, newer: request.keeps_newer };
+        let wanted = Keeps {
+            unchanged: request.keeps_unchanged,
+            newer: request.keeps_newer,
+            equal: request.compares_contents,
+        };
         let keeps = if self.read { wanted } else { Keeps::default() };
         if keeps != wanted {
             asked.shared.note(Summary::NOT_COMPARED);

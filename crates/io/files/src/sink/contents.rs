@@ -1,0 +1,136 @@
+//! Files under their names whose contents are compared with the source's, and taken over where they are
+//! equal.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+
+use longhaul_objects::hash::{group_chaining_value, group_count, group_len};
+use longhaul_objects::limits::GROUP_SIZE;
+use longhaul_objects::{ChainingValue, ComparedFile, TempName};
+use longhaul_sys::files::PositionedFile;
+use longhaul_sys::memory::Pages;
+use longhaul_wire::Entry;
+use rustix::fs::{FileType, Mode, OFlags, Stat, copy_file_range, fstat};
+
+use crate::large::large;
+use crate::place::open_at;
+use crate::sink::{LastDirectory, SinkTree};
+use crate::source::read;
+
+/// A file that is read by groups.
+pub(crate) struct Contents {
+    file: PositionedFile,
+    buffer: Pages,
+}
+
+impl Contents {
+    pub(crate) fn new(file: File) -> io::Result<Self> {
+        Self::of(PositionedFile::new(file))
+    }
+
+    fn of(file: PositionedFile) -> io::Result<Self> {
+        Ok(Self { file, buffer: Pages::new(GROUP_SIZE as usize)? })
+    }
+
+    /// Those of `groups` of `entry` that the file has; none of which cannot be read.
+    pub(crate) fn equal(
+        &mut self,
+        entry: &Entry,
+        groups: &[(u32, ChainingValue)],
+    ) -> Vec<(u32, ChainingValue)> {
+        let only = group_count(entry.size) == 1;
+        let mut is_equal = |group: u32, value: &ChainingValue| {
+            let data = self.read(entry, group);
+            data.is_ok_and(|data| group_chaining_value(data, group, only) == *value)
+        };
+        groups.iter().filter(|(group, value)| is_equal(*group, value)).copied().collect()
+    }
+
+    fn read(&mut self, entry: &Entry, group: u32) -> io::Result<&[u8]> {
+        let data = &mut self.buffer[..group_len(entry.size, group) as usize];
+        let len = read(&self.file, data, u64::from(group) * GROUP_SIZE)?;
+        match len == data.len() {
+            true => Ok(data),
+            false => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl SinkTree {
+    /// See [`longhaul_objects::Action::CompareContents`].
+    pub(crate) fn compare_contents(
+        &self,
+        compared: &ComparedFile,
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<Vec<(u32, ChainingValue)>> {
+        let entry = &*compared.file.entry;
+        let file = self.open_under_name(entry, last)?;
+        let direct = self.direct && entry.size >= GROUP_SIZE;
+        Ok(Contents::of(large(file, direct)?)?.equal(entry, &compared.groups))
+    }
+
+    /// Copies groups of the file that has the name into the unpublished one: by reference, where the file
+    /// system can.
+    pub(crate) fn take_over(
+        &self,
+        entry: &Entry,
+        temp: TempName,
+        groups: &[(u32, ChainingValue)],
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<()> {
+        let from = self.open_under_name(entry, last)?;
+        let to = self.open_file(temp)?;
+        let _turn = to.turn();
+        for (group, _) in groups {
+            let start = u64::from(*group) * GROUP_SIZE;
+            copy_range(&from, to.file(), start, group_len(entry.size, *group) as usize)?;
+        }
+        Ok(())
+    }
+
+    /// See [`longhaul_objects::Action::MendExisting`].
+    pub(crate) fn mend(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<()> {
+        let file = self.open_under_name(entry, last)?;
+        let mode = fstat(&file)?.st_mode & 0o7777;
+        let wanted = self.mode(entry) | mode & 0o7000;
+        self.set_attributes(&file, (mode != wanted).then_some(wanted), entry)
+    }
+
+    fn open_under_name(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<File> {
+        let look = |parent: &OwnedFd, name: &[u8]| open_existing(parent, name, entry).ok();
+        self.look_in_place(entry, last, look).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Opens the file of that name, if it has the size of `entry`.
+pub(crate) fn open_existing(parent: impl AsFd, name: &[u8], entry: &Entry) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(open_at(parent, name, flags, Mode::empty())?);
+    let stat: Stat = fstat(&file)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    match is_file && stat.st_size as u64 == entry.size {
+        true => Ok(file),
+        false => Err(io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Copies bytes to the same place of another file.
+fn copy_range(from: &File, to: &File, start: u64, len: usize) -> io::Result<()> {
+    let (mut read_at, mut write_at, mut left) = (start, start, len);
+    while left > 0 {
+        let copied = copy_file_range(from, Some(&mut read_at), to, Some(&mut write_at), left);
+        match copied {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => left -= count,
+            // Of another file system, or one that cannot do it.
+            Err(_) => {
+                let mut data = vec![0; left];
+                from.read_exact_at(&mut data, read_at)?;
+                return to.write_all_at(&data, write_at);
+            }
+        }
+    }
+    Ok(())
+}

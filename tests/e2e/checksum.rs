@@ -1,0 +1,104 @@
+//! `--checksum`: files of one size are compared by their contents, and only the MiB that differ are sent.
+
+use std::fs;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::Path;
+
+use longhaul::{CarrierChoice, CopyOptions, CopyReport};
+
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+use crate::trees::{assert_same, noise};
+
+const LARGE: u64 = 5_500_000;
+const MIB: u64 = 1 << 20;
+
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("sub")).unwrap();
+    for name in ["same", "touched", "patched", "other-size"] {
+        for within in ["", "sub/"] {
+            fs::write(at.join(format!("{within}{name}")), noise(7, 30_000)).unwrap();
+        }
+        fs::write(at.join(format!("large-{name}")), noise(8, LARGE as usize)).unwrap();
+    }
+    fs::write(at.join("empty"), "").unwrap();
+}
+
+/// Changes contents without time and size, time without contents, and both; returns the bytes that differ.
+fn alter(at: &Path) {
+    for (prefix, last) in [("", 30_000 - 1), ("sub/", 7), ("large-", 2 * MIB)] {
+        let path = at.join(format!("{prefix}patched"));
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        let times = fs::FileTimes::new().set_modified(file.metadata().unwrap().modified().unwrap());
+        file.write_all_at(&[0x55, 0xaa], last - 1).unwrap();
+        file.set_times(times).unwrap();
+        let touched = fs::File::open(at.join(format!("{prefix}touched"))).unwrap();
+        touched.set_modified(std::time::UNIX_EPOCH).unwrap();
+        let path = at.join(format!("{prefix}other-size"));
+        fs::File::options().write(true).open(path).unwrap().set_len(1_000_000).unwrap();
+    }
+    let empty = fs::File::open(at.join("empty")).unwrap();
+    empty.set_modified(std::time::UNIX_EPOCH).unwrap();
+    let mode = PermissionsExt::from_mode(0o600);
+    fs::set_permissions(at.join("touched"), mode).unwrap();
+}
+
+fn copies(test: &Test, server: &Server, pushes: bool, name: &str) -> CopyOptions {
+    match pushes {
+        true => push(&test.here(name), server.address, b""),
+        false => pull(server.address, name.as_bytes(), &test.path("here")),
+    }
+}
+
+fn sent(report: &CopyReport) -> u64 {
+    report.bytes - report.resumed_bytes
+}
+
+#[test]
+fn what_is_equal_stays_and_of_others_what_differs_is_sent() {
+    limited(|test| {
+        let server = Server::start(test);
+        for (number, carrier) in [CarrierChoice::Udp, CarrierChoice::Tcp].into_iter().enumerate() {
+            for pushes in [true, false] {
+                let name = format!("tree{number}{pushes}");
+                let (here, there) = (test.here(&name), test.there(&name));
+                let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+                tree(from);
+                let mut options = copies(test, &server, pushes, &name);
+                options.connect.carrier = carrier;
+                run(test, &options).unwrap();
+                let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
+                let before = inode("large-touched");
+                alter(to);
+                options.checksum = true;
+                options.dry_run = true;
+                let look = run(test, &options).unwrap();
+                assert_eq!((look.would_change.0, look.unchanged.0), (6, 7 + 2), "{look:?}");
+                options.dry_run = false;
+                let report = run(test, &options).unwrap();
+                assert_eq!(report.unchanged.0, 7, "{report:?}");
+                assert!(report.verified && report.compared);
+                // Two MiB of one file, since what was written lies across their border.
+                assert_eq!(sent(&report), 4 * 30_000 + LARGE + 2 * MIB, "{report:?}");
+                assert_same(from, to);
+                assert_eq!(inode("large-touched"), before);
+                let again = run(test, &options).unwrap();
+                assert_eq!((again.unchanged.0, again.bytes), (13, 0), "{again:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_server_that_lets_nobody_read_gets_all() {
+    limited(|test| {
+        tree(&test.here("tree"));
+        let server = Server::with(test, |options| options.allow_read = false);
+        let mut options = push(&test.here("tree"), server.address, b"");
+        options.checksum = true;
+        let first = run(test, &options).unwrap();
+        let again = run(test, &options).unwrap();
+        assert_eq!((again.unchanged, sent(&again)), ((0, 0), first.bytes));
+        assert!(again.remarks.iter().any(|it| it.contains("does not let anyone see")), "{again:?}");
+    });
+}
