@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use longhaul_gateway::config::{Checked, Config, Mistake, SegmentConfig, Written, WrongValue};
+use longhaul_gateway::config::{Checked, Config, SegmentConfig};
+use longhaul_settings::{Mistake, Written, WrongValue};
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -20,9 +21,7 @@ pub(super) fn read_file(file: &Path) -> Result<Checked, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
-    let checked = Config::parse(&text).map_err(|mistake| vec![mistake]);
-    let checked = checked.and_then(|config| check(&config));
-    checked.map_err(|mistakes| failure(&mistakes, &format!("{shown}: ")))
+    check(&Config::parse(&text)).map_err(|mistakes| failure(&mistakes, &format!("{shown}: ")))
 }
 
 fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
@@ -38,7 +37,7 @@ fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
 fn failure(mistakes: &[Mistake], file: &str) -> Failure {
     let lines: Vec<String> = mistakes.iter().map(|mistake| format!("{file}{mistake}")).collect();
     let text = lines.join("\n");
-    match mistakes.iter().all(|mistake| mistake.is_of_file) {
+    match mistakes.iter().all(Mistake::is_of_file) {
         true => Failure::failed(text),
         false => Failure::usage(text),
     }

@@ -14,52 +14,51 @@
 //! assert_eq!(wrong.to_string(), words);
 //! ```
 
+mod mistakes;
+mod section;
+mod written;
 mod wrong_value;
 
 use std::fmt;
 
 use serde::de::DeserializeOwned;
 
+pub use mistakes::{Mistake, Mistakes};
+pub use section::Section;
+pub use written::{At, Written};
 pub use wrong_value::WrongValue;
 
-/// The first mistake of a file: its line, counted from 1, and what it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    line: usize,
-    what: String,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.what)
-    }
-}
-
-impl std::error::Error for Mistake {}
-
-/// Reads the text of a file.
+/// Reads the text of a file, up to the first mistake; [`Section`] finds all.
 ///
 /// # Errors
 /// It is no TOML, or not what `T` wants.
 pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
-    toml::from_str(text).map_err(|error| {
-        let span = error.span().unwrap_or(0..0);
-        let line = text.bytes().take(span.start).filter(|byte| *byte == b'\n').count() + 1;
-        // It goes on with an excerpt, which the line's number makes needless.
-        let why = error.message().lines().next().unwrap_or_default();
-        let key = key_before(text, span.start).or_else(|| key_of(text, line));
-        let what = match (wrong_value(why), key) {
-            (Some((found, expected)), key) => {
-                let value = text.get(span).and_then(|value| value.lines().next());
-                let value = value.filter(|value| !value.is_empty()).unwrap_or(found);
-                let key = key.map(|key| format!("{key} ")).unwrap_or_default();
-                format!("{key}{value}: expected {}", in_words(expected))
-            }
-            (None, Some(key)) => format!("{key}: {why}"),
-            (None, None) => why.to_owned(),
-        };
-        Mistake { line, what }
-    })
+    toml::from_str(text).map_err(|error| mistake(text, &error))
+}
+
+/// The line of a byte of `text`, from 1.
+fn line(text: &str, at: usize) -> usize {
+    text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1
+}
+
+/// An error with its line and key, in the words of people.
+fn mistake(text: &str, error: &toml::de::Error) -> Mistake {
+    let span = error.span().unwrap_or(0..0);
+    let line = line(text, span.start);
+    // It goes on with an excerpt, which the line's number makes needless.
+    let why = error.message().lines().next().unwrap_or_default();
+    let key = key_before(text, span.start).or_else(|| key_of(text, line));
+    let what = match (wrong_value(why), key) {
+        (Some((found, expected)), key) => {
+            let value = text.get(span).and_then(|value| value.lines().next());
+            let value = value.filter(|value| !value.is_empty()).unwrap_or(found);
+            let key = key.map(|key| format!("{key} ")).unwrap_or_default();
+            format!("{key}{value}: expected {}", in_words(expected))
+        }
+        (None, Some(key)) => format!("{key}: {why}"),
+        (None, None) => why.to_owned(),
+    };
+    Mistake::new(format_args!("line {line}: {what}"))
 }
 
 /// The words of serde: the value that it found, and the one that it expected.

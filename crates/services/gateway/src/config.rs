@@ -5,47 +5,12 @@ mod check;
 mod file;
 mod sense;
 
-use std::fmt;
 use std::path::PathBuf;
 
 pub use check::Tokens;
-pub use longhaul_settings::WrongValue;
+use longhaul_settings::{Mistake, Written};
 
 use crate::gateway::GatewaySettings;
-
-/// Something that an operator wrote, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written<T = String> {
-    /// The value.
-    pub value: T,
-    /// Where it stands.
-    pub at: At,
-}
-
-impl<T> Written<T> {
-    /// The value of the option `key` of the command line.
-    pub const fn option(key: &'static str, value: T) -> Self {
-        Self { value, at: At { key, line: None } }
-    }
-}
-
-/// A place in a file or on the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
-    /// The key, as a file has it.
-    pub key: &'static str,
-    /// The line of the file, from 1; `None` on the command line.
-    pub line: Option<usize>,
-}
-
-impl fmt::Display for At {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            None => write!(f, "--{}", self.key.replace('_', "-")),
-            Some(line) => write!(f, "line {line}: {}", self.key),
-        }
-    }
-}
 
 /// Everything that can be configured, as it was written. A file has the options' names as keys,
 /// with `_` for `-`.
@@ -91,10 +56,10 @@ pub struct Config {
     pub metrics: Option<Written>,
     /// Seconds that SIGTERM leaves to sessions.
     pub drain: Option<Written<u32>>,
-    /// Lists of a file that name nothing.
-    pub empty: Vec<At>,
     /// It is a file.
     pub is_file: bool,
+    /// Mistakes of form that were found in it.
+    pub mistakes: Vec<Mistake>,
 }
 
 /// Settings of segments.
@@ -130,21 +95,6 @@ pub struct RouteConfig {
     pub via: Vec<Written>,
     /// The PROXY protocol towards the targets.
     pub proxy_protocol: Option<Written<bool>>,
-}
-
-/// A mistake of an operator.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
-    /// The fault, with the place where it stands, if it stands anywhere.
-    pub text: String,
-    /// A file that it names cannot be used.
-    pub is_of_file: bool,
-}
-
-impl fmt::Display for Mistake {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
 }
 
 /// A configuration that was checked.

@@ -6,12 +6,10 @@ use std::str::FromStr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
 use longhaul_session::Token;
-use longhaul_settings::{WrongValue, wrong_value};
+use longhaul_settings::{Mistake, Mistakes, Written, WrongValue, wrong_value};
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
-use super::{
-    Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, Mistake, RouteConfig, SegmentConfig, Written,
-};
+use super::{Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, RouteConfig, SegmentConfig};
 use crate::entry::Passwords;
 use crate::gateway::GatewaySettings;
 use crate::policy::Destinations;
@@ -30,10 +28,11 @@ impl Config {
     /// # Errors
     /// All mistakes that were found, at least one.
     pub fn check(&self, tokens: Tokens<'_>) -> Result<Checked, Vec<Mistake>> {
-        let mut check = Check { mistakes: Vec::new(), notices: Vec::new() };
+        let mut check =
+            Check { mistakes: Mistakes::begin(self.mistakes.clone()), notices: Vec::new() };
         let read = |check: &mut Check, file: &Option<Written<PathBuf>>| {
             let file = file.as_ref()?;
-            check.file(file, |path| tokens(path))
+            check.mistakes.file(file, |path| tokens(path))
         };
         let own_tokens = read(&mut check, &self.token_file).unwrap_or_default();
         let neighbours = read(&mut check, &self.neighbour_token_file).unwrap_or_default();
@@ -42,24 +41,24 @@ impl Config {
             file => read(&mut check, file).and_then(|tokens| tokens.into_iter().next()),
         };
         let passwords = self.socks_password_file.as_ref().and_then(|file| {
-            check.file(file, |path| {
+            check.mistakes.file(file, |path| {
                 let text = fs::read_to_string(path).map_err(WrongValue::new)?;
                 Passwords::parse(&text).map_err(WrongValue::new)
             })
         });
         let segment = check.settings(&self.segment, &SegmentSettings::default());
         let settings = GatewaySettings {
-            listen: check.each(&self.listen, |text| address(text, Some(GATEWAY_PORT))),
-            socks: check.each(&self.socks, |text| address(text, None)),
-            forwards: check.each(&self.forward, forward),
-            name: self.name.as_ref().and_then(|name| check.one(name, self::name)),
+            listen: check.mistakes.each(&self.listen, |text| address(text, Some(GATEWAY_PORT))),
+            socks: check.mistakes.each(&self.socks, |text| address(text, None)),
+            forwards: check.mistakes.each(&self.forward, forward),
+            name: self.name.as_ref().and_then(|name| check.mistakes.one(name, self::name)),
             keys: own_tokens.iter().chain(&neighbours).collect(),
             neighbours: neighbours.iter().map(|token| token.key().id()).collect(),
             via_key: via_token.as_ref().map(Token::key),
-            via: check.each(&self.via, parsed::<Hop>),
-            destinations: Destinations::new(check.each(&self.allow, parsed)),
+            via: check.mistakes.each(&self.via, parsed::<Hop>),
+            destinations: Destinations::new(check.mistakes.each(&self.allow, parsed)),
             passwords,
-            from: check.each(&self.from, parsed),
+            from: check.mistakes.each(&self.from, parsed),
             routes: self.routes.iter().map(|route| check.route(route)).collect(),
             classes: self.classes.iter().map(|class| check.class(class, &segment)).collect(),
             segment,
@@ -67,9 +66,15 @@ impl Config {
             max_sessions_per_client: check
                 .places(&self.max_sessions_per_client)
                 .unwrap_or(usize::MAX),
-            memory: self.memory.as_ref().and_then(|memory| check.one(memory, self::memory)),
+            memory: self
+                .memory
+                .as_ref()
+                .and_then(|memory| check.mistakes.one(memory, self::memory)),
             spares: self.spares.as_ref().map_or(0, |spares| check.spares(spares)),
-            metrics: self.metrics.as_ref().and_then(|metrics| check.one(metrics, on_loopback)),
+            metrics: self
+                .metrics
+                .as_ref()
+                .and_then(|metrics| check.mistakes.one(metrics, on_loopback)),
             ..GatewaySettings::default()
         };
         let via = self.via.iter().chain(self.routes.iter().flat_map(|route| &route.via)).next();
@@ -78,7 +83,7 @@ impl Config {
             && self.via_token_file.is_none()
             && self.token_file.is_none()
         {
-            check.wrong(
+            check.mistakes.wrong(
                 via,
                 "the token of that gateway is needed: name a file with \
                  --via-token-file, in a file via_token_file",
@@ -91,26 +96,21 @@ impl Config {
                 drain: self.drain.as_ref().map_or(DRAIN, |seconds| seconds.value),
                 notices: check.notices,
             }),
-            false => Err(check.mistakes),
+            false => Err(check.mistakes.into_found()),
         }
     }
 }
 
 /// The mistakes so far, and what cannot be had whole on this host.
 pub(super) struct Check {
-    pub(super) mistakes: Vec<Mistake>,
+    pub(super) mistakes: Mistakes,
     notices: Vec<String>,
 }
 
 impl Check {
-    pub(super) fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
-        let text = format!("{} {}: {why}", written.at, written.value);
-        self.mistakes.push(Mistake { text, is_of_file: false });
-    }
-
     fn spares(&mut self, spares: &Written<u32>) -> usize {
         if spares.value > SPARES_MAX {
-            self.wrong(spares, format_args!("expected at most {SPARES_MAX}"));
+            self.mistakes.wrong(spares, format_args!("expected at most {SPARES_MAX}"));
         }
         spares.value as usize
     }
@@ -118,38 +118,9 @@ impl Check {
     fn places(&mut self, most: &Option<Written<u32>>) -> Option<usize> {
         let most = most.as_ref()?;
         if !(1..=PLACES_MAX).contains(&most.value) {
-            self.wrong(most, format_args!("expected 1 to {PLACES_MAX}"));
+            self.mistakes.wrong(most, format_args!("expected 1 to {PLACES_MAX}"));
         }
         Some(most.value as usize)
-    }
-
-    fn one<T>(
-        &mut self,
-        written: &Written,
-        read: impl FnOnce(&str) -> Result<T, WrongValue>,
-    ) -> Option<T> {
-        read(&written.value).map_err(|why| self.wrong(written, why)).ok()
-    }
-
-    fn each<T>(
-        &mut self,
-        written: &[Written],
-        read: impl Fn(&str) -> Result<T, WrongValue>,
-    ) -> Vec<T> {
-        written.iter().filter_map(|written| self.one(written, &read)).collect()
-    }
-
-    fn file<T>(
-        &mut self,
-        file: &Written<PathBuf>,
-        read: impl FnOnce(&Path) -> Result<T, WrongValue>,
-    ) -> Option<T> {
-        let found = read(&file.value);
-        let wrong = |why| Mistake {
-            text: format!("{} {}: {why}", file.at, file.value.display()),
-            is_of_file: true,
-        };
-        found.map_err(|why| self.mistakes.push(wrong(why))).ok()
     }
 
     /// Settings, as `others` where they say nothing.
@@ -163,27 +134,28 @@ impl Check {
             match Tcp.judge(&wish) {
                 Ok(_) => settings.congestion_control = wish.congestion_control,
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                    self.wrong(written, "this kernel does not have that congestion control");
+                    self.mistakes
+                        .wrong(written, "this kernel does not have that congestion control");
                 }
-                Err(error) => self.wrong(written, error),
+                Err(error) => self.mistakes.wrong(written, error),
             }
         }
         if let Some(written) = &config.buffer
-            && let Some(buffer) = self.one(written, buffer)
+            && let Some(buffer) = self.mistakes.one(written, buffer)
         {
             settings.buffer = Some(buffer);
         }
         if let Some(written) = &config.rate
-            && let Some(rate) = self.one(written, rate)
+            && let Some(rate) = self.mistakes.one(written, rate)
         {
             settings.rate = Some(rate);
         }
         if let Some(written) = &config.rtt
-            && let Some(rtt) = self.one(written, rtt)
+            && let Some(rtt) = self.mistakes.one(written, rtt)
         {
             settings.rtt = Some(rtt);
             if settings.rate.is_none() && config.rate.is_none() {
-                self.wrong(written, "it sizes buffers for a rate: name that too");
+                self.mistakes.wrong(written, "it sizes buffers for a rate: name that too");
             }
         }
         let wish = SegmentSettings { congestion_control: None, ..settings.clone() };
@@ -200,9 +172,10 @@ impl Check {
             true => Ok(text.to_owned()),
             false => Err(wrong_value!("no such transport: expected {}", Tcp.name())),
         };
-        let transport = config.transport.as_ref().and_then(|written| self.one(written, known));
+        let transport =
+            config.transport.as_ref().and_then(|written| self.mistakes.one(written, known));
         SegmentClass {
-            to: self.each(&config.to, parsed),
+            to: self.mistakes.each(&config.to, parsed),
             transport: transport.unwrap_or_default(),
             settings: self.settings(&config.settings, others),
         }
@@ -211,11 +184,12 @@ impl Check {
     fn route(&mut self, config: &RouteConfig) -> Route {
         let proxy = config.proxy_protocol.as_ref().filter(|proxy| proxy.value);
         if let Some(proxy) = proxy.filter(|_| !config.via.is_empty()) {
-            self.wrong(proxy, "the last gateway does that, and this route has further ones (via)");
+            self.mistakes
+                .wrong(proxy, "the last gateway does that, and this route has further ones (via)");
         }
         Route {
-            to: self.each(&config.to, parsed),
-            via: self.each(&config.via, parsed),
+            to: self.mistakes.each(&config.to, parsed),
+            via: self.mistakes.each(&config.via, parsed),
             proxy_protocol: proxy.is_some(),
         }
     }
@@ -351,9 +325,8 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             Some("tokens") => Ok(vec![Token::from_random([7; 16])]),
             _ => Err(WrongValue::new("no such file")),
         };
-        let checked = Config::parse(text).map_err(|mistake| vec![mistake]);
-        let checked = checked.and_then(|config| config.check(&tokens));
-        checked.map_err(|mistakes| mistakes.into_iter().map(|mistake| mistake.text).collect())
+        let checked = Config::parse(text).check(&tokens);
+        checked.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
     }
 
     #[test]
@@ -426,6 +399,10 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
         }
         let mistakes = check(&TEXT.replace("8MiB", "x").replace("reno", "y")).unwrap_err();
         assert_eq!(mistakes.len(), 2, "all of them: {mistakes:?}");
+        let mistakes = check(&TEXT.replace("8MiB", "x").replace("s = 7", "s = \"7\"")).unwrap_err();
+        assert_eq!(mistakes.len(), 2, "of form and of meaning: {mistakes:?}");
+        let mistakes = check(&TEXT.replace("to = [\"203.0.113.0/24\"]\n", "")).unwrap_err();
+        assert_eq!(mistakes, ["line 14: segment: missing field `to`"]);
     }
 
     #[test]

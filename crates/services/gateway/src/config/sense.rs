@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Place, Prefix};
 
+use longhaul_settings::{At, Written};
+
+use super::Config;
 use super::check::{Check, address, forward};
-use super::{At, Config, Mistake, Written};
 use crate::gateway::{GatewaySettings, StartError};
 use crate::policy::is_of_this_host;
 use crate::routes::Destination;
@@ -13,17 +15,14 @@ use crate::routes::Destination;
 impl Check {
     /// Judges `settings` as a whole, which were read from `config`.
     pub(super) fn judge(&mut self, config: &Config, settings: &GatewaySettings) {
-        for at in &config.empty {
-            self.at(at, "names nothing: leave it out, or name something");
-        }
         // What could not be read would be missed here.
         if !self.mistakes.is_empty() {
             return;
         }
         if let Err(error) = settings.judge() {
             match place(config, &error) {
-                Some(at) => self.at(&at, &error.to_string()),
-                None => self.mistakes.push(Mistake { text: error.to_string(), is_of_file: false }),
+                Some(at) => self.mistakes.at(&at, &error),
+                None => self.mistakes.add(&error),
             }
         }
         self.path(&config.via, settings);
@@ -44,21 +43,18 @@ impl Check {
         self.twice(routes, |text| text.parse().ok(), Destination::is_same);
     }
 
-    fn at(&mut self, at: &At, why: &str) {
-        self.mistakes.push(Mistake { text: format!("{at}: {why}"), is_of_file: false });
-    }
-
     /// Gateways in the order in which they are passed.
     fn path(&mut self, via: &[Written], settings: &GatewaySettings) {
         let hops: Vec<Hop> = via.iter().filter_map(|written| written.value.parse().ok()).collect();
         for (number, (hop, written)) in hops.iter().zip(via).enumerate() {
             let address = hop.place.address();
             if is_own(hop, settings) {
-                self.wrong(written, "a session would come back here, and be refused as a loop");
+                self.mistakes
+                    .wrong(written, "a session would come back here, and be refused as a loop");
             } else if hops[..number].iter().any(|other| other.place == hop.place) {
-                self.wrong(written, "it stands on this route already: a loop");
+                self.mistakes.wrong(written, "it stands on this route already: a loop");
             } else if number == 0 && address.is_some_and(|at| !settings.destinations.allow(at)) {
-                self.wrong(written, "it may not be dialled, since allow does not name it");
+                self.mistakes.wrong(written, "it may not be dialled, since allow does not name it");
             }
         }
     }
@@ -75,9 +71,9 @@ impl Check {
             let Some(value) = read(&written.value) else { continue };
             match seen.iter().find(|(other, _)| is_same(other, &value)) {
                 Some((_, At { line: Some(line), .. })) => {
-                    self.wrong(written, format_args!("line {line} names it already"));
+                    self.mistakes.wrong(written, format_args!("line {line} names it already"));
                 }
-                Some(_) => self.wrong(written, "it is named already"),
+                Some(_) => self.mistakes.wrong(written, "it is named already"),
                 None => seen.push((value, written.at)),
             }
         }

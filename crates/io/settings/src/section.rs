@@ -1,0 +1,187 @@
+use std::path::PathBuf;
+
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, ValueDeserializer};
+
+use crate::{At, Mistake, Written, line, mistake};
+
+/// A table of a file, read key by key, so that all mistakes are found at once.
+///
+/// ```
+/// use longhaul_settings::Section;
+///
+/// let text = "port = \"http\"\nnames = [\"a\"]\nprot = 7";
+/// let ((), mistakes) = Section::read(text, |section| {
+///     let _port = section.one::<u16>("port");
+///     assert_eq!(section.each("names")[0].value, "a");
+/// });
+/// let words: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
+/// assert_eq!(words[0], "line 1: port \"http\": expected a whole number from 0 to 65535");
+/// assert_eq!(words[1], "line 3: prot: unknown field `prot`, expected one of `port`, `names`");
+/// ```
+#[derive(Debug)]
+pub struct Section<'t> {
+    text: &'t str,
+    values: DeTable<'t>,
+    /// Keys that were asked for.
+    keys: Vec<&'static str>,
+    mistakes: Vec<Mistake>,
+}
+
+impl<'t> Section<'t> {
+    /// Reads the text of a file by `read`, with what is wrong with its form. Keys that `read` does not ask for
+    /// mean nothing.
+    pub fn read<T>(text: &'t str, read: impl FnOnce(&mut Self) -> T) -> (T, Vec<Mistake>) {
+        let (values, mistakes) = match DeTable::parse(text) {
+            Ok(values) => (values.into_inner(), Vec::new()),
+            Err(error) => (DeTable::new(), vec![mistake(text, &error)]),
+        };
+        let mut section = Self { text, values, keys: Vec::new(), mistakes };
+        let read = read(&mut section);
+        (read, section.finish())
+    }
+
+    /// The value of `key`, if it stands there and is one.
+    pub fn one<T: DeserializeOwned>(&mut self, key: &'static str) -> Option<Written<T>> {
+        let value = self.take(key)?;
+        let at = At { key, line: Some(line(self.text, value.span().start)) };
+        match T::deserialize(ValueDeserializer::from(value)) {
+            Ok(value) => Some(Written { value, at }),
+            Err(error) => {
+                self.mistakes.push(mistake(self.text, &error));
+                None
+            }
+        }
+    }
+
+    /// The texts of the list `key`, if it stands there; it may not be empty.
+    pub fn each(&mut self, key: &'static str) -> Vec<Written> {
+        let Some(list) = self.one::<Vec<Spanned<String>>>(key) else { return Vec::new() };
+        if list.value.is_empty() {
+            let text = format_args!("{}: names nothing: leave it out, or name something", list.at);
+            self.mistakes.push(Mistake::new(text));
+        }
+        let written = |value: Spanned<String>| {
+            let at = At { key, line: Some(line(self.text, value.span().start)) };
+            Written { value: value.into_inner(), at }
+        };
+        list.value.into_iter().map(written).collect()
+    }
+
+    /// The texts of the list `key`, which the table that begins `at` needs.
+    pub fn each_needed(&mut self, key: &'static str, at: &At) -> Vec<Written> {
+        self.need(key, at);
+        self.each(key)
+    }
+
+    /// The value of `key`, which the table that begins `at` needs.
+    pub fn one_needed<T: DeserializeOwned>(
+        &mut self,
+        key: &'static str,
+        at: &At,
+    ) -> Option<Written<T>> {
+        self.need(key, at);
+        self.one(key)
+    }
+
+    fn need(&mut self, key: &str, at: &At) {
+        if !self.values.contains_key(key) {
+            self.mistakes.push(Mistake::new(format_args!("{at}: missing field `{key}`")));
+        }
+    }
+
+    /// A file or directory.
+    pub fn path(&mut self, key: &'static str) -> Option<Written<PathBuf>> {
+        self.one(key)
+    }
+
+    /// Each of the tables `[[key]]`, with its line.
+    pub fn sections<T>(&mut self, key: &'static str, read: impl Fn(&mut Self, At) -> T) -> Vec<T> {
+        let Some(value) = self.take(key) else { return Vec::new() };
+        let start = value.span().start;
+        let DeValue::Array(tables) = value.into_inner() else {
+            self.no_sections(key, start);
+            return Vec::new();
+        };
+        let mut all = Vec::new();
+        for table in tables {
+            let start = table.span().start;
+            let DeValue::Table(values) = table.into_inner() else {
+                self.no_sections(key, start);
+                continue;
+            };
+            let (text, keys, mistakes) = (self.text, Vec::new(), Vec::new());
+            let mut section = Self { text, values, keys, mistakes };
+            all.push(read(&mut section, At { key, line: Some(line(text, start)) }));
+            self.mistakes.append(&mut section.finish());
+        }
+        all
+    }
+
+    fn no_sections(&mut self, key: &str, at: usize) {
+        let line = line(self.text, at);
+        let text = format_args!("line {line}: {key}: expected tables, each begun by [[{key}]]");
+        self.mistakes.push(Mistake::new(text));
+    }
+
+    fn take(&mut self, key: &'static str) -> Option<Spanned<DeValue<'t>>> {
+        self.keys.push(key);
+        self.values.remove(key)
+    }
+
+    fn finish(mut self) -> Vec<Mistake> {
+        let known: Vec<String> = self.keys.iter().map(|key| format!("`{key}`")).collect();
+        for key in self.values.keys() {
+            let (line, name) = (line(self.text, key.span().start), key.get_ref());
+            let known = known.join(", ");
+            let text = format_args!(
+                "line {line}: {name}: unknown field `{name}`, expected one of {known}"
+            );
+            self.mistakes.push(Mistake::new(text));
+        }
+        self.mistakes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<String> {
+        let (_, mistakes) = Section::read(text, |section| {
+            let one = section.one::<u32>("number");
+            let inner = section.sections("part", |part, at| (part.one::<bool>("on"), at.line));
+            (one, section.each("list"), inner)
+        });
+        mistakes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn mistakes_of_all_tables_are_found_at_once_with_their_lines() {
+        let text =
+            "number = \"x\"\nlist = [\"a\", 3]\n\n[[part]]\non = 1\n\n[[part]]\noff = true\n";
+        assert_eq!(
+            words(text),
+            [
+                "line 1: number \"x\": expected a whole number from 0 to 4294967295",
+                "line 5: on 1: expected true or false",
+                "line 8: off: unknown field `off`, expected one of `on`",
+                "line 2: list 3: expected a text in quotes",
+            ]
+        );
+        assert_eq!(words("number = 1\nnumber = 2").len(), 1);
+        assert_eq!(
+            words("list = []"),
+            ["line 1: list: names nothing: leave it out, or name something"]
+        );
+        assert_eq!(
+            words("part = 1\n[part2]"),
+            [
+                "line 1: part: expected tables, each begun by [[part]]",
+                "line 2: part2: unknown field `part2`, expected one of `number`, `part`, `list`",
+            ]
+        );
+        assert!(words("number = 3\n[[part]]\non = true").is_empty());
+    }
+}
