@@ -18,13 +18,14 @@ PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt4
 SERVER_PEERS := rsync-ssh uftp 'haproxy cubic x1'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench install lint longhaul xio
+.PHONY: help demo test bench install deb lint longhaul xio
 
 help:
 	@echo 'make demo      a verified transfer over an emulated long path, and what it shows'
 	@echo 'make test      the simulation over SEEDS=$(SEEDS) seeds, then all tests'
 	@echo 'make bench     this machine'\''s limits, Longhaul and its peers, as ratios'
 	@echo 'make install   the program, its pages, completions, preload and C library below PREFIX=$(PREFIX) (DESTDIR is respected)'
+	@echo 'make deb       a Debian package with the server as a service that is off, below target/debian'
 	@echo 'make xio       the Globus XIO driver, for GridFTP through gateways; make install takes it along'
 	@echo 'make lint      format, clippy, docs, tidy: what CI checks besides the tests'
 
@@ -60,6 +61,9 @@ install: longhaul
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(TARGET)/release/liblonghaul_relay_c.a $(TARGET)/release/liblonghaul_relay_c.so
 	install -D -m 644 -t $(DESTDIR)$(PREFIX)/include bindings/c/include/longhaul_relay.h
 	[ ! -e $(XIO) ] || install -D -m 644 -t $(DESTDIR)$(PREFIX)/lib $(XIO)
+
+deb: longhaul
+	@$(WITH) cargo xtask deb
 
 xio:
 	@xtask/with-tools.sh 'cc globus-xio' cargo build --release --locked -p longhaul-relay-c

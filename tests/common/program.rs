@@ -83,9 +83,11 @@ impl<'t> Program<'t> {
         Self { test, process, stdout, stderr }
     }
 
-    /// A server of the test's folder `there`, at `listen`, and where it listens.
+    /// A server of the test's folder `there`, at `listen`, that waits for nobody at its end, and where it
+    /// listens.
     pub fn serve(test: &'t Test, listen: &str, words: &[&str]) -> (Self, SocketAddr) {
-        let fixed = ["serve", "--listen", listen, "--root", "there", "--token-file", "token"];
+        let fixed = ["serve", "--drain", "0", "--listen", listen, "--root", "there"];
+        let fixed = [&fixed[..], &["--token-file", "token"]].concat();
         let mut program = Self::start(test, &[&fixed[..], words].concat());
         let at = program.listens();
         (program, at)

@@ -93,7 +93,7 @@ fn what_is_equal_stays_and_of_others_what_differs_is_sent() {
 fn a_server_that_lets_nobody_read_gets_all() {
     limited(|test| {
         tree(&test.here("tree"));
-        let server = Server::with(test, |options| options.allow_read = false);
+        let server = Server::with(test, |options| options.access[0].allow_read = false);
         let mut options = push(&test.here("tree"), server.address, b"");
         options.checksum = true;
         let first = run(test, &options).unwrap();

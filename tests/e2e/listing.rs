@@ -71,7 +71,7 @@ fn ls_says_what_it_cannot_list() {
         let ended = ls(test, &[], "here");
         assert_eq!(ended.status, Some(2), "{ended:?}");
         drop(server);
-        let server = Server::with(test, |options| options.allow_read = false);
+        let server = Server::with(test, |options| options.access[0].allow_read = false);
         let ended = ls(test, &[], &format!("lh://{}/", server.address));
         ended.assert_failed("does not let anyone copy from it, nor look at what it has");
     });

@@ -39,6 +39,8 @@ mod reports;
 mod routes;
 mod rsync;
 mod selection;
+mod serve_config;
+mod serve_watched;
 mod server;
 mod signals;
 mod sizes;

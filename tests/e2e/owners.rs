@@ -10,7 +10,7 @@ use crate::trees::{assert_same, noise};
 #[test]
 fn a_push_is_gone_on_with_under_its_own_token_only() {
     limited(|test| {
-        let server = Server::with(test, |options| options.tokens.push(token(2)));
+        let server = Server::with(test, |options| options.access[0].tokens.push(token(2)));
         fs::write(test.here("f"), noise(7, 4 << 20)).unwrap();
         let mut own = push(&test.here("f"), server.address, b"f");
         // What the other one sends has the same size and time.

@@ -33,7 +33,7 @@ enum Difference {
 #[test]
 fn trees_arrive_as_by_rsync_with_the_same_options() {
     limited(|test| {
-        let server = Server::with(test, |options| options.allow_delete = true);
+        let server = Server::with(test, |options| options.access[0].allow_delete = true);
         let number = |name: &str, default: u64| {
             std::env::var(name).map_or(default, |text| text.parse().unwrap())
         };

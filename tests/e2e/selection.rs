@@ -22,7 +22,7 @@ fn each_way(
     check: impl Fn(&Path, &Path, &dyn Fn(&dyn Fn(&mut CopyOptions)) -> CopyReport) + Send + 'static,
 ) {
     limited(move |test| {
-        let server = Server::with(test, |options| options.allow_delete = true);
+        let server = Server::with(test, |options| options.access[0].allow_delete = true);
         for pushes in [true, false] {
             let (here, there) = (test.here("tree"), test.there("tree"));
             for old in [&here, &there] {
@@ -133,7 +133,9 @@ fn a_server_has_to_allow_deletion() {
             assert!(error.to_string().contains("--allow-delete"), "{error}");
         };
         refuse(|_| {});
-        refuse(|options| (options.allow_delete, options.allow_read) = (true, false));
+        refuse(|options| {
+            (options.access[0].allow_delete, options.access[0].allow_read) = (true, false)
+        });
     });
 }
 

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use longhaul::{
-    ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error, ErrorKind, Progress,
-    ServeEvent, ServeOptions, Stop, copy, serve,
+    Access, ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error, ErrorKind,
+    Progress, ServeEvent, ServeOptions, Stop, copy, serve,
 };
 use longhaul_units::Rate;
 
@@ -87,7 +87,7 @@ impl Drop for Server {
 
 pub fn serve_options(root: &Path) -> ServeOptions {
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let mut options = ServeOptions::new(listen, root.to_owned(), vec![token(1)]);
+    let mut options = ServeOptions::new(listen, vec![Access::new(root.to_owned(), vec![token(1)])]);
     options.connections_max = 8;
     (options.idle_timeout, options.stall_timeout) = (PATIENCE, PATIENCE);
     options.excuse_timeout = Duration::ZERO;

@@ -243,7 +243,7 @@ fn waiting_for_its_token<'t>(test: &'t Test, words: &[&str]) -> (Program<'t>, Fi
         let mut options = File::options();
         options.write(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(&fifo).ok()
     });
-    program.signal(Signal::TERM);
+    program.signal(Signal::INT);
     program.prints("stopping");
     (program, token)
 }

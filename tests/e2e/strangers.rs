@@ -160,7 +160,8 @@ fn a_server_grants_only_what_is_allowed() {
         fs::write(test.there("g"), b"y").unwrap();
         for (allow_read, allow_write) in [(true, false), (false, true)] {
             let server = Server::with(test, |options| {
-                (options.allow_read, options.allow_write) = (allow_read, allow_write);
+                (options.access[0].allow_read, options.access[0].allow_write) =
+                    (allow_read, allow_write);
             });
             let pushed = run(test, &push(&test.here("f"), server.address, b"pushed"));
             let to = test.here("pulled");

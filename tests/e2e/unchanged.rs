@@ -102,7 +102,7 @@ fn of_a_tree_in_which_some_files_changed_these_are_sent() {
 fn a_server_that_lets_nobody_read_says_nothing_of_what_it_has() {
     limited(|test| {
         tree(&test.here("tree"));
-        let server = Server::with(test, |options| options.allow_read = false);
+        let server = Server::with(test, |options| options.access[0].allow_read = false);
         let options = push(&test.here("tree"), server.address, b"");
         let first = run(test, &options).unwrap();
         let again = run(test, &options).unwrap();

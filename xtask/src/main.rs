@@ -13,6 +13,7 @@
 mod arguments;
 mod ci;
 mod command;
+mod deb;
 mod errors;
 mod fuzz;
 mod metadata;
@@ -76,6 +77,10 @@ fn run() -> Result<()> {
             arguments.finish()?;
             mutants::run(&root, seeds, &only)
         }
+        "deb" => {
+            arguments.finish()?;
+            deb::run(&root)
+        }
         "api" => {
             arguments.finish()?;
             tidy::public_api::write(&root)
@@ -104,6 +109,7 @@ cargo xtask COMMAND
   chains [--seeds N] [--from S]  the same with sessions through chains of gateways
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
+  deb                         the Debian package of the program in target/release; lintian looks at it
   api                         write the list of what the library offers, which tidy compares
   errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words
   help                        this text

@@ -13,6 +13,11 @@ pub fn deny(root: &Path) -> Result<PathBuf> {
     installed(root, "cargo-deny", "0.20.2")
 }
 
+/// `cargo deb`.
+pub fn deb(root: &Path) -> Result<PathBuf> {
+    installed(root, "cargo-deb", "3.8.0")
+}
+
 /// `cargo fuzz`.
 pub fn fuzz(root: &Path) -> Result<PathBuf> {
     installed(root, "cargo-fuzz", "0.13.2")

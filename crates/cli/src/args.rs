@@ -18,6 +18,7 @@ use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
 use crate::link::choice;
 use crate::location;
+use crate::serve::log::LogFormat;
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
@@ -422,11 +423,37 @@ pub struct HoldArgs {
 ///
 /// Clients prove that they hold a token, the server proves it to them. Nothing outside the root can
 /// be reached. Without an allow flag clients may both read and write. Pipes touch no file; to send
-/// into one takes what writing takes, to receive what reading takes. SIGTERM and Ctrl-C end it
-/// cleanly: what running transfers have written is kept and can be resumed.
+/// into one takes what writing takes, to receive what reading takes. Ctrl-C ends it cleanly: what
+/// running transfers have written is kept and can be resumed. SIGTERM waits for them first (--drain).
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
+    /// Everything from a TOML file, in place of options: who is let in, and to what; SIGHUP reads it again
+    ///
+    /// Its keys are the options' names, with _ for -, and tables [[access]] with `token_file`, `root`, rights and limits of
+    /// each token (docs/operating.md).
+    #[arg(long, value_name = "FILE", conflicts_with_all = [
+        "listen", "directory", "root", "token_file", "ssh", "once", "allow_read", "allow_write", "allow_delete",
+        "direct", "stall_timeout", "excuse_timeout", "profiles", "memory", "socket_buffer", "no_history",
+        "host_priority", "trust_proxy", "drain", "log", "metrics",
+    ])]
+    pub config: Option<PathBuf>,
+    /// Say what is wrong with that file, all at once, by line, and end
+    #[arg(long, requires = "config")]
+    pub check: bool,
+    /// How long SIGTERM lets transfers go on, while nobody is let in, before it ends them
+    #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, hide_short_help = true)]
+    pub drain: u32,
+    /// Where Prometheus (/metrics) and who starts and watches it (/healthz, /readyz) may look
+    #[arg(long, value_name = "[ADDR:]PORT", hide_short_help = true)]
+    pub metrics: Option<String>,
+    /// A line on standard error for each transfer, in place of words
+    ///
+    /// `time` of its end, `client`, `key` (id of its token), `direction`, `path` (the first that it asked for), `bytes` that moved,
+    /// `seconds`, `rate_bps`, `bottleneck`, `lost` by cause, `outcome` (done, incomplete, failed), `failed` entries, `reason`. As text
+    /// each is name=value.
+    #[arg(long, value_name = "FORM", value_enum, hide_short_help = true)]
+    pub log: Option<LogFormat>,
     /// Address to listen at, TCP and UDP
     #[arg(long, value_name = "ADDR:PORT", help = LISTEN_HELP)]
     pub listen: Option<String>,
@@ -773,13 +800,16 @@ fn retry(text: &str) -> Result<std::time::Duration, String> {
 }
 
 /// Memory for data that is under way.
-fn memory(text: &str) -> Result<Bytes, String> {
+pub(crate) fn memory(text: &str) -> Result<Bytes, String> {
     let bytes: Bytes = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
     if bytes < MEMORY_LEAST {
         return Err("a transfer takes at least 64MiB".into());
     }
     Ok(bytes)
 }
+
+/// Seconds that SIGTERM leaves to transfers, unless set.
+pub(crate) const DRAIN: u32 = 30;
 
 const EXIT_STATUSES: &str = "\
 Exit status: 0 done and verified (or as --no-verify asked), 1 failed, 2 used wrongly.

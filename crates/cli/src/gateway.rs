@@ -19,7 +19,7 @@ use self::args::{GatewayArgs, GatewayCommand, ServeArgs};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
 use crate::serve::refusals::Refusals;
-use crate::signals::Held;
+use crate::signals::{Held, Orders};
 
 pub(crate) fn run(args: &GatewayArgs, output: &Output, held: Held) -> Result<(), Failure> {
     match &args.command {
@@ -61,7 +61,8 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let (stop, reload) = (Stop::default(), Arc::new(AtomicBool::new(false)));
     let known = account.clone();
     let again = args.config.is_some().then(|| reload.clone());
-    held.stop_or_reload(&stop, again, output, move || lock(&known).fields())?;
+    let orders = Orders { stop: stop.clone(), drain: None, reload: again };
+    held.follow(&orders, output, move || lock(&known).fields())?;
     let mut checked = configured::read(args)?;
     let (shown, noted) = (*output, account.clone());
     let report = Arc::new(move |event: Event| lock(&noted).note(&event, &shown));

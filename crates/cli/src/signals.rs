@@ -35,6 +35,17 @@ pub(crate) type Known = Box<dyn Fn() -> Map<String, Value> + Send>;
 /// Signals of the time before it is known what the program is to do: they wait.
 pub(crate) struct Held(io::Result<Signals>);
 
+/// What signals ask of a service.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    /// To stop in order.
+    pub(crate) stop: Stop,
+    /// SIGTERM: to wait for what is under way before that.
+    pub(crate) drain: Option<Stop>,
+    /// SIGHUP: to read the settings again.
+    pub(crate) reload: Option<Arc<AtomicBool>>,
+}
+
 /// Signals as they come.
 type Signals = SignalDelivery<UnixStream, SignalOnly>;
 
@@ -77,27 +88,27 @@ impl Held {
         output: &Output,
         known: impl Fn() -> Map<String, Value> + Send + 'static,
     ) -> Result<(), Failure> {
-        self.stop_or_reload(stop, None, output, known)
+        let orders = Orders { stop: stop.clone(), drain: None, reload: None };
+        self.follow(&orders, output, known)
     }
 
-    /// The same, but SIGHUP sets `reload`, where there is one, also with `nohup`.
+    /// The same by these `orders`; SIGHUP asks to reload also with `nohup`.
     ///
     /// # Errors
     /// The operating system does not let us.
-    pub(crate) fn stop_or_reload(
+    pub(crate) fn follow(
         self,
-        stop: &Stop,
-        reload: Option<Arc<AtomicBool>>,
+        orders: &Orders,
         output: &Output,
         known: impl Fn() -> Map<String, Value> + Send + 'static,
     ) -> Result<(), Failure> {
         let follow = |signals: Signals| {
             let handle = signals.handle();
             that_stop()?.into_iter().try_for_each(|signal| handle.add_signal(signal))?;
-            if reload.is_some() {
+            if orders.reload.is_some() {
                 handle.add_signal(SIGHUP)?;
             }
-            follow(signals, stop, reload, Some(STOPPING), Again::Exit(*output, Box::new(known)))
+            follow(signals, orders.clone(), Some(STOPPING), Again::Exit(*output, Box::new(known)))
         };
         self.0.and_then(follow).map_err(|error| cannot_wait(&error))
     }
@@ -135,7 +146,8 @@ pub(crate) fn survive_large_files() -> io::Result<()> {
 /// # Errors
 /// The operating system does not let us.
 pub(crate) fn install(stop: &Stop, first: Option<&'static str>, again: Again) -> io::Result<()> {
-    follow(open(that_stop()?)?, stop, None, first, again)
+    let orders = Orders { stop: stop.clone(), drain: None, reload: None };
+    follow(open(that_stop()?)?, orders, first, again)
 }
 
 /// Signals that wait to be taken. The iterator of signal-hook panics where its socket fails.
@@ -161,13 +173,12 @@ fn await_some(signals: &mut Signals) -> Vec<i32> {
 
 fn follow(
     mut signals: Signals,
-    stop: &Stop,
-    reload: Option<Arc<AtomicBool>>,
+    orders: Orders,
     first: Option<&'static str>,
     again: Again,
 ) -> io::Result<()> {
-    let stop = stop.clone();
     threads::spawn("signals", move || {
+        let Orders { stop, drain, reload } = orders;
         let mut past = PastSignals::default();
         for signal in std::iter::repeat_with(|| await_some(&mut signals)).flatten() {
             if signal == SIGHUP
@@ -176,7 +187,12 @@ fn follow(
                 reload.store(true, Ordering::Relaxed);
                 continue;
             }
-            match (past.take(Instant::now()), &again) {
+            let may_drain = signal == SIGTERM && drain.is_some();
+            match (past.take(Instant::now(), may_drain), &again) {
+                (Wish::Drain, _) => {
+                    drain.iter().for_each(Stop::request);
+                    complain(DRAINING);
+                }
                 (Wish::Stop, _) => {
                     stop.request();
                     if let Some(text) = first {
@@ -198,12 +214,16 @@ fn follow(
 /// Signals that have come so far.
 #[derive(Debug, Default)]
 struct PastSignals {
-    first: Option<Instant>,
+    last: Option<Instant>,
+    drains: bool,
+    stops: bool,
 }
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
+    /// To wait for what is under way, and then stop.
+    Drain,
     Stop,
     /// What another signal has asked for a moment ago.
     Same,
@@ -211,15 +231,22 @@ enum Wish {
 }
 
 impl PastSignals {
-    /// One comes.
-    fn take(&mut self, now: Instant) -> Wish {
-        match self.first {
-            None => {
-                self.first = Some(now);
+    /// One comes, which leaves time to what is under way where it `may_drain`.
+    fn take(&mut self, now: Instant, may_drain: bool) -> Wish {
+        if self.last.is_some_and(|last| now < last + TOGETHER) {
+            return Wish::Same;
+        }
+        self.last = Some(now);
+        match (self.drains, self.stops) {
+            (_, true) => Wish::StopAtOnce,
+            (false, false) if may_drain => {
+                self.drains = true;
+                Wish::Drain
+            }
+            (_, false) => {
+                self.stops = true;
                 Wish::Stop
             }
-            Some(first) if now < first + TOGETHER => Wish::Same,
-            Some(_) => Wish::StopAtOnce,
         }
     }
 }
@@ -228,6 +255,9 @@ impl PastSignals {
 static IS_FATAL: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
 const THAT_STOP: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// Printed where what is under way has time.
+const DRAINING: &str = "stopping once running transfers have ended (once more to stop them)";
 
 /// Printed at the first.
 pub(crate) const STOPPING: &str = "stopping (once more to stop at once)";
@@ -246,9 +276,12 @@ mod tests {
     #[test]
     fn signals_of_one_moment_are_one() {
         let (mut past, start) = (PastSignals::default(), Instant::now());
-        assert_eq!(past.take(start), Wish::Stop);
-        assert_eq!(past.take(start), Wish::Same);
-        assert_eq!(past.take(start + TOGETHER / 2), Wish::Same);
-        assert_eq!(past.take(start + TOGETHER), Wish::StopAtOnce);
+        assert_eq!(past.take(start, false), Wish::Stop);
+        assert_eq!(past.take(start, false), Wish::Same);
+        assert_eq!(past.take(start + TOGETHER / 2, true), Wish::Same);
+        assert_eq!(past.take(start + TOGETHER, true), Wish::StopAtOnce);
+        let (mut past, start) = (PastSignals::default(), Instant::now());
+        let wishes = [0, 0, 1, 2].map(|n| past.take(start + TOGETHER * n, true));
+        assert_eq!(wishes, [Wish::Drain, Wish::Same, Wish::Stop, Wish::StopAtOnce]);
     }
 }

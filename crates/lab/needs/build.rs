@@ -47,6 +47,9 @@ const ALL: &[(&str, Probe)] = &[
     ("postgresql", || programs(&["initdb", "postgres", "setpriv"])),
     ("curl", || programs(&["curl"])),
     // Other programs for moving data.
+    // Debian's, with what checks metrics.
+    ("prometheus", || programs(&["prometheus", "promtool"])),
+    ("systemd_analyze", || programs(&["systemd-analyze"])),
     ("iperf3", || programs(&["iperf3"])),
     ("gridftp", || programs(&["globus-url-copy", "globus-gridftp-server"])),
     ("gridftp_udt", gridftp_udt),

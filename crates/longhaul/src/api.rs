@@ -7,6 +7,7 @@ use std::time::Duration;
 use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Deletion, Deletions};
+use longhaul_session::KeyId;
 use longhaul_units::{EntryCode, MemoryUse, Rate};
 use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
@@ -254,6 +255,66 @@ impl EndedEntries {
     }
 }
 
+/// The request of a client that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Action {
+    /// A copy to the server.
+    Push,
+    /// A copy from it.
+    Pull,
+    /// Into a pipe.
+    Send,
+    /// Out of one.
+    Receive,
+    /// A look at what is there.
+    List,
+}
+
+impl Action {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Push, Self::Pull, Self::Send, Self::Receive, Self::List];
+
+    /// Its name in logs and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Push => "push",
+            Self::Pull => "pull",
+            Self::Send => "send",
+            Self::Receive => "receive",
+            Self::List => "list",
+        }
+    }
+}
+
+/// A transfer of a server, when it has ended.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct TransferAccount {
+    /// Id of the token that its client has proven.
+    pub key_id: KeyId,
+    /// Its kind.
+    pub action: Action,
+    /// The first path that the client named, or the name of its pipe: its own words, as bytes.
+    pub path: Vec<u8>,
+    /// Bytes of contents that were moved.
+    pub bytes: u64,
+    /// Time since it began.
+    pub time: Duration,
+    /// What limited it for the longest time, as far as the end that sent knows.
+    pub bottleneck: Bottleneck,
+    /// Packets that were lost, likewise.
+    pub lost: Losses,
+}
+
+impl TransferAccount {
+    /// One that has moved nothing yet.
+    pub fn new(key_id: KeyId, action: Action, path: Vec<u8>) -> Self {
+        let (bottleneck, lost) = (Bottleneck::StartUp, Losses::default());
+        Self { key_id, action, path, bytes: 0, time: Duration::ZERO, bottleneck, lost }
+    }
+}
+
 /// Something that a server tells its operator.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -271,6 +332,8 @@ pub enum ServeEvent {
     Ended {
         /// Its address.
         client: SocketAddr,
+        /// What it was, unless it ended before it had begun.
+        account: Option<TransferAccount>,
         /// Its result.
         outcome: Result<Served, ServeFailure>,
     },

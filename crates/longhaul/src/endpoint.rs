@@ -2,6 +2,7 @@
 
 pub mod client;
 pub mod guests;
+pub mod policy;
 pub mod request;
 pub mod serve;
 pub mod server;

@@ -20,8 +20,8 @@ mod remarks;
 mod transfers;
 
 pub use api::{
-    CopyReport, DeletedNames, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent,
-    ServeFailure, Served, Snapshot,
+    Action, CopyReport, DeletedNames, EndedEntries, EndedEntry, Hosts, LinkReport, ServeEvent,
+    ServeFailure, Served, Snapshot, TransferAccount,
 };
 pub use connection::circuit::{
     CircuitBooking, CircuitOptions, CircuitReport, CircuitWant, CircuitWish, Circuits, NoCircuit,
@@ -29,7 +29,7 @@ pub use connection::circuit::{
 };
 pub use connection::links::{LinkChoice, LinkUse};
 pub use connection::path_history::HistoryReport;
-pub use endpoint::serve::serve;
+pub use endpoint::serve::{Server, serve};
 pub use endpoint::ssh::command::{InvalidSshHost, SshHost, SshOptions};
 pub use endpoint::ssh::grant::Grant;
 pub use endpoint::ssh::serve::{SshServeOptions, serve_over_ssh};
@@ -40,15 +40,15 @@ pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_history::History;
 pub use longhaul_objects::{ChangeKind, NamedChange};
-pub use longhaul_session::Token;
+pub use longhaul_session::{KeyId, Token};
 pub use longhaul_sys::stop::Stop;
-pub use longhaul_units::{Bytes, Duration, EntryCode, Rate};
+pub use longhaul_units::{Bottleneck, Bytes, Duration, EntryCode, Losses, Rate};
 pub use longhaul_wire::{
     CloseCode, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect, SshPurpose,
 };
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
+    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
     ServeOptions,
 };
 pub use progress::Progress;

@@ -1,7 +1,7 @@
 //! Options of the public calls. An option that several calls share stands in [`ConnectOptions`] alone.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,29 +272,59 @@ impl CopyOptions {
     }
 }
 
-/// A server of files below one directory.
+/// Rights of who holds one of some tokens, and the limits of each of these tokens.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Access {
+    /// Holders of any of them are let in.
+    pub tokens: Vec<Token>,
+    /// Nothing outside can be reached.
+    pub root: PathBuf,
+    /// They may copy from here.
+    pub allow_read: bool,
+    /// They may copy to here.
+    pub allow_write: bool,
+    /// Where they may do both they may delete what a copied directory has and its source has not.
+    pub allow_delete: bool,
+    /// Most clients of one token at a time.
+    pub transfers: Option<usize>,
+    /// See [`ServeOptions::min_free`]; the larger one holds.
+    pub min_free: Option<Bytes>,
+}
+
+impl Access {
+    /// Holders of `tokens` read and write below `root`.
+    pub const fn new(root: PathBuf, tokens: Vec<Token>) -> Self {
+        Self {
+            tokens,
+            root,
+            allow_read: true,
+            allow_write: true,
+            allow_delete: false,
+            transfers: None,
+            min_free: None,
+        }
+    }
+}
+
+/// A server of files.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ServeOptions {
     /// TCP address to listen at; lanes use the same UDP port.
     pub listen: SocketAddr,
-    /// Nothing outside can be reached.
-    pub root: PathBuf,
+    /// Socket that listens already, in the place of a new one.
+    pub listener: Option<Arc<TcpListener>>,
+    /// Who is let in, and to what.
+    pub access: Vec<Access>,
     /// First and last port to listen at, of which any that is free is taken; without, that of `listen`.
     pub ports: Option<(u16, u16)>,
-    /// Any of them is let in.
-    pub tokens: Vec<Token>,
     /// Serve one transfer and end. A connection that is refused or asks for nothing does not count.
     pub once: bool,
-    /// Clients may copy from here.
-    pub allow_read: bool,
-    /// Clients may copy to here.
-    pub allow_write: bool,
-    /// All that clients may do, where it is less than that.
+    /// All that clients may do, where it is less than their access.
     pub grant: Option<Grant>,
-    /// Clients that may copy to here and from here may delete what a copied directory has and its source
-    /// has not.
-    pub allow_delete: bool,
+    /// A copy to here begins, and goes on, while so much is free on the file system of its destination.
+    pub min_free: Option<Bytes>,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
     /// half of the host's. At least [`crate::memory::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
@@ -324,18 +354,16 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// A server at `listen` that lets holders of `tokens` read and write below `root`.
-    pub fn new(listen: SocketAddr, root: PathBuf, tokens: Vec<Token>) -> Self {
+    /// A server at `listen` that gives that `access`.
+    pub fn new(listen: SocketAddr, access: Vec<Access>) -> Self {
         Self {
             listen,
-            root,
+            listener: None,
+            access,
             ports: None,
-            tokens,
             once: false,
-            allow_read: true,
-            allow_write: true,
             grant: None,
-            allow_delete: false,
+            min_free: None,
             memory: None,
             direct: false,
             socket_buffer: None,

@@ -219,6 +219,11 @@ impl<O: Clone> OutgoingPipe<O> {
         result.or_else(|| self.concluded.then(|| self.source.bytes()))
     }
 
+    /// Bytes that were dealt to lanes.
+    pub fn bytes(&self) -> u64 {
+        self.source.bytes()
+    }
+
     /// Counts that grow while it goes on.
     pub fn counts(&self) -> Counts {
         Counts { moved: self.source.bytes(), settled: self.confirmed(), ..Counts::default() }

@@ -346,6 +346,17 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
+    /// Bytes of contents that this connection has begun to move, each once.
+    pub fn moved(&self) -> u64 {
+        match self {
+            CopyOut(copy) => copy.stats().sent_bytes - copy.stats().withdrawn_bytes,
+            PipeOut(pipe) => pipe.bytes(),
+            CopyIn(copy) => copy.begun(),
+            PipeIn(pipe) => pipe.bytes(),
+            AnswersOut(_) | AnswersIn(_) => 0,
+        }
+    }
+
     /// Bytes that were moved, or things that were listed, once all is and this end knows, or has reported it.
     pub fn done(&self) -> Option<u64> {
         match self {

@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use longhaul_relay::proxy;
 use longhaul_session::{
-    HandshakeError, Keyring, ServerConfig, ServerHandshake, ServerProgress, Session, Token,
-    VerifiedClient,
+    HandshakeError, Keyring, ServerConfig, ServerHandshake, ServerProgress, Session, VerifiedClient,
 };
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
@@ -29,19 +28,17 @@ use super::tls_stream::{TlsStream, TlsStreamError, Until, is_transient};
 #[derive(Debug)]
 pub struct Acceptor {
     tls: ServerTls,
-    keyring: Keyring,
     config: ServerConfig,
     stop: Stop,
 }
 
 impl Acceptor {
-    /// Accepts holders of any of `tokens`, under a certificate made now.
+    /// Accepts holders of tokens, under a certificate made now.
     ///
     /// # Errors
     /// The certificate could not be made.
-    pub fn new(tokens: &[Token], config: ServerConfig, stop: Stop) -> io::Result<Self> {
-        let keyring = tokens.iter().collect();
-        Ok(Self { tls: ServerTls::new()?, keyring, config, stop })
+    pub fn new(config: ServerConfig, stop: Stop) -> io::Result<Self> {
+        Ok(Self { tls: ServerTls::new()?, config, stop })
     }
 
     /// The client for whom a proxy opened `stream`, by its PROXY header; for itself where it says so.
@@ -68,7 +65,7 @@ impl Acceptor {
         }
     }
 
-    /// Finds out who opened `stream` from the address `from`, and tells `reached` how far that is. Blocks for at most the
+    /// Finds out who of the `keyring` opened `stream` from the address `from`, and tells `reached` how far that is. Blocks for at most the
     /// configured timeout (and a second for a farewell), or until a stop is asked for.
     ///
     /// # Errors
@@ -77,6 +74,7 @@ impl Acceptor {
         &self,
         stream: TcpStream,
         from: SocketAddr,
+        keyring: &Keyring,
         reached: impl Fn(Stage),
     ) -> Result<Accepted, AcceptError> {
         let until = Until { deadline: clock::now() + self.config.timeout, stop: &self.stop };
@@ -97,7 +95,7 @@ impl Acceptor {
         pipe.handshake_telling(until, || reached(Stage::Greeted))?;
         reached(Stage::Secured);
         match Purpose::of(&pipe.tls) {
-            Some(Purpose::Control) => self.shake_hands(pipe, from, until),
+            Some(Purpose::Control) => self.shake_hands(pipe, from, keyring, until),
             Some(Purpose::Data) => {
                 let join = Join::parse(&read_join(|into| pipe.read(into, until))?)?;
                 let TlsStream { tls, stream } = pipe;
@@ -115,6 +113,7 @@ impl Acceptor {
         &self,
         mut pipe: TlsStream,
         from: SocketAddr,
+        keyring: &Keyring,
         until: Until<'_>,
     ) -> Result<Accepted, AcceptError> {
         let secret = tls::session_secret(&pipe.tls).map_err(TlsStreamError::from)?;
@@ -126,7 +125,7 @@ impl Acceptor {
                 Err(TlsStreamError::TimedOut) => break HandshakeError::TimedOut,
                 Err(error) => return Err(error.into()),
             };
-            match handshake.handle(&chunk[..len], &self.keyring) {
+            match handshake.handle(&chunk[..len], keyring) {
                 Ok(ServerProgress::NeedMore(more)) => handshake = more,
                 Ok(ServerProgress::Verified(client)) => {
                     let pending = PendingClient { client: *client, from, pipe };

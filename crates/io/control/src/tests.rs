@@ -299,11 +299,12 @@ fn a_stop_ends_every_wait() {
     let dialed = dial(&remote, &token(), &client_config(), IDLE, &stop);
     assert!(matches!(dialed.unwrap_err(), ConnectError::Stopped));
 
-    let acceptor = Acceptor::new(&[token()], server_config(), stop).unwrap();
+    let acceptor = Acceptor::new(server_config(), stop).unwrap();
     let (listener, address) = listen();
     let _client = TcpStream::connect(address).unwrap();
     let (stream, from) = listener.accept().unwrap();
-    let error = acceptor.accept(stream, from, |_| {}).unwrap_err();
+    let error =
+        acceptor.accept(stream, from, &[&token()].into_iter().collect(), |_| {}).unwrap_err();
     assert!(matches!(error, AcceptError::Stopped), "{error:?}");
 }
 
@@ -455,7 +456,7 @@ impl Server {
         serve: impl Fn(PendingClient) -> Outcome + Send + Sync + 'static,
     ) -> Self {
         let config = ServerConfig { udp_port: Some(7), ..config };
-        let acceptor = Acceptor::new(&[token()], config, Stop::default()).unwrap();
+        let acceptor = Acceptor::new(config, Stop::default()).unwrap();
         let shared = Arc::new((acceptor, serve));
         let (listener, address) = listen();
         let (tell, outcomes) = mpsc::channel();
@@ -466,7 +467,12 @@ impl Server {
                     let (acceptor, serve) = &*shared;
                     let stream = stream.unwrap();
                     let from = stream.peer_addr().unwrap();
-                    let outcome = match acceptor.accept(stream, from, |_| {}) {
+                    let outcome = match acceptor.accept(
+                        stream,
+                        from,
+                        &[&token()].into_iter().collect(),
+                        |_| {},
+                    ) {
                         Ok(Accepted::Client(client)) => serve(*client),
                         Ok(Accepted::Data(_)) => Outcome::Refused,
                         Err(error) => Outcome::Failed(error),

@@ -23,7 +23,7 @@ use longhaul_objects::{
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
-use longhaul_units::RangeSet;
+use longhaul_units::{Bytes, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Summary};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, readlinkat, statat, unlinkat,
@@ -209,6 +209,12 @@ impl SinkTree {
     /// Deletes at most so many names, and none that `filter` leaves out of the copy: where its sink deletes.
     pub fn deleting(mut self, most: Option<u64>, filter: Option<Filter>) -> Self {
         self.deletes = DeletionLimits::new(most, filter);
+        self
+    }
+
+    /// Leaves so many bytes of the file system free, if not more.
+    pub fn leaving(mut self, least: Bytes) -> Self {
+        self.space_budget = Mutex::new(SpaceBudget::leaving(least));
         self
     }
 

@@ -6,6 +6,7 @@ use longhaul_objects::{
     Deletion, EntryId, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared,
     Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
+use longhaul_units::Bytes;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
 
 use crate::destination::SinkOptions;
@@ -47,6 +48,14 @@ impl Target {
             Self::Tree(tree) => Self::from(tree.deleting(most, filter)),
             Self::DryRun(dry) => Self::from(dry.deleting(most, filter)),
             Self::Null => Self::Null,
+        }
+    }
+
+    /// See [`SinkTree::leaving`]; what writes nothing leaves all.
+    pub fn leaving(self, least: Bytes) -> Self {
+        match self {
+            Self::Tree(tree) => Self::from(tree.leaving(least)),
+            other => other,
         }
     }
 

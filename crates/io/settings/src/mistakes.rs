@@ -1,7 +1,8 @@
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
 
-use crate::{At, Written, WrongValue};
+use crate::written::{At, Written};
+use crate::wrong_value::WrongValue;
 
 /// A mistake of an operator: what is wrong, with the place where it stands, if it stands anywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,9 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
-use crate::{At, Mistake, Written, line, mistake};
+use crate::form::{line, mistake};
+use crate::mistakes::Mistake;
+use crate::written::{At, Written};
 
 /// A table of a file, read key by key, so that all mistakes are found at once.
 ///

@@ -31,6 +31,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("longhaul-sys supports Linux only");
 
+pub mod activation;
 pub mod blaster;
 pub mod clock;
 pub mod descriptors;

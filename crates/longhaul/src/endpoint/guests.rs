@@ -19,8 +19,27 @@ use longhaul_units::Duration;
 /// The places for clients. Shared by reference among threads.
 #[derive(Debug)]
 pub(crate) struct Guests {
-    places: usize,
     ledger: Mutex<Ledger>,
+}
+
+/// Most places at a time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    /// Of all clients.
+    pub all: usize,
+    /// Of the one token.
+    pub own: Option<usize>,
+}
+
+/// There is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NoPlace {
+    /// All are taken by who has as good a right.
+    #[error("as many clients as allowed are being served")]
+    Full,
+    /// The token has all that it may have.
+    #[error("this token has {0} transfers at this server, as many as it may have at a time")]
+    Limit(usize),
 }
 
 /// A place, until this is dropped.
@@ -58,17 +77,30 @@ struct Party {
 }
 
 impl Guests {
-    /// So many at a time; while others wait one may stand still for `excuse`.
-    pub fn new(places: usize, excuse: Duration) -> Self {
+    /// While others wait one may stand still for `excuse`.
+    pub fn new(excuse: Duration) -> Self {
         let (staying, going) = (BTreeMap::new(), BTreeMap::new());
-        Self { places, ledger: Mutex::new(Ledger { excuse, next: 0, staying, going }) }
+        Self { ledger: Mutex::new(Ledger { excuse, next: 0, staying, going }) }
     }
 
-    /// A place for a client with the token of that key id, perhaps in the place of another; `None` if
-    /// all are taken by who has as good a right.
-    pub fn admit(&self, token: [u8; 8], address: IpAddr) -> Option<Guest<'_>> {
-        let ticket = lock(&self.ledger).admit(self.places, token, Origin::of(address))?;
-        Some(Guest { guests: self, ticket })
+    /// A place for a client with the token of that key id, perhaps in the place of another.
+    ///
+    /// # Errors
+    /// All are taken by who has as good a right, or the token has its own.
+    pub fn admit(
+        &self,
+        places: Places,
+        token: [u8; 8],
+        address: IpAddr,
+    ) -> Result<Guest<'_>, NoPlace> {
+        let ticket = lock(&self.ledger).admit(places, token, Origin::of(address))?;
+        Ok(Guest { guests: self, ticket })
+    }
+
+    /// Clients that have a place.
+    pub fn count(&self) -> usize {
+        let ledger = lock(&self.ledger);
+        ledger.staying.len() + ledger.going.len()
     }
 }
 
@@ -109,16 +141,20 @@ impl Gone {
 }
 
 impl Ledger {
-    fn admit(&mut self, places: usize, token: [u8; 8], origin: Origin) -> Option<Ticket> {
+    fn admit(&mut self, places: Places, token: [u8; 8], origin: Origin) -> Result<Ticket, NoPlace> {
         let party = Party { token, origin, still: Duration::ZERO };
-        if self.staying.len() >= places {
-            let (gone, why) = self.choose(&party, None)?;
+        let own = || self.staying.values().filter(|party| party.token == token).count();
+        if let Some(most) = places.own.filter(|most| own() >= *most) {
+            return Err(NoPlace::Limit(most));
+        }
+        if self.staying.len() >= places.all {
+            let (gone, why) = self.choose(&party, None).ok_or(NoPlace::Full)?;
             self.dismiss(gone, why);
         }
         let ticket = self.next;
         self.next += 1;
         self.staying.insert(ticket, party);
-        Some(ticket)
+        Ok(ticket)
     }
 
     fn make_room_for(&mut self, ticket: Ticket) -> bool {
@@ -205,7 +241,7 @@ mod tests {
         /// A client of that token and address.
         fn comes(&mut self, token: u8, address: u8) -> Option<Ticket> {
             let origin = Origin::of(Ipv4Addr::new(192, 0, 2, address).into());
-            self.0.admit(PLACES, [token; 8], origin)
+            self.0.admit(Places { all: PLACES, own: None }, [token; 8], origin).ok()
         }
 
         fn held(&self, token: u8, address: u8) -> usize {
@@ -235,6 +271,19 @@ mod tests {
         assert!(door.0.going.values().all(|why| *why == Gone::Many));
         assert_eq!(door.comes(1, 50), None, "neither takes it back");
         assert!(door.comes(3, 99).is_some(), "a third token has its share");
+    }
+
+    #[test]
+    fn a_token_has_no_more_places_than_it_may_have() {
+        let mut door = Door::new();
+        let places = Places { all: PLACES, own: Some(2) };
+        let origin = |address| Origin::of(Ipv4Addr::new(192, 0, 2, address).into());
+        let first = door.0.admit(places, [1; 8], origin(1)).unwrap();
+        door.0.admit(places, [1; 8], origin(2)).unwrap();
+        assert_eq!(door.0.admit(places, [1; 8], origin(3)), Err(NoPlace::Limit(2)));
+        door.0.admit(places, [2; 8], origin(1)).unwrap();
+        door.0.leave(first);
+        door.0.admit(places, [1; 8], origin(3)).unwrap();
     }
 
     #[test]

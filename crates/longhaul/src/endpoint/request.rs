@@ -4,9 +4,14 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{Part, Wish};
-use longhaul_wire::{CloseCode, ConnectionId, Protect, Refused};
+use longhaul_wire::{
+    CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
+};
+
+use crate::api::Action;
 
 use crate::connection::shared::{Shared, refuse};
+use crate::endpoint::policy::Rights;
 use crate::memory::budget::Budget;
 
 /// Serves the requests of one type. [`crate::serve()`] registers them.
@@ -56,6 +61,8 @@ pub(crate) struct Asked<'a> {
     pub client: ConnectionId,
     /// The token of the client, at a server that has several: others do not go on with what it began.
     pub owner: Option<[u8; 8]>,
+    /// What its token lets it do.
+    pub rights: &'a Rights,
     pub protect: Protect,
     pub memory: Budget,
 }
@@ -73,22 +80,45 @@ impl Asked<'_> {
     /// Before the transfer begins, so that a thread that sees the transfer finds what was granted.
     pub fn grant(&self, request: impl GrantedRequest + 'static) {
         let sends = self.wish.part() == Part::Sink;
-        let _ = self.granted.0.set((sends, Box::new(request)));
+        let first = |paths: &[Vec<u8>]| paths.first().cloned().unwrap_or_default();
+        let subject = match self.wish {
+            Wish::Copy(Request { direction: Direction::Push, paths, .. }) => {
+                (Action::Push, first(paths))
+            }
+            Wish::Copy(Request { paths, .. }) => (Action::Pull, first(paths)),
+            Wish::Pipe(PipeRequest { role: PipeRole::Send, name }) => (Action::Send, name.clone()),
+            Wish::Pipe(PipeRequest { name, .. }) => (Action::Receive, name.clone()),
+            Wish::List(request) => (Action::List, request.path.clone()),
+        };
+        let _ = self.granted.0.set(Grant { sends, subject, request: Box::new(request) });
     }
 }
 
-/// The grant of a client, if there is one, and its direction: true from here to the client.
+/// The grant of a client, if there is one.
 #[derive(Default)]
-pub(crate) struct Granted(OnceLock<(bool, Box<dyn GrantedRequest>)>);
+pub(crate) struct Granted(OnceLock<Grant>);
+
+struct Grant {
+    /// Contents go from here to the client.
+    sends: bool,
+    /// Of the log: its kind, and the client's word for its place.
+    subject: (Action, Vec<u8>),
+    request: Box<dyn GrantedRequest>,
+}
 
 impl Granted {
     pub fn request(&self) -> Option<&dyn GrantedRequest> {
-        self.0.get().map(|(_, request)| &**request)
+        self.0.get().map(|grant| &*grant.request)
+    }
+
+    /// Its kind, and the client's word for its place.
+    pub fn subject(&self) -> Option<&(Action, Vec<u8>)> {
+        self.0.get().map(|grant| &grant.subject)
     }
 
     /// True if contents go from here to the client.
     pub fn sends(&self) -> bool {
-        self.0.get().is_some_and(|(sends, _)| *sends)
+        self.0.get().is_some_and(|grant| grant.sends)
     }
 }
 

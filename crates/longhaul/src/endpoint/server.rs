@@ -5,16 +5,18 @@ mod client;
 mod datagrams;
 mod peer;
 
+use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longhaul_session::ServerConfig;
 use longhaul_sys::clock;
 use longhaul_sys::descriptors::{self, MayBeShort, patiently};
 use longhaul_sys::process::descriptor_limit;
+use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_sys::wait::{self, Interest};
@@ -25,7 +27,8 @@ use rustix::io::Errno;
 use crate::api::{ServeEvent, ServeFailure};
 use crate::connection::attend::INTERVAL;
 use crate::connection::ids::ConnectionIds;
-use crate::endpoint::guests::{Guest, Guests};
+use crate::endpoint::guests::{self, Guest, Guests};
+use crate::endpoint::policy::Policy;
 use crate::endpoint::request::Handlers;
 use crate::error::{Error, ErrorKind, Side};
 use crate::memory::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
@@ -44,9 +47,10 @@ use longhaul_sys::stop::Stop;
 /// Serves requests by `handlers`: see [`crate::serve()`].
 pub(crate) fn run(
     options: &ServeOptions,
+    policy: &Mutex<Arc<Policy>>,
     handlers: Handlers,
     events: &(dyn Fn(ServeEvent) + Sync),
-    stop: &Stop,
+    (stop, draining): (&Stop, &Stop),
 ) -> Result<(), Error> {
     let system = |error: io::Error| {
         Error::here(format!("cannot go on serving: {}", descriptors::explained(&error)))
@@ -57,7 +61,10 @@ pub(crate) fn run(
         let size = usize::try_from(size.get()).unwrap_or(usize::MAX);
         (udp_options.receive_buffer, udp_options.send_buffer) = (size, size);
     }
-    let (listener, udp) = listen(options.listen, options.ports, &udp_options)?;
+    let (listener, udp) = match &options.listener {
+        Some(listener) => listen_too(listener, &udp_options)?,
+        None => listen(options.listen, options.ports, &udp_options)?,
+    };
     let (address, udp) = (listener.local_addr().map_err(system)?, Arc::new(udp));
     for notice in socket_notices(&udp) {
         events(ServeEvent::Notice(notice));
@@ -71,12 +78,14 @@ pub(crate) fn run(
         receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
         ..ServerConfig::default()
     };
-    let server = Server {
+    let server = Running {
         options,
+        policy,
         events,
         stop,
+        draining,
         handlers,
-        acceptor: Acceptor::new(&options.tokens, config, stop.clone()).map_err(system)?,
+        acceptor: Acceptor::new(config, stop.clone()).map_err(system)?,
         udp,
         lanes: Known::default(),
         joins: Joins::default(),
@@ -85,7 +94,7 @@ pub(crate) fn run(
         descriptors: Descriptors::new(descriptor_limit()),
         door: Pending::default(),
         attended: Places::default(),
-        clients: Guests::new(options.connections_max, options.excuse_timeout),
+        clients: Guests::new(options.excuse_timeout),
         ids: ConnectionIds::default(),
         served: Stop::default(),
         left: Stop::default(),
@@ -134,6 +143,22 @@ fn listen(
     Err(Error::usage("there is no port to listen at"))
 }
 
+/// A listener that is there already, and datagrams at its address.
+fn listen_too(
+    listener: &TcpListener,
+    udp_options: &UdpOptions,
+) -> Result<(TcpListener, UdpSocket), Error> {
+    let failed = |error: io::Error| {
+        let message = format!("cannot listen at the socket that was passed on: {error}");
+        Error::new(ErrorKind::Listen, Side::Here, message)
+    };
+    let listener = listener.try_clone().map_err(failed)?;
+    listener.set_nonblocking(true).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    let udp = UdpSocket::bind(at, udp_options).map_err(|error| cannot_listen(at, "UDP", &error))?;
+    Ok((listener, udp))
+}
+
 fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
     let message =
         format!("cannot listen at {address} ({transport}): {}", descriptors::explained(cause));
@@ -150,10 +175,14 @@ fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Err
     }
 }
 
-struct Server<'a> {
+struct Running<'a> {
     options: &'a ServeOptions,
+    /// The rules in force: they may change.
+    policy: &'a Mutex<Arc<Policy>>,
     events: &'a (dyn Fn(ServeEvent) + Sync),
     stop: &'a Stop,
+    /// Clients that are here stay, and no others are let in.
+    draining: &'a Stop,
     handlers: Handlers,
     acceptor: Acceptor,
     udp: Arc<UdpSocket>,
@@ -175,9 +204,12 @@ struct Server<'a> {
     left: Stop,
 }
 
-impl Server<'_> {
+impl Running<'_> {
     fn is_over(&self) -> bool {
-        self.stop.is_requested() || self.served.is_requested()
+        let is_empty = || self.clients.count() == 0;
+        self.stop.is_requested()
+            || self.served.is_requested()
+            || self.draining.is_requested() && is_empty()
     }
 
     fn accept<'scope, 'env>(
@@ -276,8 +308,11 @@ impl Server<'_> {
             },
         };
         let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
-        match self.acceptor.accept(stream, from, |stage| stranger.1.reach(stage)) {
-            Ok(Accepted::Client(client)) => self.attend_client(*client, (from, local), stranger),
+        let policy = lock(self.policy).clone();
+        match self.acceptor.accept(stream, from, &policy.keyring, |stage| stranger.1.reach(stage)) {
+            Ok(Accepted::Client(client)) => {
+                self.attend_client(*client, (from, local), &policy, stranger);
+            }
             Ok(Accepted::Data(join)) => {
                 if let Err(error) = self.joins.hand_over(*join) {
                     self.note_refused(from, error.to_string());
@@ -294,20 +329,32 @@ impl Server<'_> {
         (self.events)(ServeEvent::Refused { client, reason });
     }
 
+    fn turn_away(&self, client: PendingClient, code: CloseCode, reason: String) {
+        let from = client.address();
+        client.refuse(code, &reason);
+        self.note_refused(from, reason);
+    }
+
     /// A client that holds a token, from one address to another: it is served if there is room.
     fn attend_client(
         &self,
         client: PendingClient,
         (from, local): (SocketAddr, SocketAddr),
+        policy: &Policy,
         stranger: (Place<'_>, PendingConnection<'_>),
     ) {
         self.door.prove(from.ip());
         let hello = client.client().hello();
-        let Some(guest) = self.clients.admit(hello.key_id, from.ip()) else {
-            client.refuse(CloseCode::BUSY, "as many clients as allowed are being served");
-            return self.note_refused(from, "too many clients".into());
+        if self.draining.is_requested() {
+            return self.turn_away(client, CloseCode::SHUTDOWN, STOPPING.into());
+        }
+        let Some(rights) = policy.rights(hello.key_id) else { return };
+        let places = guests::Places { all: policy.clients_max, own: rights.clients_max };
+        let guest = match self.clients.admit(places, hello.key_id, from.ip()) {
+            Ok(guest) => guest,
+            Err(none) => return self.turn_away(client, CloseCode::BUSY, none.to_string()),
         };
-        let sending = match sending(hello, self.options.profiles.as_deref()) {
+        let sending = match sending(hello, policy.profiles.as_deref()) {
             Ok(sending) => sending,
             Err(error) => {
                 let reason = error.to_string();
@@ -327,26 +374,31 @@ impl Server<'_> {
             return self.note_refused(from, reason);
         };
         drop(stranger);
-        let (begun, outcome) =
-            match self.serve_client(client, sending, (&guest, lease), from, local) {
-                Ok(served) => (true, Ok(served)),
-                // Its request was turned away: nothing was served.
-                Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
-                    return self.note_refused(from, reason);
-                }
-                Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
-                    let notice = format!("{from}: asked for nothing, as a probe does");
-                    return (self.events)(ServeEvent::Notice(notice));
-                }
-                // It may come back, with the other carrier.
-                Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
-                    (false, Err(ServeFailure { code, reason }))
-                }
-                Err(NotServed { code, begun, reason }) => {
-                    (begun, Err(ServeFailure { code, reason }))
-                }
-            };
-        (self.events)(ServeEvent::Ended { client: from, outcome });
+        let account = Cell::default();
+        let (begun, outcome) = match self.serve_client(
+            client,
+            sending,
+            (&guest, lease),
+            (policy, rights),
+            (from, local),
+            &account,
+        ) {
+            Ok(served) => (true, Ok(served)),
+            // Its request was turned away: nothing was served.
+            Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
+                return self.note_refused(from, reason);
+            }
+            Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {
+                let notice = format!("{from}: asked for nothing, as a probe does");
+                return (self.events)(ServeEvent::Notice(notice));
+            }
+            // It may come back, with the other carrier.
+            Err(NotServed { code: code @ CloseCode::PATH_MTU, reason, .. }) => {
+                (false, Err(ServeFailure { code, reason }))
+            }
+            Err(NotServed { code, begun, reason }) => (begun, Err(ServeFailure { code, reason })),
+        };
+        (self.events)(ServeEvent::Ended { client: from, account: account.take(), outcome });
         if self.options.once && begun {
             self.served.request();
         }
@@ -407,6 +459,8 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Why a client is sent away that comes late.
+const STOPPING: &str = "the server is stopping";
 /// Why a stranger was sent away.
 const CROWDED: &str = "it did not say who it is, and made room for others that came";
 /// How long a client waits for the memory of another that has to go, which makes durable first what

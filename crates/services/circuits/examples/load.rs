@@ -84,7 +84,8 @@ fn quantiles(times: &Histogram<u64>) -> String {
 
 /// Groups that were made durable.
 fn groups(service: &Service) -> u64 {
-    let text = service.metrics().text(&service.view(), &service.status());
+    let text =
+        longhaul_pages::encode(&service.metrics().registry(&service.view(), &service.status()));
     let name = "longhaul_circuits_commit_seconds_count ";
     text.lines().find_map(|line| line.strip_prefix(name)).unwrap().parse().unwrap()
 }

@@ -194,7 +194,8 @@ fn carry_bookings_out() {
     );
     assert_eq!((first, second), (0, 1));
     assert_eq!(run("tc filter show dev lo parent 1:").unwrap().trim(), "", "filters went too");
-    let metrics = service.metrics().text(&service.view(), &service.status());
+    let metrics =
+        longhaul_pages::encode(&service.metrics().registry(&service.view(), &service.status()));
     assert!(metrics.contains("longhaul_circuits_driver_failures_total 0"), "{metrics}");
     let switches = metrics.lines().filter(|line| line.contains("switch_seconds"));
     println!("{}", switches.collect::<Vec<_>>().join("\n"));

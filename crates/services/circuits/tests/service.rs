@@ -391,8 +391,11 @@ fn two_nodes_share_a_database_and_one_leads() {
     let health = second.client(ASTRO).health().unwrap();
     assert!(health.standby && !health.ready, "{health:?}");
     assert_eq!(health.leader.as_deref(), Some("http://first.example"));
-    let metrics =
-        |site: &Site| site.service.metrics().text(&site.service.view(), &site.service.status());
+    let metrics = |site: &Site| {
+        longhaul_pages::encode(
+            &site.service.metrics().registry(&site.service.view(), &site.service.status()),
+        )
+    };
     let (leads, waits) = (metrics(&first), metrics(&second));
     for (text, expected) in [(&leads, "ready 1"), (&leads, "standby 0"), (&waits, "ready 0")] {
         assert!(text.contains(&format!("longhaul_circuits_{expected}\n")), "{text}");

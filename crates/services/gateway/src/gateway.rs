@@ -2,6 +2,7 @@
 
 mod listeners;
 
+use longhaul_pages::Pages;
 use longhaul_sys::sync::lock;
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +21,7 @@ use longhaul_units::Bytes;
 use crate::clocks;
 use crate::entry::Passwords;
 use crate::event::Report;
-use crate::http::Http;
+use crate::http;
 use crate::listener::EntryListener;
 use crate::policy::{Destinations, Policy};
 use crate::resolver::Resolver;
@@ -204,7 +205,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     mailboxes: Vec<Arc<Mailbox>>,
     threads: Vec<JoinHandle<io::Result<()>>>,
-    http: Option<Http>,
+    http: Option<Pages>,
 }
 
 impl Gateway {
@@ -253,7 +254,8 @@ impl Gateway {
             gateway.threads.push(thread);
         }
         if let Some(address) = settings.metrics {
-            let http = Http::start(address, gateway.source());
+            let source = gateway.source();
+            let http = Pages::start(address, move |from| http::router(source.clone(), from));
             let http = http.map_err(|source| StartError::Listen { address, source })?;
             gateway.http = Some(http);
         }
@@ -271,7 +273,7 @@ impl Gateway {
 
     /// Where status and metrics are to be had.
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.http.as_ref().map(Http::address)
+        self.http.as_ref().map(Pages::address)
     }
 
     /// Most sessions at a time: fewer than was wished for where descriptors or memory are short.

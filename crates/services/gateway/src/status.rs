@@ -9,7 +9,6 @@ use std::net::SocketAddr;
 use serde::{Deserialize, Serialize};
 
 pub use ask::{AskError, ask};
-pub(crate) use metrics::METRICS_TYPE;
 pub use totals::Totals;
 
 /// The state of a gateway.

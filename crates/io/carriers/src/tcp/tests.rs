@@ -532,8 +532,7 @@ impl Host {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let acceptor =
-            Arc::new(Acceptor::new(&[token()], ServerConfig::default(), Stop::default()).unwrap());
+        let acceptor = Arc::new(Acceptor::new(ServerConfig::default(), Stop::default()).unwrap());
         let joins = Arc::new(Joins::default());
         let (tell, clients) = std::sync::mpsc::channel();
         let handing = Arc::clone(&joins);
@@ -542,10 +541,12 @@ impl Host {
                 let (acceptor, joins, tell) = (acceptor.clone(), handing.clone(), tell.clone());
                 let stream = stream.unwrap();
                 let from = stream.peer_addr().unwrap();
-                thread::spawn(move || match acceptor.accept(stream, from, |_| {}) {
-                    Ok(Accepted::Client(client)) => drop(tell.send(client)),
-                    Ok(Accepted::Data(join)) => drop(joins.hand_over(*join)),
-                    Err(_) => {}
+                thread::spawn(move || {
+                    match acceptor.accept(stream, from, &[&token()].into_iter().collect(), |_| {}) {
+                        Ok(Accepted::Client(client)) => drop(tell.send(client)),
+                        Ok(Accepted::Data(join)) => drop(joins.hand_over(*join)),
+                        Err(_) => {}
+                    }
                 });
             }
         });

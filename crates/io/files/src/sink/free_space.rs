@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use longhaul_objects::TempName;
 use longhaul_sys::files::{Allocation, preallocate};
@@ -23,24 +23,26 @@ pub(crate) struct Space {
     free: u64,
     /// All of its bytes; 0 where it has no limit.
     total: u64,
+    /// Bytes that copies leave in any case.
+    least: u64,
 }
 
 impl Space {
     /// Of the file system that `file` is on; where that does not say, no limit is known.
-    pub(crate) fn of(file: impl AsFd) -> Self {
-        let Ok(stat) = fstatvfs(file) else { return Self { free: 0, total: 0 } };
+    fn of(file: impl AsFd, least: u64) -> Self {
+        let Ok(stat) = fstatvfs(file) else { return Self { free: 0, total: 0, least } };
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
-        Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks) }
+        Self { free: bytes(stat.f_bavail), total: bytes(stat.f_blocks), least }
     }
 
     /// Bytes that a copy leaves.
     fn reserve(self) -> u64 {
         let share = (self.total / RESERVE_PART).clamp(RESERVE_MIN, RESERVE_MAX);
-        share.min(self.total / RESERVE_PART_MAX)
+        share.min(self.total / RESERVE_PART_MAX).max(self.least)
     }
 
     /// Bytes that stay above the reserve when `needed` bytes are taken, and `owed` ones later.
-    pub(crate) fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
+    fn after(self, needed: u64, owed: u64) -> Result<u64, TooLittle> {
         if self.total == 0 {
             return Ok(u64::MAX);
         }
@@ -88,9 +90,16 @@ pub(crate) struct SpaceBudget {
     promised: BTreeMap<TempName, u64>,
     /// Bytes that small files may take before the disk is looked at again.
     unlooked: u64,
+    /// Bytes that stay free, if the disk's reserve is less.
+    least: u64,
 }
 
 impl SpaceBudget {
+    /// One that leaves so many bytes to others, or more.
+    pub(crate) fn leaving(least: Bytes) -> Self {
+        Self { least: least.get(), ..Self::default() }
+    }
+
     /// Takes `len` bytes of what may be taken without looking; or tells that it is too little.
     fn draw(&mut self, len: u64) -> bool {
         let left = self.unlooked.checked_sub(len);
@@ -121,7 +130,14 @@ impl SinkTree {
             return Ok(());
         }
         let owed = self.owed(&budget);
-        Ok(budget.take(Space::of(&self.hidden), owed, len)?)
+        let space = Space::of(&self.hidden, budget.least);
+        Ok(budget.take(space, owed, len)?)
+    }
+
+    /// Looks if `len` bytes fit where `parent` is, on another file system than the hidden directory.
+    pub(crate) fn fits_elsewhere(&self, parent: &OwnedFd, len: u64) -> Result<(), TooLittle> {
+        let least = lock(&self.space_budget).least;
+        Space::of(parent, least).after(len, 0).map(drop)
     }
 
     /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
@@ -130,7 +146,8 @@ impl SinkTree {
         {
             let mut budget = lock(&self.space_budget);
             let owed = self.owed(&budget);
-            budget.take(Space::of(file), owed, len)?;
+            let space = Space::of(file, budget.least);
+            budget.take(space, owed, len)?;
             // Before it has the blocks, so that nobody else is given them meanwhile.
             budget.promised.insert(temp, len);
         }
@@ -200,13 +217,17 @@ mod tests {
             (u64::MAX, GIB),
             (0, 0),
         ] {
-            assert_eq!(Space { free: 0, total }.reserve(), reserve, "{total}");
+            assert_eq!(Space { free: 0, total, least: 0 }.reserve(), reserve, "{total}");
+        }
+        // What is to stay free in any case does, and a smaller wish lessens nothing.
+        for (least, reserve) in [(MIB, 64 * MIB), (900 * MIB, 900 * MIB)] {
+            assert_eq!(Space { free: 0, total: GIB, least }.reserve(), reserve);
         }
     }
 
     #[test]
     fn files_that_would_take_the_reserve_are_refused() {
-        let space = Space { free: 500 * MIB, total: GIB };
+        let space = Space { free: 500 * MIB, total: GIB, least: 0 };
         assert_eq!(space.after(436 * MIB, 0), Ok(0));
         assert_eq!(space.after(400 * MIB, 6 * MIB), Ok(30 * MIB));
         let error = space.after(400 * MIB, 37 * MIB).unwrap_err();
@@ -220,15 +241,15 @@ mod tests {
             error.to_string().ends_with("524 MB are free, of which 67.1 MB are left to others")
         );
         // Without a limit everything fits; below the reserve nothing does.
-        assert!(Space { free: 0, total: 0 }.after(u64::MAX, 0).is_ok());
-        assert!(Space { free: MIB, total: GIB }.after(1, 0).is_err());
+        assert!(Space { free: 0, total: 0, least: 0 }.after(u64::MAX, 0).is_ok());
+        assert!(Space { free: MIB, total: GIB, least: 0 }.after(1, 0).is_err());
     }
 
     #[test]
     fn small_files_take_a_part_before_the_next_look() {
         let mut budget = SpaceBudget::default();
         assert!(!budget.draw(1));
-        let space = Space { free: 104 * MIB, total: GIB };
+        let space = Space { free: 104 * MIB, total: GIB, least: 0 };
         budget.take(space, 0, 0).unwrap();
         assert!(budget.draw(9 * MIB));
         assert!(!budget.draw(2 * MIB));
@@ -238,7 +259,7 @@ mod tests {
         budget.take(space, 0, 0).unwrap();
         budget.take(space, 40 * MIB, 1).unwrap_err();
         assert!(!budget.draw(1));
-        budget.take(Space { free: 900 * GIB, total: 900 * GIB }, 0, 0).unwrap();
+        budget.take(Space { free: 900 * GIB, total: 900 * GIB, least: 0 }, 0, 0).unwrap();
         assert!(!budget.draw(UNLOOKED_MAX + 1));
     }
 

@@ -21,7 +21,6 @@ use crate::identify::{hex, staged_name};
 use crate::large::large;
 use crate::place::gone;
 use crate::place::{beneath, open_at, split};
-use crate::sink::free_space::Space;
 use crate::sink::stamp::stat_file;
 use crate::sink::sync::sync_whole;
 use crate::sink::{LastDirectory, SinkTree, has_time};
@@ -263,7 +262,7 @@ impl SinkTree {
             symlinkat(&target[..], parent, &hidden[..])?;
             self.set_link_time(parent, &hidden, entry)?;
         } else {
-            Space::of(parent).after(entry.size, 0)?;
+            self.fits_elsewhere(parent, entry.size)?;
             let mut contents = File::from(open_at(
                 directory,
                 from,

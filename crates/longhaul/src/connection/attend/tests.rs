@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use crate::api::{CopyReport, ServeEvent};
 use crate::error::Error;
 use crate::options::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Endpoint, ServeOptions,
+    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Endpoint, ServeOptions,
 };
 use crate::progress::Progress;
 use crate::transfers::source::WORKERS;
@@ -77,7 +77,10 @@ fn serve_options(root: &Path) -> ServeOptions {
     ServeOptions {
         connections_max: 8,
         idle_timeout: PATIENCE,
-        ..ServeOptions::new(listen, root.to_owned(), vec![Token::from_random([1; 16])])
+        ..ServeOptions::new(
+            listen,
+            vec![Access::new(root.to_owned(), vec![Token::from_random([1; 16])])],
+        )
     }
 }
 

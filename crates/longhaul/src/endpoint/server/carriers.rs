@@ -15,7 +15,7 @@ use longhaul_session::Session;
 use longhaul_units::{Duration, LaneId};
 use longhaul_wire::{CloseCode, MONITOR_LANE};
 
-use super::Server;
+use super::Running;
 use super::datagrams::KnownLanes;
 use super::peer::{Peer, text};
 use crate::connection::shared::Shared;
@@ -38,7 +38,7 @@ impl Joining<'_> {
     }
 }
 
-impl Server<'_> {
+impl Running<'_> {
     /// Starts the lanes of a client, and has its datagrams find them.
     pub(super) fn udp_lanes(
         &self,

@@ -18,14 +18,15 @@ use longhaul_sys::{clock, random};
 use longhaul_units::Duration;
 use longhaul_wire::{self as wire, CloseCode, ConnectionId, Hello};
 
-use super::Server;
+use super::Running;
 use super::carriers::Joining;
 use super::peer::{Peer, text};
-use crate::api::{ServeEvent, Served};
+use crate::api::{ServeEvent, Served, TransferAccount};
 use crate::connection::attend::Attendant;
 use crate::connection::path_history::Recollection;
 use crate::connection::shared::{Milestones, Shared};
 use crate::endpoint::guests::Guest;
+use crate::endpoint::policy::{Policy, Rights};
 use crate::endpoint::request::{Asked, Granted, GrantedRequest};
 use crate::memory::lease::Lease;
 
@@ -50,15 +51,16 @@ impl NotServed {
     }
 }
 
-impl Server<'_> {
+impl Running<'_> {
     /// Does what `client` asks for.
     pub(super) fn serve_client(
         &self,
         client: PendingClient,
         profile: ChosenProfile,
         (guest, lease): (&Guest<'_>, Arc<Lease>),
-        from: SocketAddr,
-        local: SocketAddr,
+        (policy, rights): (&Policy, &Arc<Rights>),
+        (from, local): (SocketAddr, SocketAddr),
+        account: &Cell<Option<TransferAccount>>,
     ) -> Result<Served, NotServed> {
         let own_id = self.ids.take(random::number).map_err(text)?;
         let id = own_id.get();
@@ -71,8 +73,22 @@ impl Server<'_> {
         let joining = Joining { expected, coming, instead: None };
         let (session, control) = client.welcome(id, self.options.idle_timeout).map_err(text)?;
         let (session, profile, lease) = (&session, &profile, &*lease);
-        let announced = Cell::default();
-        let peer = Peer { from, local, session, profile, key_id, guest, lease, announced };
+        let began = Cell::default();
+        // Each token's pushes are its own; a server that has but one serves one party.
+        let owner = policy.serves_several().then_some(key_id);
+        let peer = Peer {
+            from,
+            local,
+            session,
+            profile,
+            key_id,
+            owner,
+            rights,
+            guest,
+            lease,
+            began,
+            account,
+        };
         let joining = match session.carrier {
             wire::Carrier::Tcp => joining,
             carrier => {
@@ -120,6 +136,10 @@ impl Server<'_> {
             }
             Err(error) => (None, Err(error)),
         };
+        if let Some(lanes) = &lanes {
+            let account = account(peer, &granted, &shared, &**lanes);
+            peer.account.set(account.or_else(|| peer.account.take()));
+        }
         // A client that receives knows what has moved, since the last look as well, and does not join.
         if granted.sends()
             && lanes.as_ref().is_some_and(|lanes| lanes.have_moved())
@@ -167,15 +187,15 @@ impl Server<'_> {
         granted: &Arc<Granted>,
         boxes: &[Arc<Mailbox>],
     ) -> Arc<Shared> {
-        let Peer { session, profile, key_id, lease, .. } = *peer;
-        // Each token's pushes are its own; a server that has but one serves one party.
-        let owner = (self.options.tokens.len() > 1).then_some(key_id);
+        let Peer { session, profile, owner, lease, .. } = *peer;
+        let rights = peer.rights.clone();
         let memory = lease.budget().repaired_by(profile.repair());
         let (client, protect) = (session.connection, session.protect);
         let (handlers, granted) = (self.handlers.clone(), granted.clone());
         let opener = move |shared: &Arc<Shared>, wish: &Wish| {
-            let granted = &granted;
-            Asked { wish, shared, granted, client, owner, protect, memory }.handle(&handlers)
+            let (granted, rights) = (&granted, &*rights);
+            let asked = Asked { wish, shared, granted, client, owner, rights, protect, memory };
+            asked.handle(&handlers)
         };
         Shared::server(Box::new(opener), Mailboxes::new(boxes.to_vec()))
     }
@@ -260,7 +280,8 @@ impl Server<'_> {
         sends: bool,
     ) -> Option<Recollection> {
         let Peer { from, local, key_id, .. } = *peer;
-        if !peer.announced.replace(true) {
+        if peer.began.get().is_none() {
+            peer.began.set(Some(clock::now()));
             let what = request.describe();
             (self.events)(ServeEvent::Began { client: from, what });
         }
@@ -313,6 +334,24 @@ impl Server<'_> {
         let stopping = || (CloseCode::SHUTDOWN, "the server is stopping".into());
         self.stop.is_requested().then(stopping)
     }
+}
+
+/// The transfer so far, if there is one.
+fn account(
+    peer: &Peer<'_>,
+    granted: &Granted,
+    shared: &Shared,
+    lanes: &dyn Carrier,
+) -> Option<TransferAccount> {
+    let ((action, path), began) = granted.subject().zip(peer.began.get())?;
+    let sent = lanes.totals().sending;
+    let half = shared.lock();
+    let sending = half.sending(sent);
+    let bytes = half.transfer().map_or(0, Transfer::moved);
+    let time = clock::now() - began;
+    let (bottleneck, lost) = (sending.bottleneck, sending.lost);
+    let account = TransferAccount::new(KeyId(peer.key_id), *action, path.clone());
+    Some(TransferAccount { bytes, time, bottleneck, lost, ..account })
 }
 
 /// The connection is about to end. Returns the outcome of the transfer.

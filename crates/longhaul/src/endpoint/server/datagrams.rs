@@ -12,7 +12,7 @@ use longhaul_sys::udp::Wait;
 use longhaul_units::LaneId;
 use longhaul_wire::Header;
 
-use super::Server;
+use super::Running;
 use crate::connection::attend::INTERVAL;
 
 /// Lanes by connection and number.
@@ -48,7 +48,7 @@ impl Drop for KnownLanes<'_> {
     }
 }
 
-impl Server<'_> {
+impl Running<'_> {
     /// Hands datagrams that come to the common socket to their lanes: the first of each, those
     /// from a changed address, and those of strangers, which are dropped.
     pub(super) fn pass_datagrams(&self) {

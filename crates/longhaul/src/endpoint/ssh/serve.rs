@@ -70,7 +70,8 @@ pub fn serve_over_ssh(
     let (mut serve_options, places) =
         options.fit(&ask).map_err(|reason| refuse(&ask.mark, reason))?;
     let token = random::bytes().map_err(|error| Error::here(error.to_string()))?;
-    serve_options.tokens = vec![Token::from_random(token)];
+    let token_of_client = Token::from_random(token);
+    serve_options.access.iter_mut().for_each(|it| it.tokens = vec![token_of_client.clone()]);
     let gone = stop.clone();
     let watch = move || {
         // Nothing more is to come: what comes is passed over, and any end is the end.
@@ -95,7 +96,9 @@ pub fn serve_over_ssh(
 impl SshServeOptions {
     /// A server for what `ask` wants, and the paths that requests have to name.
     fn fit(&self, ask: &SshAsk) -> Result<(ServeOptions, Vec<Vec<u8>>), String> {
-        let ServeOptions { allow_read, allow_write, .. } = self.serve;
+        let access = &self.serve.access;
+        let allow_read = access.iter().any(|access| access.allow_read);
+        let allow_write = access.iter().any(|access| access.allow_write);
         match ask.purpose {
             SshPurpose::Push if !allow_write => {
                 return Err("this key lets nobody copy to here (serve --ssh --allow-read)".into());
@@ -112,7 +115,7 @@ impl SshServeOptions {
         let paths: Result<Vec<_>, _> = ask.paths.iter().map(|path| base.place(path)).collect();
         let paths = paths?;
         let mut options = self.serve.clone();
-        options.root = base.root().to_owned();
+        options.access.iter_mut().for_each(|it| it.root = base.root().to_owned());
         options.once = true;
         options.ports = self.serve.ports.or(ask.ports);
         options.grant = Some(Grant { purpose: ask.purpose, paths: paths.clone() });
@@ -173,6 +176,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::options::Access;
 
     fn ask(purpose: SshPurpose) -> SshAsk {
         let paths = vec![b"run-17".to_vec()];
@@ -182,8 +186,9 @@ mod tests {
 
     fn options(read: bool, write: bool) -> SshServeOptions {
         let listen = "127.0.0.1:0".parse().unwrap();
-        let mut serve = ServeOptions::new(listen, "/".into(), Vec::new());
-        (serve.allow_read, serve.allow_write) = (read, write);
+        let mut access = Access::new("/".into(), Vec::new());
+        (access.allow_read, access.allow_write) = (read, write);
+        let serve = ServeOptions::new(listen, vec![access]);
         SshServeOptions::new(serve, Some("/data".into()))
     }
 
@@ -208,7 +213,7 @@ mod tests {
             let fit = options(read, write).fit(&ask(purpose));
             assert_eq!(fit.is_ok(), granted, "{purpose:?}");
             if let Ok((options, _)) = fit {
-                assert_eq!(options.root, Path::new("/data"));
+                assert_eq!(options.access[0].root, Path::new("/data"));
                 let grant = options.grant.unwrap();
                 assert!(grant.covers(purpose, &[b"run-17".to_vec()]));
                 assert!(!grant.covers(purpose, &[b"run-18".to_vec()]));

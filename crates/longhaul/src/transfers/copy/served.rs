@@ -8,7 +8,6 @@ use longhaul_files::{
     Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, transfer_id,
 };
 use longhaul_objects::{Belief, Keeps, SinkConfig};
-use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{
@@ -25,12 +24,8 @@ use crate::transfers::source::SourceDriver;
 
 /// Places that clients may copy from and to.
 pub(crate) struct ServedCopies {
-    root: Arc<ConfinedDir>,
-    read: bool,
-    write: bool,
     /// All that clients may do, if that is less.
     grant: Option<Grant>,
-    delete: bool,
     direct: bool,
     /// Longest time that a transfer may stand still; zero is for ever.
     patience: Duration,
@@ -39,14 +34,10 @@ pub(crate) struct ServedCopies {
 }
 
 impl ServedCopies {
-    /// Of what is in `root`.
-    pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
+    /// Of a server with these options.
+    pub fn new(options: &ServeOptions) -> Self {
         Self {
-            root,
-            read: options.allow_read,
-            write: options.allow_write,
             grant: options.grant.clone(),
-            delete: options.allow_delete,
             direct: options.direct,
             patience: options.stall_timeout,
             only: options.once.then(Mutex::default),
@@ -55,6 +46,7 @@ impl ServedCopies {
 
     fn open_copy(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
         let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+        let rights = asked.rights;
         if request.unhashed && asked.protect == Protect::Clear {
             return refused(UNCHECKED);
         }
@@ -74,19 +66,19 @@ impl ServedCopies {
             return refused(Grant::ELSE);
         }
         match request.direction {
-            Direction::Pull if !self.read => {
+            Direction::Pull if !rights.read => {
                 return refused("this server does not let anyone copy from it");
             }
-            Direction::Push if !self.write => {
+            Direction::Push if !rights.write => {
                 return refused("this server does not let anyone copy to it");
             }
-            Direction::Push if request.deletes.is_some() && !(self.delete && self.read) => {
+            Direction::Push if request.deletes.is_some() && !(rights.delete && rights.read) => {
                 return refused(
                     "this server does not let anyone delete: `serve --allow-delete`, which goes with \
                      reading and writing, would",
                 );
             }
-            Direction::Push if request.dry_run && !self.read => {
+            Direction::Push if request.dry_run && !rights.read => {
                 return refused(
                     "this server shows nobody what it has, so there is no dry run: `serve --allow-read`, which \
                      goes with writing, would",
@@ -104,7 +96,7 @@ impl ServedCopies {
     fn send(&self, asked: &Asked<'_>, request: &Request) -> Result<(), Refused> {
         let filter = Filter::new(&request.rules);
         let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-        let root = self.root.clone();
+        let root = asked.rights.root.clone();
         let tree = SourceTree::below(root, &request.paths, request.copy_contents);
         let tree = tree.direct(self.direct).filter(filter).limit_names(asked.memory.of_names());
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
@@ -137,7 +129,7 @@ impl ServedCopies {
             goes_on: verify,
             dry_run: request.dry_run,
         };
-        let destination = Destination::Below { root: &self.root, path };
+        let destination = Destination::Below { root: &asked.rights.root, path };
         let (tree, resume) = Target::open(destination, &options)
             .map_err(|error| refuse(code(&error), error.to_string()))?;
         // Who may not read is not to learn what is here.
@@ -146,13 +138,14 @@ impl ServedCopies {
             newer: request.keeps_newer,
             equal: request.compares_contents,
         };
-        let keeps = if self.read { wanted } else { Keeps::default() };
+        let keeps = if asked.rights.read { wanted } else { Keeps::default() };
         if keeps != wanted {
             asked.shared.note(Summary::NOT_COMPARED);
         }
         let filter = Filter::new(&request.rules);
         let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
         let tree = tree.deleting(request.deletes.and_then(|it| it.most), filter);
+        let tree = tree.leaving(asked.rights.free_least);
         let deletes = request.deletes.is_some();
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);
         let config = SinkConfig { deletes, dry_run: request.dry_run, ..config };

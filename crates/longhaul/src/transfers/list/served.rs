@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
 use longhaul_files::{Found, Listing};
 use longhaul_sys::clock;
-use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused, SshPurpose};
@@ -19,8 +18,6 @@ use crate::options::ServeOptions;
 
 /// Places that clients may look at: those that they may copy from.
 pub(crate) struct ServedListings {
-    root: Arc<ConfinedDir>,
-    read: bool,
     once: bool,
     /// All that clients may do, if that is less.
     grant: Option<Grant>,
@@ -29,15 +26,15 @@ pub(crate) struct ServedListings {
 }
 
 impl ServedListings {
-    /// Of what is in `root`.
-    pub fn new(root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
-        let (read, once) = (options.allow_read, options.once);
-        Self { root, read, once, grant: options.grant.clone(), patience: options.stall_timeout }
+    /// Of a server with these options.
+    pub fn new(options: &ServeOptions) -> Self {
+        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
+        Self { once: options.once, grant, patience }
     }
 
     fn begin(&self, asked: &Asked<'_>, request: &ListRequest) -> Result<(), Refused> {
         let refused = |what: &str| Err(refuse(CloseCode::REFUSED, what));
-        if !self.read {
+        if !asked.rights.read {
             return refused(
                 "this server does not let anyone copy from it, nor look at what it has",
             );
@@ -52,7 +49,7 @@ impl ServedListings {
             return refused("this server serves one transfer (serve --once), and lists nothing");
         }
         let ListRequest { recursive, path } = request;
-        let listing = Listing::open(&self.root, path, *recursive, asked.memory.of_names())
+        let listing = Listing::open(&asked.rights.root, path, *recursive, asked.memory.of_names())
             .map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
         asked.grant(Answering(Mutex::new(Some(listing))));
         let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());

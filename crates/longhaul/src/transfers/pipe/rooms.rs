@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
@@ -15,16 +16,18 @@ use crate::connection::shared::{Memory, Shared, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::options::ServeOptions;
 
-/// The pipes of a server, and which of their ends clients may have.
+/// The pipes of a server.
 pub(crate) struct Pipes {
     rooms: Arc<Mutex<Rooms>>,
-    read: bool,
-    write: bool,
     /// Longest time that a pipe may stand still; zero is for ever.
     patience: Duration,
 }
 
-type Rooms = BTreeMap<Vec<u8>, Arc<Mutex<Room>>>;
+type Rooms = BTreeMap<RoomName, Arc<Mutex<Room>>>;
+
+/// The directory that its clients are served from, so that parties who share nothing else do not meet, and
+/// the name that they give it.
+type RoomName = (PathBuf, Vec<u8>);
 
 /// A pipe.
 #[derive(Default)]
@@ -40,7 +43,7 @@ struct Room {
 /// A client's place at a pipe.
 struct Seat {
     rooms: Arc<Mutex<Rooms>>,
-    name: Vec<u8>,
+    name: RoomName,
     role: PipeRole,
     room: Arc<Mutex<Room>>,
 }
@@ -55,8 +58,7 @@ impl Room {
 
 impl Pipes {
     pub fn new(options: &ServeOptions) -> Self {
-        let (read, write) = (options.allow_read, options.allow_write);
-        Self { rooms: Arc::default(), read, write, patience: options.stall_timeout }
+        Self { rooms: Arc::default(), patience: options.stall_timeout }
     }
 
     /// Gives a client the end of a pipe that it asks for, unless another has it; the second client joins both.
@@ -66,7 +68,8 @@ impl Pipes {
         let Asked { shared, memory: budget, .. } = *asked;
         let patience = self.patience;
         let mut rooms = lock(&self.rooms);
-        let named = rooms.entry(name.clone()).or_default();
+        let key = (asked.rights.place.clone(), name.clone());
+        let named = rooms.entry(key.clone()).or_default();
         if lock(named).is_over() {
             *named = Arc::default();
         }
@@ -82,8 +85,8 @@ impl Pipes {
                 format!("the pipe {name} has a {end} already; choose another name, or wait");
             return Err(refuse(CloseCode::BUSY, reason));
         }
-        let (name, role) = (name.clone(), *role);
-        asked.grant(Seat { rooms: self.rooms.clone(), name, role, room: named.clone() });
+        let role = *role;
+        asked.grant(Seat { rooms: self.rooms.clone(), name: key, role, room: named.clone() });
         match role {
             PipeRole::Send => {
                 let pipe = IncomingPipe::new(buffers(budget.of_sink()) as u64);
@@ -110,8 +113,10 @@ impl RequestHandler for Pipes {
         let Wish::Pipe(request) = asked.wish else { return None };
         let refused = |what| Err(refuse(CloseCode::REFUSED, what));
         Some(match request.role {
-            PipeRole::Send if !self.write => refused("this server does not let anyone send to it"),
-            PipeRole::Receive if !self.read => {
+            PipeRole::Send if !asked.rights.write => {
+                refused("this server does not let anyone send to it")
+            }
+            PipeRole::Receive if !asked.rights.read => {
                 refused("this server does not let anyone receive from it")
             }
             _ => self.enter(request, asked),
@@ -121,7 +126,7 @@ impl RequestHandler for Pipes {
 
 impl GrantedRequest for Seat {
     fn describe(&self) -> String {
-        let name = shown(&self.name);
+        let name = shown(&self.name.1);
         match self.role {
             PipeRole::Send => format!("sends into the pipe {name}"),
             PipeRole::Receive => format!("receives from the pipe {name}"),

@@ -10,6 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use jiff::tz::TimeZone;
 use jiff::{RoundMode, Timestamp, TimestampRound, Unit};
+use longhaul_pages::metrics_page;
 use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -22,7 +23,6 @@ use super::{Site, bookings, translate};
 use crate::api::{AuditRecord, ProjectUsage, State as Stand, UsageRecord, UsageReport};
 use crate::service::View;
 use crate::service::config::Role;
-use crate::service::metrics::METRICS_TYPE;
 
 /// Changes of bookings as they happen, as server-sent events: the event is what happened (booked,
 /// held, committed, modified, extended, released, cancelled, replanned, finished, lapsed), its
@@ -220,11 +220,11 @@ pub(super) async fn calendar(
 
 /// Metrics for Prometheus; need no token. A node that stands by reports only itself.
 #[utoipa::path(get, path = "/metrics", responses(
-    (status = 200, content_type = "application/openmetrics-text", body = String)), security(()))]
+    (status = 200, content_type = "text/plain", body = String)), security(()))]
 pub(super) async fn metrics(State(site): State<Site>) -> Response {
     let status = site.service.status();
-    let text = site.service.metrics().text(&site.service.view(), &status);
-    ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response()
+    let registry = site.service.metrics().registry(&site.service.view(), &status);
+    metrics_page(&registry).into_response()
 }
 
 /// A content line, folded so that none is longer than 75 bytes (RFC 5545, section 3.1).

@@ -4,7 +4,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use longhaul_calendar::{Capacity, Request};
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -14,9 +14,6 @@ use prometheus_client::registry::Registry;
 use super::Status;
 use super::view::View;
 use crate::ledger::{Ending, Event, Id, Ledger, Record};
-
-/// Type of [`Metrics::text`], for HTTP.
-pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Counters since the service started.
 #[derive(Debug)]
@@ -128,18 +125,15 @@ impl Metrics {
         }
     }
 
-    /// The text that Prometheus reads. What is booked is the leader's to say: a node that stands by
+    /// Metrics for Prometheus. What is booked is the leader's to say: a node that stands by
     /// leaves it out, so that sums over nodes count it once.
-    pub fn text(&self, view: &View, status: &Status) -> String {
+    pub fn registry(&self, view: &View, status: &Status) -> Registry {
         let mut registry = Registry::with_prefix("longhaul_circuits");
         self.of_node(&mut registry, status);
         if !status.standby {
             of_book(&mut registry, view);
         }
-        let mut out = String::new();
-        // A string takes everything.
-        let _ = text::encode(&mut out, &registry);
-        out
+        registry
     }
 
     /// Metrics of this node since it started.

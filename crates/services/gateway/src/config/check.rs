@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use longhaul_relay::{GATEWAY_PORT, Hop, Host, Place, Target};
 use longhaul_session::Token;
-use longhaul_settings::{Mistake, Mistakes, Written, WrongValue, wrong_value};
+use longhaul_settings::{Mistake, Mistakes, Written, WrongValue, on_loopback, wrong_value};
 use longhaul_units::{Bytes, Duration, Rate, parse_time};
 
 use super::{Checked, ClassConfig, Config, DRAIN, MAX_SESSIONS, RouteConfig, SegmentConfig};
@@ -40,12 +40,8 @@ impl Config {
             None => own_tokens.first().cloned(),
             file => read(&mut check, file).and_then(|tokens| tokens.into_iter().next()),
         };
-        let passwords = self.socks_password_file.as_ref().and_then(|file| {
-            check.mistakes.file(file, |path| {
-                let text = fs::read_to_string(path).map_err(WrongValue::new)?;
-                Passwords::parse(&text).map_err(WrongValue::new)
-            })
-        });
+        let file = self.socks_password_file.as_ref();
+        let passwords = file.and_then(|file| check.mistakes.file(file, passwords));
         let segment = check.settings(&self.segment, &SegmentSettings::default());
         let settings = GatewaySettings {
             listen: check.mistakes.each(&self.listen, |text| address(text, Some(GATEWAY_PORT))),
@@ -195,6 +191,11 @@ impl Check {
     }
 }
 
+fn passwords(file: &Path) -> Result<Passwords, WrongValue> {
+    let text = fs::read_to_string(file).map_err(WrongValue::new)?;
+    Passwords::parse(&text).map_err(WrongValue::new)
+}
+
 fn parsed<T: FromStr<Err: Display>>(text: &str) -> Result<T, WrongValue> {
     text.parse().map_err(WrongValue::new)
 }
@@ -220,13 +221,6 @@ fn memory(text: &str) -> Result<Bytes, WrongValue> {
     enough
         .then_some(bytes)
         .ok_or_else(|| WrongValue::new("expected at least 64KiB, what one session takes"))
-}
-
-/// Reads `[ADDR:]PORT`.
-fn on_loopback(text: &str) -> Result<SocketAddr, WrongValue> {
-    let local = || Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), text.parse().ok()?));
-    let expected = || WrongValue::new("expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422");
-    text.parse().ok().or_else(local).ok_or_else(expected)
 }
 
 fn buffer(text: &str) -> Result<u32, WrongValue> {

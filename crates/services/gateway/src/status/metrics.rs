@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::{EncodeLabelSet, text};
+use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
@@ -9,17 +9,14 @@ use prometheus_client::registry::Registry;
 
 use super::{SegmentStatus, Status};
 
-/// Type of [`Status::metrics`], for HTTP.
-pub(crate) const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct Class {
     class: String,
 }
 
 impl Status {
-    /// The text that Prometheus reads. It names no client and no target.
-    pub fn metrics(&self) -> String {
+    /// Metrics for Prometheus. They name no client and no target.
+    pub fn metrics(&self) -> Registry {
         let mut registry = Registry::with_prefix("longhaul_gateway");
         let totals = &self.totals;
         for (name, help, value) in [
@@ -46,10 +43,7 @@ impl Status {
             registry.register(name, help, ConstCounter::new(value));
         }
         self.by_class(&mut registry);
-        let mut out = String::new();
-        // A string takes everything.
-        let _ = text::encode(&mut out, &registry);
-        out
+        registry
     }
 
     fn by_class(&self, registry: &mut Registry) {

@@ -1,0 +1,104 @@
+//! What a server says of its clients, and what it counts.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use jiff::Timestamp;
+use longhaul::ServeEvent;
+use longhaul_units::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::log::LogFormat;
+use super::outcome::Outcome;
+use super::refusals::Refusals;
+use crate::figures;
+use crate::output::{Output, complain};
+
+/// What happened so far.
+#[derive(Debug)]
+pub(super) struct Account {
+    /// A line of this form for each transfer, in place of words.
+    pub log: Option<LogFormat>,
+    started: Instant,
+    transfers: u64,
+    failed: u64,
+    refused: u64,
+    bytes: u64,
+    pub refusals: Refusals,
+    /// Why the latest transfer failed, if it did.
+    pub last_failure: Option<String>,
+}
+
+impl Default for Account {
+    fn default() -> Self {
+        Self {
+            log: None,
+            started: Instant::now(),
+            transfers: 0,
+            failed: 0,
+            refused: 0,
+            bytes: 0,
+            refusals: Refusals::default(),
+            last_failure: None,
+        }
+    }
+}
+
+impl Account {
+    pub fn take(&mut self, event: &ServeEvent, output: &Output) {
+        match event {
+            ServeEvent::Listening(_) => {}
+            ServeEvent::Began { client, what } if self.log.is_none() => {
+                output.say(format!("{client}: {what}"));
+            }
+            ServeEvent::Began { .. } => {}
+            ServeEvent::Ended { client, account, outcome } => {
+                let outcome = Outcome::of(outcome);
+                if let (Some(log), Some(account)) = (self.log, account) {
+                    complain(log.line(Timestamp::now(), *client, account, &outcome));
+                }
+                self.end(client, &outcome, output);
+            }
+            ServeEvent::Refused { client, reason } => {
+                self.refused += 1;
+                let line = format!("{client}: refused: {reason}");
+                self.refusals.note(Instant::now(), line).for_each(complain);
+            }
+            ServeEvent::Notice(text) => output.detail(format!("note: {text}")),
+            other => output.detail(format!("{other:?}")),
+        }
+    }
+
+    fn end(&mut self, client: &SocketAddr, outcome: &Outcome, output: &Output) {
+        self.transfers += 1;
+        self.bytes += outcome.bytes;
+        self.last_failure.clone_from(&outcome.reason);
+        self.failed += u64::from(outcome.reason.is_some());
+        if self.log.is_some() {
+            return;
+        }
+        let mut done = format!("done, {}", Bytes::new(outcome.bytes));
+        if outcome.skipped > 0 {
+            done += &format!(", {} skipped", figures::entries(outcome.skipped));
+        }
+        match (&outcome.reason, outcome.is_whole) {
+            (None, _) => output.say(format!("{client}: {done}")),
+            (Some(reason), true) => complain(format!("{client}: {done}; {reason}")),
+            (Some(reason), false) => complain(format!("{client}: failed: {reason}")),
+        }
+    }
+
+    pub fn fields(&self) -> Map<String, Value> {
+        let mut fields = Map::new();
+        for (name, value) in [
+            ("transfers", json!(self.transfers)),
+            ("failed", json!(self.failed)),
+            ("refused", json!(self.refused)),
+            ("bytes", json!(self.bytes)),
+            ("seconds", json!(self.started.elapsed().as_millis() as f64 / 1e3)),
+        ] {
+            fields.insert(name.into(), value);
+        }
+        fields
+    }
+}

@@ -1,0 +1,125 @@
+//! The rules of a server that may change while it runs: who may do what, and how much of it.
+//!
+//! A client keeps the rules under which it came in.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use longhaul_files::is_hidden_name;
+use longhaul_session::Keyring;
+use longhaul_sys::descriptors;
+use longhaul_sys::files::ConfinedDir;
+use longhaul_units::Bytes;
+
+use crate::error::Error;
+use crate::options::{Access, ServeOptions};
+
+/// The rules in force.
+pub(crate) struct Policy {
+    /// Of the tokens that are let in.
+    pub keyring: Keyring,
+    /// By key id.
+    rights: BTreeMap<[u8; 8], Arc<Rights>>,
+    /// Clients at a time.
+    pub clients_max: usize,
+    /// Names of the profiles that clients may choose.
+    pub profiles: Option<Vec<String>>,
+}
+
+/// The rights of who holds one token.
+pub(crate) struct Rights {
+    /// The directory below which all is.
+    pub root: Arc<ConfinedDir>,
+    /// Its name: pipes meet where that is the same.
+    pub place: PathBuf,
+    pub read: bool,
+    pub write: bool,
+    pub delete: bool,
+    /// Clients at a time.
+    pub clients_max: Option<usize>,
+    /// Bytes that copies leave free on a file system.
+    pub free_least: Bytes,
+}
+
+impl Policy {
+    /// The rules that `options` state.
+    ///
+    /// # Errors
+    /// A directory cannot be used, or a token has two rights.
+    pub fn new(options: &ServeOptions) -> Result<Self, Error> {
+        let (mut keyring, mut rights) = (Keyring::default(), BTreeMap::new());
+        for access in &options.access {
+            let root = Arc::new(open(access)?);
+            for token in &access.tokens {
+                let free_least = access.min_free.max(options.min_free);
+                let own = Rights::new(access, root.clone(), free_least.unwrap_or(Bytes::ZERO));
+                if rights.insert(token.key().id().0, Arc::new(own)).is_some() {
+                    let id = token.key().id();
+                    return Err(Error::usage(format!("the token with the id {id} has two rights")));
+                }
+                keyring.insert(token);
+            }
+        }
+        let (clients_max, profiles) = (options.connections_max, options.profiles.clone());
+        Ok(Self { keyring, rights, clients_max, profiles })
+    }
+
+    /// The rights of who has proven the token of that id.
+    pub fn rights(&self, key_id: [u8; 8]) -> Option<&Arc<Rights>> {
+        self.rights.get(&key_id)
+    }
+
+    /// True where several parties are served, each with a token of its own.
+    pub fn serves_several(&self) -> bool {
+        self.rights.len() > 1
+    }
+}
+
+impl Rights {
+    fn new(access: &Access, root: Arc<ConfinedDir>, free_least: Bytes) -> Self {
+        Self {
+            root,
+            place: access.root.clone(),
+            read: access.allow_read,
+            write: access.allow_write,
+            delete: access.allow_delete,
+            clients_max: access.transfers,
+            free_least,
+        }
+    }
+}
+
+/// The directory that it names.
+fn open(access: &Access) -> Result<ConfinedDir, Error> {
+    let root = ConfinedDir::open_root(&access.root);
+    // What transfers keep for themselves is nobody else's.
+    root.map(|root| root.without(is_hidden_name)).map_err(|error| {
+        let root = access.root.display().to_string();
+        let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
+        Error::path(root, message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use longhaul_session::Token;
+
+    #[test]
+    fn a_token_has_one_right() {
+        let token = |byte| Token::from_random([byte; 16]);
+        let access = |bytes: &[u8]| {
+            let tokens = bytes.iter().map(|byte| token(*byte)).collect();
+            Access::new(std::env::temp_dir(), tokens)
+        };
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut options = ServeOptions::new(listen, vec![access(&[1]), access(&[2, 3])]);
+        let policy = Policy::new(&options).ok().unwrap();
+        assert!(policy.rights(token(3).key().id().0).is_some() && policy.serves_several());
+        assert!(policy.rights(token(4).key().id().0).is_none());
+        options.access.push(access(&[3]));
+        let error = Policy::new(&options).err().unwrap().to_string();
+        assert!(error.contains("has two rights"), "{error}");
+    }
+}

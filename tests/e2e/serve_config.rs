@@ -1,0 +1,159 @@
+//! `serve --config`: who may do what, limits, and settings that change while it runs.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+
+use rustix::process::Signal;
+
+use crate::program::Program;
+use crate::test::{Test, limited, token, until};
+use crate::trees::noise;
+
+#[test]
+fn serve_config_gives_each_token_its_root_rights_and_limits() {
+    limited(|test| {
+        let other = "[[access]]\ntoken_file = \"other\"\nroot = \"elsewhere\"\nallow_read = true\n";
+        let (_server, at) = serve(test, &format!("{}allow_write = true\n{other}", own(test)));
+        fs::write(test.here("file"), b"mine").unwrap();
+        fs::create_dir(test.path("elsewhere")).unwrap_or_default();
+        fs::write(test.path("elsewhere/theirs"), b"theirs").unwrap();
+        let cp = |token: &str, from: &str, to: &str| {
+            Program::start(test, &["cp", "--json", "--retry", "0", "--token-file", token, from, to])
+                .end()
+        };
+        cp("token", "here/file", &format!("lh://{at}/")).assert_succeeded();
+        assert_eq!(fs::read(test.there("file")).unwrap(), b"mine");
+        let pulled = cp("token", &format!("lh://{at}/file"), "here/back");
+        pulled.assert_failed("does not let anyone copy from it");
+        cp("other", &format!("lh://{at}/theirs"), "here/").assert_succeeded();
+        assert_eq!(fs::read(test.here("theirs")).unwrap(), b"theirs");
+        cp("other", &format!("lh://{at}/file"), "here/back").assert_failed("no such file");
+        let pushed = cp("other", "here/file", &format!("lh://{at}/"));
+        pushed.assert_failed("does not let anyone copy to it");
+    });
+}
+
+#[test]
+fn serve_config_bounds_transfers_of_a_token_and_what_stays_free() {
+    limited(|test| {
+        let (server, at) = serve(test, &format!("{}transfers = 1\n", own(test)));
+        let busy = slow_copy(test, &format!("lh://{at}/"));
+        let second = Program::cp(test, &["here/large", &format!("lh://{at}/again")]).end();
+        second.assert_failed("this token has 1 transfers at this server");
+        busy.end().assert_succeeded();
+        drop(server);
+        let (_server, at) = serve(test, &format!("min_free = \"900000TB\"\n{}", own(test)));
+        let full = Program::cp(test, &["here/large", &format!("lh://{at}/third")]).end();
+        full.assert_failed("are left to others");
+        assert!(!test.there("third").exists());
+    });
+}
+
+#[test]
+fn serve_config_is_read_again_on_sighup_and_touches_no_transfer() {
+    limited(|test| {
+        let (mut server, at) = serve(test, &own(test));
+        let running = slow_copy(test, &format!("lh://{at}/"));
+        let other = "[[access]]\ntoken_file = \"other\"\nroot = \"there\"\n";
+        fs::write(test.path("config"), "listen = 7\n[[access]]\nrot = \"there\"\n").unwrap();
+        server.signal(Signal::HUP);
+        let words = server.prints("the configuration stays as it was");
+        assert!(words.contains("line 1: listen 7: expected a text"), "{words}");
+        assert!(words.contains("line 3: rot: unknown field"), "{words}");
+        // The old one holds; then the new one, under which the first token is nobody's.
+        let list = |token: &str| {
+            Program::start(test, &["ls", "--token-file", token, &format!("lh://{at}/")]).end()
+        };
+        list("token").assert_succeeded();
+        let changed = format!("listen = \"{at}\"\nstall_timeout = 5\n{other}");
+        fs::write(test.path("config"), changed).unwrap();
+        server.signal(Signal::HUP);
+        let words = server.prints("the configuration was read again");
+        assert!(words.contains("from the next start on only: listen, stall_timeout"), "{words}");
+        list("other").assert_succeeded();
+        list("token").assert_failed("token");
+        running.end().assert_succeeded();
+        server.signal(Signal::TERM);
+        server.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn serve_check_names_all_that_is_wrong_with_its_line_at_once() {
+    limited(|test| {
+        let check =
+            || Program::start(test, &["serve", "--json", "--check", "--config", "config"]).end();
+        fs::write(test.path("config"), own(test)).unwrap();
+        let right = check();
+        right.assert_succeeded();
+        assert_eq!(right.json()["file"], "config");
+        let wrong = "memory = 7\nprofiles = [\"warp\"]\n[[access]]\ntoken_file = \"gone\"\nroot = \"gone\"\n";
+        fs::write(test.path("config"), wrong).unwrap();
+        let wrong = check();
+        assert_eq!(wrong.status, Some(2), "{wrong:?}");
+        for words in [
+            "config: line 1: memory 7: expected a text",
+            "config: line 2: profiles warp: no such profile",
+            "config: line 4: token_file gone: ",
+            "config: line 5: root gone: ",
+        ] {
+            assert!(wrong.stderr.contains(words), "{words}: {wrong:?}");
+        }
+    });
+}
+
+#[test]
+fn serve_that_is_to_end_lets_nobody_in_and_waits_for_who_is_there() {
+    limited(|test| {
+        let (mut server, at) = serve(test, &own(test));
+        let running = slow_copy(test, &format!("lh://{at}/"));
+        server.signal(Signal::TERM);
+        server.prints("stopping once");
+        let late = Program::cp(test, &["here/large", &format!("lh://{at}/late")]).end();
+        late.assert_failed("the server is stopping");
+        running.end().assert_succeeded();
+        server.end().assert_succeeded();
+        assert!(test.there("large").exists() && !test.there("late").exists());
+    });
+}
+
+#[test]
+fn serve_that_is_to_end_waits_for_as_long_as_it_may() {
+    limited(|test| {
+        let (mut server, at) = serve(test, &format!("drain = 1\n{}", own(test)));
+        let running = slow_copy(test, &format!("lh://{at}/"));
+        server.signal(Signal::TERM);
+        server.prints("stopping once");
+        running.end().assert_failed("the server is stopping");
+        server.end().assert_succeeded();
+    });
+}
+
+/// The access of the test's token.
+fn own(test: &Test) -> String {
+    fs::write(test.path("other"), token(2).to_string()).unwrap();
+    let private = PermissionsExt::from_mode(0o600);
+    fs::set_permissions(test.path("other"), private).unwrap();
+    fs::create_dir_all(test.path("elsewhere")).unwrap();
+    "[[access]]\ntoken_file = \"token\"\nroot = \"there\"\n".into()
+}
+
+fn serve<'t>(test: &'t Test, text: &str) -> (Program<'t>, SocketAddr) {
+    let listen = "listen = \"127.0.0.1:0\"\n";
+    fs::write(test.path("config"), format!("{listen}{text}")).unwrap();
+    let mut server = Program::start(test, &["serve", "--config", "config"]);
+    let at = server.listens();
+    (server, at)
+}
+
+/// A copy of some seconds, once it moves.
+fn slow_copy<'t>(test: &'t Test, to: &str) -> Program<'t> {
+    fs::write(test.here("large"), noise(1, 12 << 20)).unwrap();
+    let copy = Program::cp(test, &["--rate", "24Mbps", "here/large", to]);
+    until("the copy begins", || {
+        let mut found = fs::read_dir(test.path("there")).unwrap();
+        found.next().is_some().then_some(())
+    });
+    copy
+}
