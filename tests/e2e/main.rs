@@ -15,6 +15,7 @@ mod dry_run;
 mod fallback;
 mod forgeries;
 mod gateway;
+mod globs;
 mod gsi;
 mod history;
 mod hosts;

@@ -95,6 +95,8 @@ pub enum Command {
 /// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
 /// empty directory unless --merge is given. A local name with a colon is written ./a:b.
 ///
+/// In what a server is asked for, * ? and [...] stand for what they match there; DST is a directory then.
+///
 /// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
 /// speed. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
 /// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.

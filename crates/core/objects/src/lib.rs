@@ -96,7 +96,7 @@ pub use ended::{Deletions, EndedEntry};
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
 pub use hash::ChainingValue;
 pub use intake::Intake;
-pub use names::TopNames;
+pub use names::{NamePatterns, TopNames};
 pub use paths::AnnouncedPaths;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState, Stamp};

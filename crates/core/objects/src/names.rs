@@ -2,13 +2,14 @@
 
 use alloc::collections::BTreeSet;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_wire::{Entry, EntryKind};
 
 /// The names that a source may give at the top of a copy. Who asked for `data` gets nothing called
 /// `.bashrc`, whatever the other side sends.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub enum TopNames {
     /// Any: the source itself asks for the copy, as in a push.
     #[default]
@@ -18,6 +19,17 @@ pub enum TopNames {
     Contents,
     /// Only these. None of them is a symbolic link: a source follows the links it is asked for.
     Only(BTreeSet<Vec<u8>>),
+    /// These, and what patterns match.
+    Matching(BTreeSet<Vec<u8>>, Arc<dyn NamePatterns>),
+}
+
+/// Patterns of names that were asked for.
+pub trait NamePatterns: core::fmt::Debug + Send + Sync {
+    /// True if one of them matches the name; it is met then.
+    fn admit(&self, name: &[u8]) -> bool;
+
+    /// Those that nothing has met: nothing was announced for them, not even that it failed.
+    fn unmet(&self) -> Vec<Vec<u8>>;
 }
 
 impl TopNames {
@@ -29,12 +41,25 @@ impl TopNames {
         names.map_or(Self::Contents, Self::Only)
     }
 
+    /// True if the contents of directories were asked for.
+    pub fn are_contents(&self) -> bool {
+        matches!(self, Self::Contents)
+    }
+
+    /// Patterns for which nothing was announced.
+    pub(crate) fn unmet(&self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Matching(_, patterns) => patterns.unmet(),
+            _ => Vec::new(),
+        }
+    }
+
     /// Names that the source has to announce, if only as failed: the top of what was asked for.
     pub(crate) fn due(&self) -> impl Iterator<Item = &[u8]> {
         let (names, top) = match self {
             Self::Any => (None, None),
             Self::Contents => (None, Some(&b""[..])),
-            Self::Only(names) => (Some(names), None),
+            Self::Only(names) | Self::Matching(names, _) => (Some(names), None),
         };
         names.into_iter().flatten().map(Vec::as_slice).chain(top)
     }
@@ -44,14 +69,19 @@ impl TopNames {
         match self {
             Self::Any => true,
             Self::Contents => !entry.path.is_empty() || entry.kind == EntryKind::Directory,
-            Self::Only(names) => {
-                let is_link = matches!(entry.kind, EntryKind::Link { .. });
-                let mut components = entry.path.components();
-                components.next().is_some_and(|first| names.contains(first))
-                    && (!is_link || components.next().is_some())
+            Self::Only(names) => is_under(entry, |first| names.contains(first)),
+            Self::Matching(names, patterns) => {
+                is_under(entry, |first| names.contains(first) || patterns.admit(first))
             }
         }
     }
+}
+
+/// True if the first component of the entry's path is admitted, and is no link.
+fn is_under(entry: &Entry, admits: impl FnOnce(&[u8]) -> bool) -> bool {
+    let is_link = matches!(entry.kind, EntryKind::Link { .. });
+    let mut components = entry.path.components();
+    components.next().is_some_and(admits) && (!is_link || components.next().is_some())
 }
 
 /// The first component of the entry's path, for people: escaped, and cut.
@@ -103,6 +133,34 @@ mod tests {
         assert!(!several.admit(&at(b"a\xff")) && !several.admit(&at(b"a\xfe\n")));
     }
 
+    /// Names of one byte.
+    #[derive(Debug)]
+    struct OneByte;
+
+    impl NamePatterns for OneByte {
+        fn admit(&self, name: &[u8]) -> bool {
+            name.len() == 1
+        }
+
+        fn unmet(&self) -> Vec<Vec<u8>> {
+            Vec::from([b"?".to_vec()])
+        }
+    }
+
+    #[test]
+    fn names_that_a_pattern_matches_are_admitted_and_others_are_not() {
+        let names = BTreeSet::from([b"data".to_vec()]);
+        let asked = TopNames::Matching(names, Arc::new(OneByte));
+        for path in ["data", "data/.bashrc", "x", "x/long"] {
+            assert!(asked.admit(&file(path, 1)) && asked.admit(&directory(path)), "{path}");
+        }
+        for path in ["", ".bashrc", "long", "long/x", "dat"] {
+            assert!(!asked.admit(&file(path, 1)) && !asked.admit(&directory(path)), "{path}");
+        }
+        assert!(!asked.admit(&link("x")) && asked.admit(&link("x/link")));
+        assert_eq!((asked.unmet(), asked.due().count()), (Vec::from([b"?".to_vec()]), 1));
+    }
+
     #[test]
     fn a_source_is_no_link_and_what_is_in_it_may_be() {
         let one = TopNames::asked([Some(&b"data"[..])]);
@@ -115,7 +173,7 @@ mod tests {
         let contents = TopNames::asked([None]);
         assert!(contents.admit(&directory("")) && contents.admit(&link("a")));
         assert!(!contents.admit(&file("", 1)) && !contents.admit(&link("")));
-        assert_eq!(TopNames::asked([Some(&b"a"[..]), None]), TopNames::Contents);
+        assert!(TopNames::asked([Some(&b"a"[..]), None]).are_contents());
         assert!(TopNames::Any.admit(&file("", 1)));
     }
 

@@ -101,7 +101,7 @@ pub struct Sink {
 }
 
 /// Settings of a sink.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct SinkConfig {
     /// Bytes of memory for groups that are being received or written, at least four groups: what
     /// the source may have under way. See [`Sink::grow_capacity`].

@@ -5,6 +5,7 @@ mod attributes;
 mod copies;
 mod faults;
 mod folding;
+mod globs;
 mod listing;
 mod owners;
 mod places;

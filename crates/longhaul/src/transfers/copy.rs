@@ -13,8 +13,8 @@ use std::sync::Arc;
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_files::{
-    Destination, Filter, SinkOptions, SourceTree, Target, boot_id, own_name, source_label,
-    transfer_id,
+    AskedPatterns, Destination, Filter, SinkOptions, SourceTree, Target, boot_id, is_pattern,
+    own_name, source_label, transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, Keeps, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
@@ -96,9 +96,11 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
     if sources.is_empty() {
         return usage("nothing to copy");
     }
+    let pulled = matches!(options.paths, CopyPaths::Pull { .. });
     remote.iter().try_for_each(|path| check_length(path))?;
     if options.destination_is_name {
         let is_one = sources.len() == 1 && !options.destination_is_directory;
+        let is_one = is_one && !(pulled && is_pattern(sources[0]));
         if !is_one || options.copy_contents || own_name(sources[0]).is_none() {
             return usage("-T gives one source, not its contents, the name DST, without a slash");
         }
@@ -107,7 +109,6 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
         return Ok(());
     }
     let nameless = |path: &&[u8]| own_name(path).is_none();
-    let pulled = matches!(options.paths, CopyPaths::Pull { .. });
     if pulled && sources.iter().any(nameless) && !sources.iter().all(nameless) {
         return usage("contents of directories and whole sources cannot be mixed in one copy");
     }
@@ -261,18 +262,17 @@ fn pull(
     source.extend(options.copy_contents.then_some(&b"/."[..]));
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);
-    // What a server may call what it sends.
-    let own = |path| own_name(path).filter(|_| !options.copy_contents);
-    let names = TopNames::asked(sources.iter().map(|path| own(path)));
+    let names = asked_names(options, sources)?;
+    let several = sources.len() > 1 || sources.iter().any(|path| is_pattern(path));
     let fsync = fsync(options.sync);
     let sink_options = SinkOptions {
-        is_directory: options.destination_is_directory || sources.len() > 1,
+        is_directory: options.destination_is_directory || several,
         is_name: options.destination_is_name,
-        contents: names == TopNames::Contents,
+        contents: names.are_contents(),
         transfer,
         fsync,
         direct: options.direct,
-        only_empty: names == TopNames::Contents && !options.merge,
+        only_empty: names.are_contents() && !options.merge,
         goes_on: true,
         dry_run: options.dry_run,
     };
@@ -289,6 +289,23 @@ fn pull(
     }
     receive(shared, copy, budget, options.connect.stall_timeout);
     Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
+}
+
+/// What a server may call what it sends.
+fn asked_names(options: &CopyOptions, sources: &[Vec<u8>]) -> Result<TopNames, Failure> {
+    let own = |path| own_name(path).filter(|_| !options.copy_contents);
+    let (patterns, names): (Vec<_>, Vec<_>) =
+        sources.iter().map(|path| own(path)).partition(|name| name.is_some_and(is_pattern));
+    let names = TopNames::asked(names);
+    if patterns.is_empty() {
+        return Ok(names);
+    }
+    let patterns = AskedPatterns::new(patterns.into_iter().flatten())
+        .map_err(|error| Failure::Usage(error.to_string()))?;
+    Ok(match names {
+        TopNames::Only(names) => TopNames::Matching(names, Arc::new(patterns)),
+        others => others,
+    })
 }
 
 /// The policy of a sink that is to make its files durable, or need not.

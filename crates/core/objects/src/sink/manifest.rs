@@ -133,7 +133,9 @@ impl Sink {
     /// The own names of what was asked for and was not announced, `.` for contents: of these the source
     /// says nothing, not even that they failed.
     pub fn unannounced(&self) -> Vec<String> {
-        self.manifest.unannounced().map(shown_name).collect()
+        let unmet = self.manifest.names.unmet();
+        let names = self.manifest.unannounced().chain(unmet.iter().map(Vec::as_slice));
+        names.map(shown_name).collect()
     }
 
     pub(super) fn handle_manifest_end(

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{IncomingCopy, Wish};
 use longhaul_files::{
-    Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, transfer_id,
+    Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, expand_sources,
+    transfer_id,
 };
 use longhaul_objects::{Belief, Keeps, SinkConfig};
 use longhaul_sys::sync::lock;
@@ -97,8 +98,12 @@ impl ServedCopies {
         let filter = Filter::new(&request.rules);
         let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
         let root = asked.rights.root.clone();
-        let tree = SourceTree::below(root, &request.paths, request.copy_contents);
-        let tree = tree.direct(self.direct).filter(filter).limit_names(asked.memory.of_names());
+        let memory = asked.memory.of_names();
+        let contents = request.copy_contents;
+        let paths = expand_sources(&root, &request.paths, contents, memory)
+            .map_err(|end| refuse(CloseCode::REFUSED, end.reason))?;
+        let tree = SourceTree::below(root, &paths, contents);
+        let tree = tree.direct(self.direct).filter(filter).limit_names(memory);
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
         // What a client says to have hurts nobody else.
         let deletes = request.deletes.is_some();
