@@ -25,7 +25,7 @@ impl Failure {
 
     /// It did not succeed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
-        let message = message.into();
+        let message = without_numbers(&message.into());
         Self { status: FAILED, message, fields: Map::new(), of_output: false }
     }
 
@@ -68,5 +68,32 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The words of a message, without the numbers of system errors, which nobody can look up.
+fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(" (os error ");
+    let mut words = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (number, rest) = part.split_once(')').unwrap_or(("", part));
+        match number.parse::<u32>() {
+            Ok(_) => words.push_str(rest),
+            Err(_) => words.extend([" (os error ", part]),
+        }
+    }
+    words
+}
+
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_have_no_numbers_of_system_errors() {
+        let error = io::Error::from_raw_os_error(28);
+        let failure = Failure::failed(format!("a: {error}; b: {error}, no (os error of ours)"));
+        let words = "No space left on device";
+        assert_eq!(failure.message, format!("a: {words}; b: {words}, no (os error of ours)"));
+    }
+}

@@ -6,7 +6,9 @@ mod world;
 use longhaul_pathsim::{PathConfig, RateSchedule};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_units::{Bytes, Duration, Instant, Rate};
-use world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played, played_with};
+use world::{
+    Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played, played_with,
+};
 
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -231,7 +233,7 @@ fn profiles() {
                     buffer: 2 << 20,
                     tells: true,
                     stalls: Some((Duration::from_secs(1), Duration::from_millis(60))),
-                    gro: false,
+                    batches: Batches::None,
                 });
             }
             let full = wire as f64 * 8.0 / rate.as_bps() as f64;

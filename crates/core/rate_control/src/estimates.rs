@@ -73,6 +73,8 @@ pub(crate) struct Round {
     pub(crate) queue_max: Duration,
     /// Best delivery rate.
     pub(crate) delivered: Rate,
+    /// Bytes that arrived, and in which time, while there was enough to send.
+    pub(crate) arrived: (u64, Duration),
     pub(crate) limited: bool,
     pub(crate) elapsed: Duration,
 }
@@ -161,6 +163,18 @@ impl Estimates {
         self.chance.on_round(round.acked_packets, round.lost_packets, quiet);
         self.forget_queue_full(round.elapsed);
         Completed { slice, round: Some(round) }
+    }
+
+    /// Mean rate of the last round, where a queue stood in all of it and this flow has the path to itself. It
+    /// is the link's: batches make the best slice of a round too high, and that keeps a queue standing.
+    pub(crate) fn standing(&self) -> Option<Rate> {
+        let Round { queue_min, arrived: (bytes, time), .. } = self.last_round;
+        let stood = queue_min? > self.queue_target(self.recent());
+        if !stood || bytes <= STANDING_PACKETS * self.packet {
+            return None;
+        }
+        let rate = Rate::from_bytes_over(bytes, time);
+        self.is_whole_path(rate).then_some(rate)
     }
 
     /// Begins a round now; what came before it is no part of the last one.
@@ -279,6 +293,8 @@ impl Estimates {
 const BASE_WINDOW: Duration = Duration::from_secs(30);
 /// Below this, timers and batches make more difference than the path.
 pub(crate) const MIN_ROUND: Duration = Duration::from_millis(4);
+/// Of fewer the mean of a round is no better than its best slice.
+const STANDING_PACKETS: u64 = 64;
 const ROUND_PACKETS: u64 = 16;
 const MAX_PACKET_TIME: Duration = Duration::from_millis(50);
 const PEAK_ROUNDS: u32 = 50;

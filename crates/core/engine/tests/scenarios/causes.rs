@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use longhaul_units::{Cause, Duration, Rate};
 
-use super::world::{Host, Longhaul, LossLog, Offer, Tcp, TcpKind, World, path, played};
+use super::world::{Batches, Host, Longhaul, LossLog, Offer, Tcp, TcpKind, World, path, played};
 use super::{MS, SECOND};
 
 /// A flow, and what takes its packets.
@@ -50,7 +50,7 @@ fn stalling(length: Duration) -> Host {
         buffer: 2 << 20,
         tells: true,
         stalls: Some((SECOND, length)),
-        gro: false,
+        batches: Batches::None,
     }
 }
 

@@ -37,8 +37,33 @@ pub struct Host {
     pub tells: bool,
     /// It reads nothing for the second time, once in the first.
     pub stalls: Option<(Duration, Duration)>,
-    /// A batch arrives as one super-packet with one stamp.
-    pub gro: bool,
+    /// In which batches its kernel takes packets.
+    pub batches: Batches,
+}
+
+/// Packets that a kernel takes at one time, with one stamp.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Batches {
+    /// Each by itself.
+    None,
+    /// Those that the sender sent at once, when the last of them is there (GRO).
+    SuperPackets,
+    /// Those that came since the last interrupt, which come so often (interrupt moderation, then GRO).
+    Interrupts(Duration),
+}
+
+impl Batches {
+    /// When the kernel takes a packet that came at `at`, `last` being the last of its super-packet.
+    fn taken(self, at: Instant, last: Instant) -> Instant {
+        match self {
+            Self::None => at,
+            Self::SuperPackets => last,
+            Self::Interrupts(every) => {
+                let past = Duration::from_nanos(at.as_nanos() % every.as_nanos() as u64);
+                at + (every - past)
+            }
+        }
+    }
 }
 
 /// On its way, or in the receiver's socket.
@@ -361,11 +386,9 @@ impl Longhaul {
     fn through_host(&mut self, host: Host, packets: Vec<Packet>) {
         let last = packets.iter().map(|packet| packet.stamp).max();
         for mut packet in packets {
-            if host.gro {
-                packet.stamp = last.unwrap_or(packet.stamp);
-            }
+            packet.stamp = host.batches.taken(packet.stamp, last.unwrap_or(packet.stamp));
             let bytes = packet.wire;
-            let charge = if host.gro { bytes } else { bytes * 8 / 5 };
+            let charge = if host.batches != Batches::None { bytes } else { bytes * 8 / 5 };
             while self.socket.front().is_some_and(|(read, _)| *read <= packet.stamp) {
                 self.socket.pop_front();
             }
@@ -385,7 +408,24 @@ impl Longhaul {
             self.busy_until = begins + host.rate.time_for(bytes);
             self.socket.push_back((self.busy_until, charge));
             packet.overflowed = core::mem::take(&mut self.overflowed);
+            if host.batches != Batches::None {
+                self.join_batch(packet.stamp);
+            }
             self.arrive(self.busy_until, packet);
+        }
+    }
+
+    /// What the kernel took at one time is read at one time: by when the last of it is read.
+    fn join_batch(&mut self, stamp: Instant) {
+        let newest = self.arriving.last_entry().map(|entry| entry.get().stamp);
+        if newest != Some(stamp) {
+            return;
+        }
+        let first =
+            self.arriving.iter().rev().take_while(|(_, packet)| packet.stamp == stamp).last();
+        let Some((&(read, order), _)) = first else { return };
+        for (key, packet) in self.arriving.split_off(&(read, order)) {
+            self.arriving.insert((self.busy_until, key.1), packet);
         }
     }
 

@@ -14,7 +14,8 @@ mod world;
 use longhaul_pathsim::{EcnMarking, Jitter, PathConfig, Probability, RateSchedule};
 use longhaul_units::{Bytes, Duration, Rate};
 use world::{
-    Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, fair_share, path, played, played_with,
+    Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, fair_share, path, played,
+    played_with,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -126,6 +127,32 @@ fn keeps_short_queues_full_from_hosts_that_pause() {
     }
 }
 
+/// Of what batches do to a receiver's rates, and of losses to a queue of its own, nobody else is to be seen.
+#[test]
+fn batches_on_the_way_in_are_no_other_flows() {
+    let cells = [
+        (200, 40, 50_000, 0, Batches::SuperPackets, None),
+        (200, 40, 50_000, 0, Batches::Interrupts(MS / 4), None),
+        (1_000, 30, 75_000, 0, Batches::Interrupts(MS / 4), None),
+        (1_000, 30, 75_000, 1_000, Batches::Interrupts(MS / 4), None),
+        (1_000, 10, 62_000, 0, Batches::SuperPackets, Some((50 * MS, MS * 3 / 2))),
+        (1_000, 20, 2_500_000, 1_000, Batches::SuperPackets, Some((50 * MS, MS * 3 / 2))),
+    ];
+    for (mbps, rtt_ms, queue, loss_ppm, batches, stutters) in cells {
+        let (rate, rtt) = (Rate::from_mbps(mbps), MS * rtt_ms);
+        let (buffer, tells) = (8 << 20, true);
+        let host = Host { rate: rate.scale(8, 1), buffer, tells, stalls: None, batches };
+        let mut flow = auto(rtt, Offer::Endless, 21).host(host);
+        flow.stutters = stutters;
+        let mut world = World::new(&path(rate, rtt, queue, loss_ppm), rate, 21);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(rtt * 4);
+        let used = world.span(index, 8 * SECOND).used * 1_000_000 / u64::from(1_000_000 - loss_ppm);
+        let name = format!("{mbps} Mb/s, {rtt_ms} ms, {queue} bytes, {batches:?}, {stutters:?}");
+        assert!(used >= 960, "{name}: {used} permille used");
+    }
+}
+
 /// Reports speak of whole super-packets.
 #[test]
 fn super_packets_on_a_long_path_are_no_slow_start() {
@@ -136,7 +163,7 @@ fn super_packets_on_a_long_path_are_no_slow_start() {
             buffer: 512 << 20,
             tells: true,
             stalls: None,
-            gro: true,
+            batches: Batches::SuperPackets,
         };
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
         let bytes = rate.bytes_in(5 * SECOND) * 1_424 / PACKET;
@@ -189,7 +216,7 @@ fn a_receiver_slower_than_the_network_loses_nothing() {
             buffer,
             tells: true,
             stalls: Some((20 * MS, Duration::from_micros(300))),
-            gro: true,
+            batches: Batches::SuperPackets,
         };
         let mut world = World::new(&PathConfig::default().delay(rtt / 2), host.rate, 7);
         let flow = auto(rtt, Offer::Endless, 3).host(host);
@@ -209,7 +236,8 @@ fn a_receiver_that_is_busy_now_and_then_is_no_slow_path() {
         for late in [0, 10, 50, 70, 90] {
             let stalls = Some((MS * every, MS * length));
             let (rate_of_host, buffer) = (Rate::from_gbps(4), 512 << 20);
-            let host = Host { rate: rate_of_host, buffer, tells: true, stalls, gro: false };
+            let host =
+                Host { rate: rate_of_host, buffer, tells: true, stalls, batches: Batches::None };
             let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
             let flow = auto(rtt, Offer::Endless, 3).host(host);
             world.add(MS * late, flow);
@@ -245,7 +273,8 @@ fn a_stall_that_overflows_the_socket_is_soon_made_up_for() {
         let (rate, rtt) = (Rate::from_gbps(gbps), MS * rtt_ms);
         let stalls = Some((10 * SECOND, 300 * MS));
         let (of_host, buffer) = (rate.scale(4, 1), rate.bytes_in(50 * MS));
-        let host = Host { rate: of_host, buffer, tells: true, stalls, gro: true };
+        let host =
+            Host { rate: of_host, buffer, tells: true, stalls, batches: Batches::SuperPackets };
         let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), rate, 7);
         let flow = auto(rtt, Offer::Endless, 3).host(host);
         let index = world.add(Duration::ZERO, flow);
@@ -263,7 +292,13 @@ fn takes_what_a_slow_receiver_takes(
     buffer: u64,
 ) {
     let (rate, rtt) = (Rate::from_gbps(10), MS * 20);
-    let host = Host { rate: Rate::from_gbps(2), buffer, tells, stalls: None, gro: true };
+    let host = Host {
+        rate: Rate::from_gbps(2),
+        buffer,
+        tells,
+        stalls: None,
+        batches: Batches::SuperPackets,
+    };
     let mut world = World::new(&path(rate, rtt, rate.bytes_in(rtt), 0), host.rate, 7);
     let flow = Longhaul::new(played, rtt, Offer::Endless, 3).host(host);
     let index = world.add(Duration::ZERO, flow);

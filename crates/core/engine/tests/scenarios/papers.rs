@@ -3,7 +3,7 @@
 use longhaul_rate_control::{ChosenProfile, ChunkSizes, Repair};
 use longhaul_units::{Duration, Rate};
 
-use super::world::{Host, Longhaul, Offer, Tcp, TcpKind, World, path, played};
+use super::world::{Batches, Host, Longhaul, Offer, Tcp, TcpKind, World, path, played};
 use super::{MS, SECOND};
 
 /// The links of FOBS, section 3.
@@ -157,7 +157,7 @@ fn the_family_meets_a_busy_receiver_with_the_member_that_recovers() {
 fn behind_a_busy_receiver(name: &str) -> Longhaul {
     let stalls = Some((20 * SECOND, 120 * MS));
     let (rate, buffer) = (LINK.scale(4, 1), 512 << 10);
-    let host = Host { rate, buffer, tells: true, stalls, gro: true };
+    let host = Host { rate, buffer, tells: true, stalls, batches: Batches::SuperPackets };
     Longhaul::new(played(name, None), RTT, Offer::Endless, 3).host(host)
 }
 

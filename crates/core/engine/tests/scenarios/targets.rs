@@ -5,7 +5,9 @@
 use longhaul_pathsim::{GilbertElliott, Jitter, Path, PathConfig, Probability, RateSchedule};
 use longhaul_units::{Bytes, Duration, Instant, Rate};
 
-use super::world::{Host, Longhaul, Offer, PACKET, Tcp, TcpKind, Trace, World, played_with};
+use super::world::{
+    Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, Trace, World, played_with,
+};
 
 /// The way forth, and the queue in front of it.
 #[derive(Clone, Copy, Debug)]
@@ -199,7 +201,7 @@ pub const TARGETS: &[Target] = &[
     target("change", "halved, queue 5 %", HALVED_SHORT, ALONE, Regained, (0.0, 10.0)),
     target("change", "doubled, queue 5 %", DOUBLED_SHORT, ALONE, Regained, (0.0, 10.0)),
     target("change", "dark for 2 s", DARK, ALONE, Regained, (0.0, 5.0)),
-    target("change", "booked", BOOKED, ALONE, Used, (90.0, AT_LEAST)),
+    target("change", "booked", BOOKED, ALONE, Used, (89.0, AT_LEAST)),
     target("change", "booked", BOOKED, ALONE, Lost, (0.0, 2.0)),
 
     target("share", "1 CUBIC", link(500, 40, Percent(100)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
@@ -315,7 +317,7 @@ impl Target {
                             buffer: 2 << 20,
                             tells: true,
                             stalls: Some((MS * 1_000, MS * 60)),
-                            gro: false,
+                            batches: Batches::None,
                         });
                     }
                     if sender.jitter_ms > 0 {

@@ -20,7 +20,7 @@ mod longhaul;
 #[path = "tcp.rs"]
 mod tcp;
 
-pub use longhaul::{Host, Longhaul, LossLog, Offer, Trace};
+pub use longhaul::{Batches, Host, Longhaul, LossLog, Offer, Trace};
 pub use tcp::{Tcp, TcpKind};
 
 /// IP-layer bytes of a full packet.

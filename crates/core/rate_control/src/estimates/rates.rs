@@ -36,6 +36,7 @@ struct Gathered {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slice {
     pub(crate) rate: Rate,
+    interval: Duration,
     /// There was too little to send for part of that time.
     pub(crate) limited: bool,
 }
@@ -65,7 +66,7 @@ impl Rates {
         let Gathered { bytes, interval, limited } = core::mem::take(&mut self.gathered);
         let skipped = core::mem::take(&mut self.skip_slice);
         let rate = Rate::from_bytes_over(bytes, interval);
-        (!skipped).then_some(Slice { rate, limited })
+        (!skipped).then_some(Slice { rate, limited, interval })
     }
 }
 
@@ -79,8 +80,12 @@ impl Estimates {
         let short = self.rates.short_slices;
         let least = if short { MIN_SLICE } else { MIN_SLICE.max(rtt.smoothed() / 16) };
         let slice = self.rates.gather(delivery, least)?;
-        let Slice { rate, limited } = slice;
+        let Slice { rate, limited, interval } = slice;
         self.round.limited |= limited;
+        if !limited {
+            let (bytes, time) = self.round.arrived;
+            self.round.arrived = (bytes + rate.bytes_in(interval), time + interval);
+        }
         self.learn_capacity(now, rate);
         self.rates.newest.update(now, rate.as_bps(), (rtt.smoothed() / 4).max(MIN_SLICE * 2));
         self.round.delivered = self.round.delivered.max(rate);
@@ -128,6 +133,12 @@ impl Estimates {
     /// The most that the path was ever seen to carry, of late.
     pub(crate) fn capacity(&self) -> Rate {
         Rate::from_bps(self.rates.capacity.get().unwrap_or(0))
+    }
+
+    /// Returns whether `rate` is about all that the path was seen to carry since it fell.
+    pub(super) fn is_whole_path(&self, rate: Rate) -> bool {
+        let line = Rate::from_bps(self.rates.line.get().unwrap_or(0));
+        rate > line.scale(7, 8)
     }
 
     /// Takes in what the spread of a train says of the narrowest link.

@@ -98,8 +98,14 @@ impl Compete {
         }
         match self.pulse {
             Pulse::Pending if now - self.last_cut > round_trip * 2 => {
-                let empty = round.queue_max < target;
-                self.pulse = if empty { Pulse::Active(now, Duration::ZERO) } else { Pulse::Done };
+                // The round may have begun before the queue was empty: the next one shows.
+                let draining = round.queue_min.is_some_and(|queue| queue < target)
+                    && now - self.last_cut < round_trip * 4;
+                self.pulse = match round.queue_max < target {
+                    true => Pulse::Active(now, Duration::ZERO),
+                    false if draining => Pulse::Pending,
+                    false => Pulse::Done,
+                };
             }
             Pulse::Active(since, queue) if now - since > round_trip * 5 / 2 => {
                 self.pulse = Pulse::Done;

@@ -1,0 +1,139 @@
+//! `auto` on paths that nobody tuned it for, behind hosts as they are, beside eight BBR flows.
+//!
+//! `grid [CELL [SEEDS [FROM]]]`: per mille of link x (1-p) from the first packet on, for the least and the
+//! median of the seeds, and packets lost beyond chance in parts per million.
+//! `grid trace CELL HOST [MS [MS]]`: what `auto` believes, so often, for so long.
+
+#[path = "../tests/scenarios/world.rs"]
+mod world;
+
+use longhaul_units::{Duration, Instant, Rate};
+use world::{Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
+
+struct Cell {
+    name: &'static str,
+    mbps: u64,
+    rtt_ms: u32,
+    queue_kb: u64,
+    loss_ppm: u32,
+}
+
+const fn cell(name: &'static str, mbps: u64, rtt_ms: u32, queue_kb: u64, loss_ppm: u32) -> Cell {
+    Cell { name, mbps, rtt_ms, queue_kb, loss_ppm }
+}
+
+const CELLS: &[Cell] = &[
+    cell("20 ms, 5 %", 1_000, 20, 125, 0),
+    cell("20 ms, 5 %, 1 %", 1_000, 20, 125, 10_000),
+    cell("10 ms, 5 %", 1_000, 10, 62, 0),
+    cell("40 ms, 200 Mb/s", 200, 40, 50, 0),
+    cell("100 ms, 5 %, 1 %", 1_000, 100, 625, 10_000),
+    cell("100 ms, 100 %, 0.1 %", 1_000, 100, 12_500, 1_000),
+    cell("20 ms, 100 %, 0.1 %", 1_000, 20, 2_500, 1_000),
+    cell("150 ms, 500 Mb/s, 5 %", 500, 150, 470, 0),
+    cell("50 ms, 200 Mb/s, 63 kB", 200, 50, 63, 0),
+    cell("20 ms, 500 kB", 1_000, 20, 500, 0),
+    cell("30 ms, 2 %", 1_000, 30, 75, 0),
+    cell("30 ms, 2 %, 0.1 %", 1_000, 30, 75, 1_000),
+    cell("40 ms, 50 Mb/s, 20 %", 50, 40, 50, 0),
+    cell("300 ms, 5 %", 1_000, 300, 1_875, 0),
+];
+
+const HOSTS: &[(&str, Batches, Option<(u32, u32)>)] = &[
+    ("plain", Batches::None, None),
+    ("gro", Batches::SuperPackets, None),
+    ("irq", Batches::Interrupts(Duration::from_micros(250)), None),
+    ("gro late", Batches::SuperPackets, Some((10_000, 300))),
+    ("gro later", Batches::SuperPackets, Some((50_000, 1_500))),
+];
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize, default| args.get(i).map_or(default, |n| n.parse().expect("a number"));
+    if args.first().is_some_and(|arg| arg == "trace") {
+        let cell = CELLS.iter().find(|cell| args.get(1).is_some_and(|name| cell.name == name));
+        let host = HOSTS.iter().find(|host| args.get(2).is_some_and(|name| host.0 == name));
+        let (cell, host) = (cell.expect("a cell"), host.expect("a host"));
+        let (config, rate, _) = link(cell);
+        let mut flow = flow(cell, host.1, host.2, 21);
+        flow.trace = Some(trace(Duration::from_millis(number(3, 20))));
+        let mut world = World::new(&config, rate, 21);
+        world.add(Duration::ZERO, flow);
+        world.run(Duration::from_millis(number(4, 4000)));
+        return;
+    }
+    let (seeds, from) = (number(1, 5), number(2, 7));
+    let wanted = args.first().filter(|name| *name != "all");
+    for cell in
+        CELLS.iter().filter(|cell| wanted.is_none_or(|wanted| cell.name.contains(&**wanted)))
+    {
+        print!("{:24}", cell.name);
+        for (name, batches, late) in HOSTS {
+            let mut runs: Vec<(u64, u64)> =
+                (from..from + seeds).map(|seed| run(cell, *batches, *late, seed)).collect();
+            runs.sort_unstable();
+            let median = runs[runs.len() / 2];
+            print!("  {name} {:4} {:4} {:5}", runs[0].0, median.0, median.1);
+        }
+        println!("  bbr {:4}", beside(cell));
+    }
+}
+
+fn measured(cell: &Cell, world: &mut World) -> (u64, u64) {
+    let time = Duration::from_secs(8);
+    world.run(Duration::from_millis(1) * cell.rtt_ms * 4);
+    let span = world.span(0, time);
+    let used = span.used * 1_000_000 / (1_000_000 - u64::from(cell.loss_ppm));
+    (used, span.loss_ppm().saturating_sub(u64::from(cell.loss_ppm)))
+}
+
+fn link(cell: &Cell) -> (longhaul_pathsim::PathConfig, Rate, Duration) {
+    let (rate, rtt) = (Rate::from_mbps(cell.mbps), Duration::from_millis(1) * cell.rtt_ms);
+    (path(rate, rtt, (cell.queue_kb * 1000).max(30 * PACKET), cell.loss_ppm), rate, rtt)
+}
+
+fn flow(cell: &Cell, batches: Batches, late: Option<(u32, u32)>, seed: u64) -> Longhaul {
+    let (_, rate, rtt) = link(cell);
+    let mut flow = Longhaul::new(played("auto", None), rtt, Offer::Endless, seed);
+    let micros = |us: u32| Duration::from_micros(u64::from(us));
+    flow.stutters = late.map(|(every, length)| (micros(every), micros(length)));
+    let host = Host { rate: rate.scale(8, 1), buffer: 8 << 20, tells: true, stalls: None, batches };
+    flow.host(host)
+}
+
+fn run(cell: &Cell, batches: Batches, late: Option<(u32, u32)>, seed: u64) -> (u64, u64) {
+    let (config, rate, _) = link(cell);
+    let mut world = World::new(&config, rate, seed);
+    world.add(Duration::ZERO, flow(cell, batches, late, seed));
+    measured(cell, &mut world)
+}
+
+fn trace(every: Duration) -> world::Trace {
+    let (mut last, mut arrived) = (Instant::ZERO, 0);
+    Box::new(move |now, path| {
+        if now - last < every {
+            return;
+        }
+        let estimates = path.estimates();
+        println!(
+            "{:8.3} {:9} rate {:9} best {:9} arrived {:9} queue {:6.2} ms lost {}",
+            (now - Instant::ZERO).as_secs_f64() - 1.0,
+            path.metrics().state,
+            path.allowed().0.to_string(),
+            estimates.bandwidth().unwrap_or_default().to_string(),
+            Rate::from_bytes_over(path.delivered() - arrived, now - last).to_string(),
+            estimates.queue().as_secs_f64() * 1e3,
+            path.losses().network(),
+        );
+        (last, arrived) = (now, path.delivered());
+    })
+}
+
+fn beside(cell: &Cell) -> u64 {
+    let (config, rate, rtt) = link(cell);
+    let mut world = World::new(&config, rate, 7);
+    for i in 0..8 {
+        world.add(Duration::from_millis(10) * (i as u32), Tcp::new(TcpKind::Bbr, rtt, 100 + i));
+    }
+    measured(cell, &mut world).0
+}
