@@ -39,7 +39,10 @@ const CELLS: &[Cell] = &[
     cell("300 ms, 5 %", 1_000, 300, 1_875, 0),
 ];
 
-const HOSTS: &[(&str, Batches, Option<(u32, u32)>)] = &[
+/// A pair of hosts: how the receiver takes packets, and each time and pause of the sender in microseconds.
+type Hosts = (&'static str, Batches, Option<(u32, u32)>);
+
+const HOSTS: &[Hosts] = &[
     ("plain", Batches::None, None),
     ("gro", Batches::SuperPackets, None),
     ("irq", Batches::Interrupts(Duration::from_micros(250)), None),
