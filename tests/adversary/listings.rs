@@ -1,4 +1,4 @@
-//! Servers that hold the token and answer a listing badly, and clients that ask for one so.
+//! Servers that hold the token and answer a listing or a comparison badly, and clients that ask for one so.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::oracle::{BOUND, Victim, assert_nothing_beside, end};
 use crate::peer::{Action, Peer, Received, WAYS};
 use crate::program::{Ended, Program};
 use crate::test::{Test, limited};
-use longhaul_wire::{AnswerMessage, Message};
+use longhaul_wire::{AnswerMessage, HashOutcome, Hashed, Message};
 
 /// LIST.
 fn ask(recursive: bool, path: &[u8]) -> Bytes {
@@ -72,6 +72,124 @@ fn a_server_whose_listing_makes_no_sense_fails() {
             assert!(ended.json()["error"].is_string(), "{ended:?}");
             assert_nothing_beside(test.folder());
         }
+    });
+}
+
+/// VERIFY with the place `place`, and so many questions.
+fn verify(place: &[u8], questions: &[(u8, &[u8])]) -> Bytes {
+    let begin = Bytes::new().varint(28).varint(1).sized(place);
+    questions.iter().fold(begin, |all, (kind, path)| all.u8(*kind).sized(path))
+}
+
+/// HASHED with that hash for question `question`.
+fn hashed(question: u64, hash: [u8; 32]) -> Bytes {
+    Bytes::new().varint(30).varint(question).u8(1).varint(3).raw(&hash)
+}
+
+/// A comparison of one file, `a`, at a server that answers it so, ends its messages and hangs up.
+fn compare(test: &Test, answers: Vec<Bytes>) -> Ended {
+    let host = Host::new();
+    std::fs::write(test.folder().join("list"), format!("{}  a\n", "04".repeat(32))).unwrap();
+    let at = format!("lh://{}/d", host.address);
+    let words = ["verify", "--json", "--token-file", "token", "list", &at];
+    let comparing = Program::start(test, &words);
+    let mut peer = host.accept().unwrap();
+    let deadline = std::time::Instant::now() + BOUND;
+    while let Some(received) = peer.receive(deadline) {
+        if let Received::Message(Message::Verify(request)) = received
+            && request.is_last
+        {
+            break;
+        }
+    }
+    let sent: usize = answers.iter().map(|it| Bytes::new().sized(&it.0).0.len()).sum();
+    answers.into_iter().for_each(|answer| peer.message(answer));
+    peer.perform(Action::Frames(stream(0, sent as u64, true, &[])));
+    let deadline = std::time::Instant::now() + Duration::from_secs(2);
+    while let Some(received) = peer.receive(deadline) {
+        if matches!(received, Received::Close(..) | Received::Ended) {
+            break;
+        }
+    }
+    peer.hang_up();
+    end(comparing)
+}
+
+#[test]
+fn a_server_whose_hashes_make_no_sense_fails() {
+    limited(|test| {
+        let (right, wrong) = (hashed(0, [4; 32]), hashed(0, [5; 32]));
+        let failed = |kind: u8| Bytes::new().varint(30).varint(0).u8(kind);
+        for answers in [
+            vec![hashed(1, [4; 32]), list_end(1, 0)],
+            vec![hashed(1 << 40, [4; 32]), list_end(1, 0)],
+            vec![right.clone(), wrong.clone(), list_end(2, 0)],
+            vec![right.clone(), list_end(0, 0)],
+            vec![list_end(0, 0)],
+            vec![failed(4), list_end(1, 0)],
+            vec![failed(2).u8(4).varint(9), list_end(1, 0)],
+            vec![right.clone(), listed(b"../up"), list_end(2, 0)],
+            vec![verify(b"", &[(1, b"a")])],
+        ] {
+            let ended = compare(test, answers.clone());
+            assert_eq!(ended.status, Some(1), "{answers:?}: {ended:?}");
+            assert!(ended.json()["error"].is_string(), "{ended:?}");
+        }
+        let ended = compare(test, vec![wrong, listed(b"b\x1b[2J"), list_end(2, 0)]);
+        assert_eq!(ended.json()["changed"]["count"], 1, "{ended:?}");
+        assert_eq!(ended.json()["extra"]["count"], 1, "{ended:?}");
+        assert!(!ended.stdout.contains('\x1b'), "{ended:?}");
+        let ended = compare(test, vec![right, list_end(1, 0)]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+    });
+}
+
+#[test]
+fn a_client_has_nothing_hashed_from_outside_the_root() {
+    limited(|test| {
+        std::fs::create_dir(test.there("d")).unwrap();
+        std::fs::write(test.there("d/f"), "f").unwrap();
+        std::os::unix::fs::symlink("../../here", test.there("d/out")).unwrap();
+        std::os::unix::fs::symlink("/etc/passwd", test.there("d/leaf")).unwrap();
+        std::fs::create_dir(test.there("d/.longhaul-0123456789abcdef0123456789abcdef")).unwrap();
+        let hidden = b".longhaul-0123456789abcdef0123456789abcdef/record";
+        std::fs::write(test.there("d").join(std::str::from_utf8(hidden).unwrap()), "x").unwrap();
+        std::fs::write(test.here("secret"), "secret").unwrap();
+        let victim = Victim::start(test);
+        for way in WAYS {
+            for (place, name) in [
+                (&b".."[..], &b"here/secret"[..]),
+                (b"/etc", b"passwd"),
+                (b"d/out", b"secret"),
+                (b"d", b"out/secret"),
+                (b"d", b"leaf"),
+                (b"d", b"../../here/secret"),
+                (b"d", b"/etc/passwd"),
+                (b"d", hidden),
+                (b"d/f", b""),
+            ] {
+                let mut peer = Peer::dial(victim.address, way).unwrap();
+                peer.message(verify(place, &[(1, name), (2, b"out")]));
+                let deadline = std::time::Instant::now() + Duration::from_secs(5);
+                while let Some(received) = peer.receive(deadline) {
+                    match received {
+                        Received::Message(Message::Answer(AnswerMessage::Hashed(all))) => {
+                            let failed = |it: &Hashed| matches!(it.outcome, HashOutcome::Failed(_));
+                            assert!(all.iter().all(failed), "{name:?}: {all:?}");
+                        }
+                        Received::Message(Message::Answer(AnswerMessage::Listed(all))) => {
+                            panic!("{name:?}: {all:?}");
+                        }
+                        Received::Message(Message::Refused(_) | Message::Answer(_))
+                        | Received::Close(..)
+                        | Received::Ended => break,
+                        _ => {}
+                    }
+                }
+                peer.hang_up();
+            }
+        }
+        victim.assert_serves();
     });
 }
 

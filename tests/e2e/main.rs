@@ -57,4 +57,5 @@ mod trees;
 mod unchanged;
 mod unpublished;
 mod vanishing;
+mod verify;
 mod xio;

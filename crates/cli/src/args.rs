@@ -73,6 +73,8 @@ pub enum Command {
     Gateway(GatewayArgs),
     /// List what a server has
     Ls(ListArgs),
+    /// Compare files, where they are, with a list of their hashes
+    Verify(VerifyArgs),
     /// List the profiles: protocols and rate controls
     #[command(hide = true, after_help = profile_help())]
     Profiles,
@@ -592,6 +594,38 @@ pub struct ListArgs {
     pub route: RouteArgs,
 }
 
+/// `longhaul verify`.
+///
+/// Compares the files below PLACE with MANIFEST, as `longhaul cp --manifest` and `b3sum` write it. Each is
+/// hashed where it is, by several threads: at a server only hashes travel. A line for each file that is
+/// missing, changed, extra (not in MANIFEST, in a directory that it names) or cannot be read; the status is 0
+/// where there is none. No link is followed.
+#[derive(Args, Debug)]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub struct VerifyArgs {
+    /// Lines of a hash and a name; - is standard input
+    #[arg(value_name = "MANIFEST")]
+    pub manifest: PathBuf,
+    /// Directory that the names are relative to.
+    #[arg(
+        value_name = "PLACE",
+        help = "Directory that the names are relative to: DIR, [USER@]HOST:PATH or lh://HOST[:PORT]/PATH"
+    )]
+    pub place: OsString,
+    /// How its server is started.
+    #[command(flatten)]
+    pub ssh: SshArgs,
+    /// Files that are not in MANIFEST are fine
+    #[arg(long)]
+    pub ignore_extra: bool,
+    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Gateways on the path.
+    #[command(flatten)]
+    pub route: RouteArgs,
+}
+
 /// `longhaul history`.
 ///
 /// Each transfer leaves what it has seen of the path at the host that sent: at the client of a push, at
@@ -820,6 +854,11 @@ Start with `longhaul demo`, `longhaul cp run-17 HOST:`, or `longhaul serve` on t
 const LISTEN_HELP: &str =
     "Address to listen at, TCP and UDP [default: [::]:7420, or 0.0.0.0:7420 without IPv6]";
 
+const VERIFY_EXAMPLES: &str = "\
+Examples:
+  longhaul cp --manifest run-17.b3 run-17 dtn2:/data/
+  longhaul verify run-17.b3 dtn2:/data
+  longhaul verify run-17.b3 .";
 const LS_EXAMPLES: &str = "\
 Examples:
   longhaul ls dtn2:run-17                  over ssh, from the home there

@@ -1,5 +1,5 @@
 //! The command line of Longhaul: `cp`, `pipe`, `serve`, `gateway`, `keys`, `demo`, `bench`, `lab`,
-//! `circuits`, `history`, `ls`, `probe`.
+//! `circuits`, `history`, `ls`, `probe`, `verify`.
 //!
 //! Reads arguments ([`args`]), turns them into the options of the libraries that do the work
 //! (`longhaul`, `longhaul-bench`, `longhaul-lab`, `longhaul-circuits`, `longhaul-gateway`), shows progress,
@@ -46,6 +46,7 @@ mod serve;
 mod signals;
 mod ssh;
 mod token;
+mod verify;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -82,6 +83,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Pipe(args) => pipe::run(args, &output, held),
         Command::Serve(args) => serve::run(args, &output, held),
         Command::Ls(args) => ls::run(args, &output, held),
+        Command::Verify(args) => verify::run(args, &output, held),
         Command::Profiles => held.release().and_then(|()| output::print(&args::profile_help())),
         Command::Probe(args) => probe::run(args, &output, held),
         Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),

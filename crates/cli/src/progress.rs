@@ -44,6 +44,10 @@ impl Display {
         })
     }
 
+    pub(crate) fn of_verify(output: &Output) -> Self {
+        Self::new(output, "{spinner} {prefix}", amounts_of_verify, |_| String::new())
+    }
+
     fn new(
         output: &Output,
         template: &str,
@@ -168,6 +172,13 @@ fn amounts_of_pipe(snapshot: &Snapshot) -> String {
         0 => "nothing yet".into(),
         bytes => format!("{} so far, {}", Bytes::new(bytes), snapshot.rate),
     }
+}
+
+/// How many files, how much of them, and how fast.
+fn amounts_of_verify(snapshot: &Snapshot) -> String {
+    let Snapshot { files_done, bytes_done, rate, .. } = snapshot;
+    let total = snapshot.files_total.unwrap_or_default();
+    format!("{files_done} of {total} files, {}, {rate}", Bytes::new(*bytes_done))
 }
 
 /// What was copied, and what the path and the hosts do.

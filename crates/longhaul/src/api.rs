@@ -269,11 +269,14 @@ pub enum Action {
     Receive,
     /// A look at what is there.
     List,
+    /// Hashes of what is there.
+    Verify,
 }
 
 impl Action {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Push, Self::Pull, Self::Send, Self::Receive, Self::List];
+    pub const ALL: [Self; 6] =
+        [Self::Push, Self::Pull, Self::Send, Self::Receive, Self::List, Self::Verify];
 
     /// Its name in logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -283,6 +286,7 @@ impl Action {
             Self::Send => "send",
             Self::Receive => "receive",
             Self::List => "list",
+            Self::Verify => "verify",
         }
     }
 }

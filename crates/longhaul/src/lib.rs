@@ -1,7 +1,7 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
 //! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`,
-//! [`list`](list()) is `longhaul ls`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file
+//! [`list`](list()) is `longhaul ls`, [`verify`](verify()) is `longhaul verify`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file
 //! trees and the control connection to the pure core. All of them block, and end early where another thread
 //! asks them to ([`Stop`]).
 //!
@@ -38,6 +38,7 @@ pub use endpoint::ssh::started::SshServer;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
+pub use longhaul_files::{HashList, HashListError};
 pub use longhaul_history::History;
 pub use longhaul_objects::{ChangeKind, NamedChange};
 pub use longhaul_session::{KeyId, Token};
@@ -56,3 +57,6 @@ pub use transfers::copy::copy;
 pub use transfers::list::{ListOptions, ListReport, ListSink, list};
 pub use transfers::pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use transfers::probe::{ProbeReport, probe};
+pub use transfers::verify::{
+    Finding, FindingKind, FindingSink, VerifyOptions, VerifyPlace, VerifyReport, verify,
+};

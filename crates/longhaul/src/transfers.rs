@@ -1,4 +1,4 @@
-//! The transfers that a connection carries, each at both ends: copies, pipes, listings; and probes.
+//! The transfers that a connection carries, each at both ends: copies, pipes, listings, comparisons; and probes.
 
 pub mod copy;
 pub mod list;
@@ -6,3 +6,4 @@ pub mod pipe;
 pub mod probe;
 pub mod sink;
 pub mod source;
+pub mod verify;

@@ -2,11 +2,11 @@
 
 use longhaul_wire::{
     AnswerMessage, DecodeError, Direction, ListRequest, Message, MessageReader, PipeRequest,
-    PipeRole, Refused, Request, SinkMessage, SourceMessage,
+    PipeRole, Refused, Request, SinkMessage, SourceMessage, VerifyRequest,
 };
 
 /// The messages of the two ends of a connection on stream 0, as one of them sees them
-/// (docs/protocol.md, sections 7.2, 7.5 and 7.8).
+/// (docs/protocol.md, sections 7.2, 7.5, 7.8 and 7.11).
 ///
 /// A client begins with its request, which decides who has the data, and goes on without waiting
 /// for an answer. A server grants the request, or refuses it and ignores the client's messages
@@ -21,7 +21,7 @@ use longhaul_wire::{
 pub struct Conversation {
     reader: MessageReader,
     stage: Stage,
-    /// REQUEST, PIPE, LIST or REFUSED, until it is taken.
+    /// REQUEST, PIPE, LIST, VERIFY or REFUSED, until it is taken.
     first: Option<Message>,
     sent_all: bool,
     received_all: bool,
@@ -61,6 +61,8 @@ pub enum Wish {
     Pipe(PipeRequest),
     /// A listing.
     List(ListRequest),
+    /// Hashes of files.
+    Verify(VerifyRequest),
 }
 
 /// A message that the peer may send now.
@@ -76,6 +78,8 @@ pub enum Received {
     Sink(SinkMessage),
     /// For the end that asked, which is this one.
     Answer(AnswerMessage),
+    /// For the end that answers, which is this one.
+    Questions(VerifyRequest),
 }
 
 /// A breach of the conversation's rules by the peer.
@@ -99,6 +103,7 @@ impl Conversation {
             Wish::Copy(request) => Message::Request(request),
             Wish::Pipe(request) => Message::Pipe(request),
             Wish::List(request) => Message::List(request),
+            Wish::Verify(request) => Message::Verify(request),
         });
         Self { first, ..Self::at(Stage::Asking(wish.part())) }
     }
@@ -146,8 +151,11 @@ impl Conversation {
                 (Stage::Awaited, Message::Request(request)) => self.asked(Wish::Copy(request)),
                 (Stage::Awaited, Message::Pipe(request)) => self.asked(Wish::Pipe(request)),
                 (Stage::Awaited, Message::List(request)) => self.asked(Wish::List(request)),
+                (Stage::Awaited, Message::Verify(request)) => self.asked(Wish::Verify(request)),
                 // It cannot know yet.
-                (Stage::Refusing, Message::Source(_) | Message::Sink(_)) => continue,
+                (Stage::Refusing, Message::Source(_) | Message::Sink(_) | Message::Verify(_)) => {
+                    continue;
+                }
                 (Stage::Asking(_), Message::Refused(refused)) => {
                     self.stage = Stage::Refused;
                     Received::Refused(refused)
@@ -161,6 +169,7 @@ impl Conversation {
                 (_, Message::Answer(message)) if self.part() == Some(Part::Sink) => {
                     Received::Answer(message)
                 }
+                (Stage::Granted(Part::Source), Message::Verify(more)) => Received::Questions(more),
                 _ => return Err(Misspoken::OutOfTurn),
             };
             return Ok(Some(received));
@@ -246,7 +255,7 @@ impl Wish {
         match self {
             Self::Copy(Request { direction: Direction::Push, .. })
             | Self::Pipe(PipeRequest { role: PipeRole::Send, .. }) => Part::Source,
-            Self::Copy(_) | Self::Pipe(_) | Self::List(_) => Part::Sink,
+            Self::Copy(_) | Self::Pipe(_) | Self::List(_) | Self::Verify(_) => Part::Sink,
         }
     }
 }

@@ -1,15 +1,18 @@
 //! The end that asked a question: the answers that have come, and were not taken.
 
-use longhaul_wire::AnswerMessage;
+use longhaul_wire::{AnswerMessage, VerifyRequest};
 
-use crate::answer_queue::AnswerQueue;
+use crate::answer_queue::BoundedQueue;
 use crate::watchdog::Counts;
 
 /// Answers of a server, in order. Their driver takes them by [`poll_answer`](Self::poll_answer); while it
-/// does not, no more are read.
+/// does not, no more are read. One who has more to ask does so by [`ask`](Self::ask), while there is
+/// [room](Self::may_ask).
 #[derive(Debug, Default)]
 pub struct IncomingAnswers {
-    queue: AnswerQueue,
+    queue: BoundedQueue<AnswerMessage>,
+    questions: BoundedQueue<VerifyRequest>,
+    asked: u64,
     listed: u64,
     unlisted: u64,
     taken: u64,
@@ -22,6 +25,12 @@ pub enum AnswerError {
     /// It came behind the end.
     #[error("an answer behind the last one")]
     BehindEnd,
+    /// A question for one that answers no more.
+    #[error("a question behind the last one")]
+    Unasked,
+    /// Questions stay with the place of the first.
+    #[error("a question about another place")]
+    OtherPlace,
     /// The end states other numbers than came.
     #[error("the end of the answers states other numbers than came")]
     Miscounted,
@@ -38,6 +47,7 @@ impl IncomingAnswers {
         }
         match &answer {
             AnswerMessage::Listed(all) => self.listed += all.len() as u64,
+            AnswerMessage::Hashed(all) => self.listed += all.len() as u64,
             AnswerMessage::Unlisted { .. } => self.unlisted += 1,
             &AnswerMessage::End { listed, unlisted } => {
                 if (listed, unlisted) != (self.listed, self.unlisted) {
@@ -48,6 +58,24 @@ impl IncomingAnswers {
         }
         self.queue.push(answer);
         Ok(())
+    }
+
+    /// True if another message of questions may be asked: the server reads.
+    pub fn may_ask(&self) -> bool {
+        self.questions.has_room()
+    }
+
+    /// More questions.
+    pub fn ask(&mut self, more: VerifyRequest) {
+        self.questions.push(more);
+    }
+
+    /// The next message for the server.
+    #[must_use]
+    pub fn poll_message(&mut self) -> Option<VerifyRequest> {
+        let more = self.questions.pop()?;
+        self.asked += 1;
+        Some(more)
     }
 
     /// The next answer for the one who asked.
@@ -63,7 +91,7 @@ impl IncomingAnswers {
         self.queue.has_room()
     }
 
-    /// Number of things that were listed, once all was taken.
+    /// Number of things that were listed or hashed, once all was taken.
     pub fn done(&self) -> Option<u64> {
         (self.ended && self.queue.is_empty()).then_some(self.listed)
     }
@@ -75,7 +103,11 @@ impl IncomingAnswers {
 
     /// Counts that grow while it goes on.
     pub fn counts(&self) -> Counts {
-        Counts { moved: self.listed + self.unlisted, other: self.taken, ..Counts::default() }
+        Counts {
+            moved: self.listed + self.unlisted + self.asked,
+            other: self.taken,
+            ..Counts::default()
+        }
     }
 }
 
@@ -84,11 +116,50 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    use longhaul_wire::{EntryCode, EntryEnd};
+    use longhaul_wire::{EntryCode, EntryEnd, EntryPath, Question};
 
     use super::*;
     use crate::answer_queue::QUEUED_MOST;
     use crate::outgoing_answers::OutgoingAnswers;
+
+    fn questions(count: usize, is_last: bool) -> VerifyRequest {
+        let question = Question::List(EntryPath::default());
+        VerifyRequest { path: Vec::new(), questions: vec![question; count], is_last }
+    }
+
+    #[test]
+    fn questions_are_numbered_over_all_messages_until_the_last() {
+        let (mut out, mut here) =
+            (OutgoingAnswers::to(questions(0, false)), IncomingAnswers::default());
+        here.ask(questions(2, false));
+        here.ask(questions(3, true));
+        let mut firsts = Vec::new();
+        while let Some(more) = here.poll_message() {
+            assert!(!out.has_all_questions());
+            out.handle_questions(more).unwrap();
+        }
+        while let Some((first, all)) = out.poll_questions() {
+            firsts.push((first, all.len()));
+        }
+        assert_eq!(firsts, [(0, 2), (2, 3)]);
+        assert!(out.has_all_questions());
+        assert_eq!(out.handle_questions(questions(1, false)), Err(AnswerError::Unasked));
+        let mut listing = OutgoingAnswers::default();
+        assert_eq!(listing.handle_questions(questions(1, false)), Err(AnswerError::Unasked));
+    }
+
+    #[test]
+    fn questions_stay_with_their_place_and_wait_in_a_bounded_queue() {
+        let mut out = OutgoingAnswers::to(questions(0, false));
+        let other = VerifyRequest { path: b"else".to_vec(), ..questions(1, false) };
+        assert_eq!(out.handle_questions(other), Err(AnswerError::OtherPlace));
+        let mut asked = 0;
+        while out.wants_messages() {
+            out.handle_questions(questions(1_000, false)).unwrap();
+            asked += 1;
+        }
+        assert!(asked <= QUEUED_MOST / 2_000 + 1, "{asked}");
+    }
 
     fn unlisted(len: usize) -> AnswerMessage {
         let end = EntryEnd::new(EntryCode::Permission, "no permission");

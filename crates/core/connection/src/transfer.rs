@@ -97,6 +97,7 @@ impl<O: Clone, I> Transfer<O, I> {
             (CopyIn(copy), Received::Source(message)) => copy.handle_message(message)?,
             (PipeIn(pipe), Received::Source(message)) => pipe.handle_message(message)?,
             (AnswersIn(answers), Received::Answer(message)) => answers.handle_message(message)?,
+            (AnswersOut(answers), Received::Questions(more)) => answers.handle_questions(more)?,
             _ => return Err(Misspoken::OutOfTurn.into()),
         }
         Ok(())
@@ -107,7 +108,8 @@ impl<O: Clone, I> Transfer<O, I> {
         match self {
             CopyIn(copy) => copy.wants_messages(),
             AnswersIn(answers) => answers.wants_messages(),
-            CopyOut(_) | PipeOut(_) | PipeIn(_) | AnswersOut(_) => true,
+            AnswersOut(answers) => answers.wants_messages(),
+            CopyOut(_) | PipeOut(_) | PipeIn(_) => true,
         }
     }
 
@@ -119,7 +121,7 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyIn(copy) => copy.poll_message().map(Message::from),
             PipeIn(pipe) => pipe.poll_message().map(Message::from),
             AnswersOut(answers) => answers.poll_message().map(Message::from),
-            AnswersIn(_) => None,
+            AnswersIn(answers) => answers.poll_message().map(Message::from),
         }
     }
 

@@ -42,18 +42,19 @@ pub const fn group_len(size: u64, group: u32) -> u32 {
 /// Memory is one value for each level of the tree. Two subtrees merge only when another group
 /// follows, because the last merge is the root and differs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct RootHasher {
+pub struct RootHasher {
     stack: Vec<ChainingValue>,
     pushed: u32,
 }
 
 impl RootHasher {
     /// Number of groups taken in; the next one has this number.
-    pub(crate) fn pushed(&self) -> u32 {
+    pub fn pushed(&self) -> u32 {
         self.pushed
     }
 
-    pub(crate) fn push(&mut self, value: ChainingValue) {
+    /// Takes in the value of the next group.
+    pub fn push(&mut self, value: ChainingValue) {
         // One complete subtree remains for each bit of the count so far.
         while self.stack.len() > self.pushed.count_ones() as usize {
             self.merge();
@@ -63,7 +64,7 @@ impl RootHasher {
     }
 
     /// The root hash after the last group.
-    pub(crate) fn finish(mut self) -> ChainingValue {
+    pub fn finish(mut self) -> ChainingValue {
         while self.stack.len() > 2 {
             self.merge();
         }

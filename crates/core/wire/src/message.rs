@@ -9,6 +9,7 @@ mod host;
 mod listing;
 mod reader;
 mod report;
+mod verify;
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -26,6 +27,7 @@ pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
+pub use self::verify::{HashOutcome, Hashed, Question, VerifyRequest};
 use crate::close::cut_reason;
 use crate::close::{CloseCode, MAX_REASON};
 use crate::error::{DecodeError, Full};
@@ -49,13 +51,15 @@ pub enum Message {
     Pipe(PipeRequest),
     /// A listing that the client wants; instead of a request.
     List(ListRequest),
+    /// Files that the client wants hashed; instead of a request, and again for more of them.
+    Verify(VerifyRequest),
     /// The server does not grant the request.
     Refused(Refused),
     /// From the side that has the data.
     Source(SourceMessage),
     /// From the side that gets the data.
     Sink(SinkMessage),
-    /// From a server that was asked for a listing.
+    /// From a server that was asked for a listing, or for hashes.
     Answer(AnswerMessage),
 }
 
@@ -369,6 +373,7 @@ impl Message {
             Self::Request(message) => message.encode(out),
             Self::Pipe(message) => message.encode(out),
             Self::List(message) => message.encode(out),
+            Self::Verify(message) => message.encode(out),
             Self::Refused(message) => message.encode(out),
             Self::Source(message) => message.encode(out),
             Self::Sink(message) => message.encode(out),
@@ -405,6 +410,8 @@ impl Message {
             DELETED => "DELETED",
             NOT_DELETED => "NOT_DELETED",
             COMPARE => "COMPARE",
+            VERIFY => "VERIFY",
+            HASHED => "HASHED",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -412,7 +419,10 @@ impl Message {
             REQUEST => Self::Request(Request::decode(&mut r)?),
             PIPE => Self::Pipe(PipeRequest::decode(&mut r)?),
             LIST => Self::List(ListRequest::decode(&mut r)?),
-            LISTED | UNLISTED | LIST_END => Self::Answer(AnswerMessage::decode(number, &mut r)?),
+            VERIFY => Self::Verify(VerifyRequest::decode(&mut r)?),
+            LISTED | UNLISTED | LIST_END | HASHED => {
+                Self::Answer(AnswerMessage::decode(number, &mut r)?)
+            }
             REFUSED => Self::Refused(Refused {
                 code: CloseCode(r.u16()?),
                 reason: r.text(MAX_REASON)?.into(),
@@ -446,6 +456,12 @@ impl From<PipeRequest> for Message {
 impl From<ListRequest> for Message {
     fn from(message: ListRequest) -> Self {
         Self::List(message)
+    }
+}
+
+impl From<VerifyRequest> for Message {
+    fn from(message: VerifyRequest) -> Self {
+        Self::Verify(message)
     }
 }
 
@@ -943,6 +959,8 @@ const LIST_END: u64 = 21;
 const DELETED: u64 = 22;
 const NOT_DELETED: u64 = 23;
 const COMPARE: u64 = 26;
+const VERIFY: u64 = 28;
+const HASHED: u64 = 30;
 
 #[cfg(test)]
 mod tests;

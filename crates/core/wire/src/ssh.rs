@@ -28,6 +28,8 @@ pub enum SshPurpose {
     List = 3,
     /// Nothing but a connection.
     Probe = 4,
+    /// To have files there hashed.
+    Verify = 5,
 }
 
 /// The client's question.
@@ -107,6 +109,7 @@ impl SshAsk {
             [2] => SshPurpose::Pull,
             [3] => SshPurpose::List,
             [4] => SshPurpose::Probe,
+            [5] => SshPurpose::Verify,
             _ => return Err(DecodeError::Invalid { what: PURPOSE.what }),
         };
         let ports = match options.find(PORTS) {

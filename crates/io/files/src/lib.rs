@@ -5,6 +5,7 @@
 //! Which file is where is decided here, with the habits of `cp`; what is moved when is not.
 
 mod attributes;
+mod b3sum;
 mod cache;
 mod destination;
 mod dry_run;
@@ -12,6 +13,7 @@ mod explain;
 mod filter;
 mod folding;
 mod glob;
+mod hashing;
 mod hidden;
 mod identify;
 mod large;
@@ -30,10 +32,12 @@ pub mod test_faults;
 mod tests;
 mod trust;
 
+pub use b3sum::{HashList, HashListError, line as hash_line};
 pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
 pub use filter::{Filter, FilterError};
 pub use glob::{AskedPatterns, expand_sources, is_pattern};
+pub use hashing::Hashing;
 pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
 pub use listing::{Found, Listing};
 pub use sink::{SinkTree, StorageError};

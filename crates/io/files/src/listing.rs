@@ -73,6 +73,20 @@ impl Listing {
         Ok(Self { top, alone, recursive, reading: None, pending, pending_cost: 0, pending_most })
     }
 
+    /// Of all that is below the directory `path` of `top`, to which no link leads.
+    pub(crate) fn within(top: ConfinedDir, path: Vec<u8>, memory: Bytes) -> Self {
+        let pending_most = usize::try_from(memory.get()).unwrap_or(usize::MAX);
+        Self {
+            top: Some(top),
+            alone: None,
+            recursive: true,
+            reading: None,
+            pending_cost: cost(&path),
+            pending: vec![path],
+            pending_most,
+        }
+    }
+
     fn start_directory(&mut self, path: Vec<u8>) -> Option<Found> {
         let top = self.top.as_ref()?;
         let opened = beneath(top, &path, OFlags::RDONLY).and_then(Dir::new);

@@ -25,6 +25,7 @@ use longhaul_wire::{
 
 use crate::driver::Driver;
 use crate::environment::Env;
+use crate::hashes;
 use crate::lane::{Carrying, LaneState, Lanes, PathCell};
 use crate::packet::{Arrived, Outgoing, wire_bytes};
 use crate::scenario::{End, RefusedBecause, Scenario};
@@ -722,6 +723,9 @@ fn repair(profile: &Profile, seed: u64) -> Repair {
 }
 
 fn wish(scenario: &Scenario) -> Wish {
+    if scenario.hashes {
+        return Wish::Verify(hashes::first());
+    }
     if scenario.listing {
         return Wish::List(ListRequest { recursive: true, path: b"tree".to_vec() });
     }

@@ -15,6 +15,7 @@ use crate::drain::DrainDriver;
 use crate::draw::Draw;
 use crate::environment::Env;
 use crate::feed::FeedDriver;
+use crate::hashes::{self, ComparingDriver, HashingDriver};
 use crate::lane::LaneState;
 use crate::scenario::{End, Scenario};
 use crate::sink::SinkDriver;
@@ -47,6 +48,8 @@ pub(crate) enum Driver {
     Drain(Box<DrainDriver>),
     Listing(ListingDriver),
     Asking(AskingDriver),
+    Hashing(HashingDriver),
+    Comparing(ComparingDriver),
 }
 
 impl Driver {
@@ -60,6 +63,14 @@ impl Driver {
     ) -> (Self, Transfer<Arc<Vec<u8>>, Staged>) {
         let lanes = u16::try_from(lanes).unwrap_or(u16::MAX);
         match part {
+            Part::Source if scenario.hashes => {
+                let driver = Self::Hashing(HashingDriver::new(scenario));
+                (driver, Transfer::OutgoingAnswers(OutgoingAnswers::to(hashes::first())))
+            }
+            Part::Sink if scenario.hashes => {
+                let driver = Self::Comparing(ComparingDriver::new(scenario, now));
+                (driver, Transfer::IncomingAnswers(IncomingAnswers::default()))
+            }
             Part::Source if scenario.listing => {
                 let driver = Self::Listing(ListingDriver::new(scenario));
                 (driver, Transfer::OutgoingAnswers(OutgoingAnswers::default()))
@@ -169,6 +180,12 @@ impl Driver {
             (Self::Asking(driver), Some(Transfer::IncomingAnswers(answers))) => {
                 (driver.pump(times[0], answers, env), None)
             }
+            (Self::Hashing(driver), Some(Transfer::OutgoingAnswers(answers))) => {
+                (driver.pump(times[0], answers, env.draw), None)
+            }
+            (Self::Comparing(driver), Some(Transfer::IncomingAnswers(answers))) => {
+                (driver.pump(times[0], answers, env), None)
+            }
             _ => (false, None),
         };
         failed.into_iter().for_each(|reason| half.fail(HostFailure::Storage(reason)));
@@ -185,7 +202,11 @@ impl Driver {
     /// It may use so much memory from now on.
     pub fn set_memory(&mut self, memory: Bytes, half: &mut Half) {
         match self {
-            Self::None | Self::Listing(_) | Self::Asking(_) => {}
+            Self::None
+            | Self::Listing(_)
+            | Self::Asking(_)
+            | Self::Hashing(_)
+            | Self::Comparing(_) => {}
             Self::Source(driver) => driver.set_memory(memory),
             Self::Feed(driver) => driver.set_memory(memory),
             Self::Sink(driver) => driver.set_memory(memory),
@@ -234,6 +255,10 @@ impl Driver {
             (Self::Drain(driver), _) => driver.next_timeout(),
             (Self::Listing(driver), _) => driver.next_timeout(),
             (Self::Asking(driver), Some(Transfer::IncomingAnswers(answers))) => {
+                driver.next_timeout(answers)
+            }
+            (Self::Hashing(driver), _) => driver.next_timeout(),
+            (Self::Comparing(driver), Some(Transfer::IncomingAnswers(answers))) => {
                 driver.next_timeout(answers)
             }
             _ => None,

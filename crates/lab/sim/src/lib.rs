@@ -29,6 +29,7 @@ mod driver;
 mod environment;
 mod feed;
 mod files;
+mod hashes;
 mod host;
 mod lane;
 mod network;

@@ -38,6 +38,8 @@ pub struct Scenario {
     pub pipe: bool,
     /// True if it is a listing, of a server that has [`Scenario::bytes`] of names.
     pub listing: bool,
+    /// True if that is a comparison instead: of as many files, which the server hashes.
+    pub hashes: bool,
     /// Files that the sink has and leaves alone.
     pub keeps: Keeps,
     /// True if the sink deletes what was not announced.
@@ -204,6 +206,7 @@ impl Scenario {
             push: true,
             pipe: false,
             listing: false,
+            hashes: false,
             keeps: Keeps::default(),
             deletes: false,
             copied_before: false,

@@ -297,6 +297,7 @@ fn seeds_that_failed_once_pass() {
             // They were copies and pipes.
             let scenario = Scenario {
                 listing: false,
+                hashes: false,
                 keeps: Keeps::default(),
                 deletes: false,
                 copied_before: false,

@@ -89,6 +89,7 @@ impl Asked<'_> {
             Wish::Pipe(PipeRequest { role: PipeRole::Send, name }) => (Action::Send, name.clone()),
             Wish::Pipe(PipeRequest { name, .. }) => (Action::Receive, name.clone()),
             Wish::List(request) => (Action::List, request.path.clone()),
+            Wish::Verify(request) => (Action::Verify, request.path.clone()),
         };
         let _ = self.granted.0.set(Grant { sends, subject, request: Box::new(request) });
     }

@@ -17,6 +17,7 @@ use crate::options::ServeOptions;
 use crate::transfers::copy::ServedCopies;
 use crate::transfers::list::ServedListings;
 use crate::transfers::pipe::Pipes;
+use crate::transfers::verify::ServedHashes;
 
 /// A server that takes other rules while it runs in another thread.
 pub struct Server {
@@ -51,8 +52,11 @@ impl Server {
         drain: &Stop,
     ) -> Result<(), Error> {
         let Self { options, policy } = self;
-        let mut handlers: Vec<Box<dyn RequestHandler>> =
-            vec![Box::new(ServedCopies::new(options)), Box::new(ServedListings::new(options))];
+        let mut handlers: Vec<Box<dyn RequestHandler>> = vec![
+            Box::new(ServedCopies::new(options)),
+            Box::new(ServedListings::new(options)),
+            Box::new(ServedHashes::new(options)),
+        ];
         // A pipe has two clients.
         if options.grant.is_none() {
             handlers.push(Box::new(Pipes::new(options)));

@@ -1,6 +1,6 @@
 //! `longhaul ls`: names and status of what a server has.
 
-mod served;
+pub(crate) mod served;
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -153,6 +153,9 @@ fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), 
             Some(AnswerMessage::Unlisted { path, end }) => {
                 let end = EntryEnd::new(end.code, &shown(&end.reason));
                 shared.note_failure(&path.escape_ascii().to_string(), &end);
+            }
+            Some(AnswerMessage::Hashed(_)) => {
+                return Err(ThreadError::Misanswered("answers what was not asked"));
             }
             Some(AnswerMessage::End { .. }) => return Ok(()),
             None => half = shared.rest(half, PATIENCE),

@@ -33,4 +33,17 @@ impl EntryEnd {
         let code = EntryCode::from_code(r.u8()?);
         Ok(Self { code, reason: r.text(MAX_REASON)?.into() })
     }
+
+    /// The same where more follows.
+    pub(super) fn encode_sized(&self, w: &mut Writer<'_>, code: EntryCode) -> Result<(), Full> {
+        w.u8(code as u8)?;
+        w.sized(cut_reason(&self.reason).as_bytes())
+    }
+
+    /// The same where more follows, of a source.
+    pub(super) fn decode_sized(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let code = EntryCode::from_code(r.u8()?).of_source();
+        let reason = core::str::from_utf8(r.sized(MAX_REASON)?).map_err(|_| r.invalid())?;
+        Ok(Self { code, reason: reason.into() })
+    }
 }

@@ -2,7 +2,8 @@ use alloc::vec::Vec;
 
 use super::ending::EntryEnd;
 use super::entry::{EntryPath, MAX_PATH, MODE_BITS, link_target};
-use super::{LIST, LIST_END, LISTED, UNLISTED, append};
+use super::verify::Hashed;
+use super::{HASHED, LIST, LIST_END, LISTED, UNLISTED, append};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -29,9 +30,11 @@ pub enum AnswerMessage {
         /// Why, with a code of sources.
         end: EntryEnd,
     },
+    /// HASHED: answers to questions of VERIFY.
+    Hashed(Vec<Hashed>),
     /// LIST_END: all was answered.
     End {
-        /// Number of things that were listed.
+        /// Number of things that were listed, and of answers in HASHED.
         listed: u64,
         /// Number of those that could not be.
         unlisted: u64,
@@ -109,6 +112,9 @@ impl AnswerMessage {
                 w.sized(path)?;
                 end.encode(w, end.code.of_source())
             }),
+            Self::Hashed(all) => {
+                append(out, HASHED, |w| all.iter().try_for_each(|it| it.encode(w)))
+            }
             Self::End { listed, unlisted } => append(out, LIST_END, |w| {
                 w.varint(*listed)?;
                 w.varint(*unlisted)
@@ -125,6 +131,13 @@ impl AnswerMessage {
                 }
                 Ok(Self::Listed(all))
             }
+            HASHED => {
+                let mut all = Vec::new();
+                while !r.is_empty() {
+                    all.push(Hashed::decode(r)?);
+                }
+                Ok(Self::Hashed(all))
+            }
             UNLISTED => {
                 let path = r.sized(UNLISTED_PATH_MAX)?.to_vec();
                 let end = EntryEnd::decode(r)?;
@@ -140,6 +153,7 @@ impl AnswerMessage {
         match self {
             Self::Listed(all) => all.iter().map(Listed::encoded_len).sum(),
             Self::Unlisted { path, end } => path.len() + end.reason.len(),
+            Self::Hashed(all) => all.iter().map(Hashed::encoded_len).sum(),
             Self::End { .. } => 0,
         }
     }

@@ -87,6 +87,17 @@ fn literal_bytes() {
     };
     check(b"\x08\x14\x03a//\x05no", unlisted);
     check(b"\x03\x15\x02\x01", AnswerMessage::End { listed: 2, unlisted: 1 });
+    let questions = vec![Question::Hash(path.clone()), Question::List(EntryPath::default())];
+    let verify = VerifyRequest { path: b"run".to_vec(), questions, is_last: true };
+    check(b"\x0d\x1c\x01\x03run\x01\x03a/b\x02\x00", verify);
+    let hashed = |question, outcome| Hashed { question, outcome };
+    let all = vec![
+        hashed(3, HashOutcome::Begun { bytes: 4 }),
+        hashed(5, HashOutcome::Failed(EntryEnd::new(EntryCode::NotFound, "no"))),
+        hashed(6, HashOutcome::Is { size: 7, hash: [8; 32] }),
+    ];
+    let bytes = [&b"\x2d\x1e\x03\x03\x04\x05\x02\x04\x02no\x06\x01\x07"[..], &[8; 32]].concat();
+    check(&bytes, AnswerMessage::Hashed(all));
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
@@ -552,15 +563,20 @@ fn message() -> impl Strategy<Value = Message> {
     );
     let list = (any::<bool>(), prop::collection::vec(1u8.., 0..60))
         .prop_map(|(recursive, path)| ListRequest { recursive, path });
+    let path = prop::collection::vec(1u8.., 0..60);
+    let verify = (any::<bool>(), path, prop::collection::vec(question(), 0..6))
+        .prop_map(|(is_last, path, questions)| VerifyRequest { path, questions, is_last });
     let answer = prop_oneof![
         prop::collection::vec(entry(), 0..6)
             .prop_map(|all| { AnswerMessage::Listed(all.into_iter().map(listed).collect()) }),
         (prop::collection::vec(any::<u8>(), 0..60), end(EntryCode::of_source))
             .prop_map(|(path, end)| AnswerMessage::Unlisted { path, end }),
         (number(), number()).prop_map(|(listed, unlisted)| AnswerMessage::End { listed, unlisted }),
+        prop::collection::vec(hashed(), 0..6).prop_map(AnswerMessage::Hashed),
     ];
     prop_oneof![
         1 => list.prop_map(Message::from),
+        1 => verify.prop_map(Message::from),
         1 => answer.prop_map(Message::from),
         1 => request.prop_map(Message::from),
         1 => pipe.prop_map(Message::from),
@@ -569,6 +585,25 @@ fn message() -> impl Strategy<Value = Message> {
         4 => source.prop_map(Message::from),
         4 => sink.prop_map(Message::from),
     ]
+}
+
+fn question() -> impl Strategy<Value = Question> {
+    (any::<bool>(), entry()).prop_map(|(hash, entry)| match hash {
+        true => Question::Hash(entry.path),
+        false => Question::List(entry.path),
+    })
+}
+
+fn hashed() -> impl Strategy<Value = Hashed> {
+    let outcome = prop_oneof![
+        (number(), any::<[u8; 32]>()).prop_map(|(size, hash)| HashOutcome::Is { size, hash }),
+        (0..EntryCode::ALL.len(), ".{0,40}").prop_map(|(code, reason)| {
+            let code = EntryCode::ALL[code].of_source();
+            HashOutcome::Failed(EntryEnd { code, reason })
+        }),
+        number().prop_map(|bytes| HashOutcome::Begun { bytes }),
+    ];
+    (number(), outcome).prop_map(|(question, outcome)| Hashed { question, outcome })
 }
 
 proptest! {
@@ -620,7 +655,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..22) {
+    fn any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300), kind in 1u8..31) {
         let _ = decode(&bytes);
         let mut body = vec![kind];
         body.extend(&bytes);

@@ -134,8 +134,10 @@ fn list(scenario: &mut Scenario) {
     let is_pull = !scenario.push && !scenario.pipe;
     scenario.listing = is_pull && Draw::new(scenario.seed, LISTING_STREAM).one_in(8);
     if scenario.listing {
-        // All goes within some sixty round trips: a thing takes some twenty bytes.
-        let least = (scenario.things() * 20 / 64) as usize;
+        scenario.hashes = Draw::new(scenario.seed, HASHES_STREAM).one_in(2);
+        // All goes within some sixty round trips: a thing takes some twenty bytes, a hash twice that.
+        let bytes = if scenario.hashes { 50 } else { 20 };
+        let least = (scenario.things() * bytes / 64) as usize;
         scenario.stream_buffer = scenario.stream_buffer.max(least);
     }
 }
@@ -260,6 +262,8 @@ const FORGETS_STREAM: u64 = 64;
 const PIPE_STREAM: u64 = 29;
 /// That of whether a pull is a listing instead, likewise.
 const LISTING_STREAM: u64 = 65;
+/// That of whether a listing is a comparison instead, likewise.
+const HASHES_STREAM: u64 = 75;
 /// That of what a sink leaves alone, likewise.
 const KEEP_STREAM: u64 = 66;
 const NEWER_STREAM: u64 = 67;

@@ -28,6 +28,9 @@ pub enum ThreadError {
     /// A pipe's output.
     #[error("cannot write to standard output: {0}")]
     Output(#[source] io::Error),
+    /// A server answers badly.
+    #[error("the server {0}")]
+    Misanswered(&'static str),
     /// Pieces of a pipe are damaged too often.
     #[error(transparent)]
     Pipe(#[from] PipeError),

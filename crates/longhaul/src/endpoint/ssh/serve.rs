@@ -103,7 +103,7 @@ impl SshServeOptions {
             SshPurpose::Push if !allow_write => {
                 return Err("this key lets nobody copy to here (serve --ssh --allow-read)".into());
             }
-            SshPurpose::Pull | SshPurpose::List if !allow_read => {
+            SshPurpose::Pull | SshPurpose::List | SshPurpose::Verify if !allow_read => {
                 return Err("this key lets nobody read here (serve --ssh --allow-write)".into());
             }
             _ => {}
@@ -208,6 +208,8 @@ mod tests {
             (SshPurpose::Pull, true, false, true),
             (SshPurpose::Pull, false, true, false),
             (SshPurpose::List, false, true, false),
+            (SshPurpose::Verify, true, false, true),
+            (SshPurpose::Verify, false, true, false),
             (SshPurpose::Probe, true, false, true),
         ] {
             let fit = options(read, write).fit(&ask(purpose));

@@ -58,7 +58,8 @@ impl ServedListings {
     }
 }
 
-fn at(path: &[u8], reason: &str) -> String {
+/// A path of a request, and why it is refused.
+pub(crate) fn at(path: &[u8], reason: &str) -> String {
     let path = if path.is_empty() { b"/" } else { path };
     format!("{}: {reason}", path.escape_ascii())
 }
@@ -89,7 +90,7 @@ impl GrantedRequest for Answering {
 
 /// Lists while the client reads, and then says that this was all.
 fn answer(shared: &Shared, listing: Listing) {
-    let mut answers = Answers { listing, listed: 0, unlisted: 0, next: None, ended: false };
+    let mut answers = Answers::of(listing);
     let mut half = shared.lock();
     while !shared.is_stopped() && !answers.ended {
         if !half.outgoing_answers().is_some_and(|it| it.has_room()) {
@@ -104,7 +105,7 @@ fn answer(shared: &Shared, listing: Listing) {
 }
 
 /// A listing as messages.
-struct Answers {
+pub(crate) struct Answers {
     listing: Listing,
     listed: u64,
     unlisted: u64,
@@ -114,8 +115,12 @@ struct Answers {
 }
 
 impl Answers {
+    pub fn of(listing: Listing) -> Self {
+        Self { listing, listed: 0, unlisted: 0, next: None, ended: false }
+    }
+
     /// The next message, not much later than what is in it was found.
-    fn next(&mut self) -> AnswerMessage {
+    pub fn next(&mut self) -> AnswerMessage {
         if let Some(next) = self.next.take() {
             return next;
         }

@@ -1,0 +1,233 @@
+//! Lists of hashes as `b3sum` writes and checks them.
+
+use std::borrow::Cow;
+use std::io::{self, BufRead};
+
+use longhaul_wire::{EntryPath, MAX_PATH};
+
+/// Hashes by name, in the order of their lines. A name takes its bytes and 44 more.
+#[derive(Debug, Default)]
+pub struct HashList {
+    /// Names, one behind the other.
+    names: Vec<u8>,
+    /// Begin and length of each name, and its hash.
+    lines: Vec<(u64, u16, [u8; 32])>,
+    /// Numbers of lines, by name.
+    sorted: Vec<u32>,
+}
+
+/// Why a list is none, or is not used.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: {reason}")]
+pub struct HashListError {
+    line: u64,
+    reason: String,
+}
+
+impl HashList {
+    /// Reads all lines.
+    ///
+    /// # Errors
+    /// One of them is none that `b3sum` writes, leads out of the directory that it is about, or contradicts
+    /// another; or it cannot be read.
+    pub fn read(mut input: impl BufRead) -> Result<Self, HashListError> {
+        let mut list = Self::default();
+        let mut text = Vec::new();
+        for number in 1.. {
+            let at = |reason: String| HashListError { line: number, reason };
+            text.clear();
+            let mut limited = io::Read::take(&mut input, LINE_MAX);
+            limited.read_until(b'\n', &mut text).map_err(|error| at(error.to_string()))?;
+            if text.is_empty() {
+                break;
+            }
+            let (hash, name) = parse(&text).map_err(|reason| at(reason.into()))?;
+            if list.lines.len() == u32::MAX as usize {
+                return Err(at("more lines than 2^32".into()));
+            }
+            let start = list.names.len() as u64;
+            list.names.extend_from_slice(name.as_bytes());
+            list.lines.push((start, name.as_bytes().len() as u16, hash));
+        }
+        list.sort()?;
+        Ok(list)
+    }
+
+    fn sort(&mut self) -> Result<(), HashListError> {
+        let mut sorted: Vec<u32> = (0..self.lines.len() as u32).collect();
+        sorted.sort_unstable_by_key(|line| (self.name(*line as usize), *line));
+        let same = |pair: &&[u32]| self.name(pair[0] as usize) == self.name(pair[1] as usize);
+        let other = |pair: &&[u32]| self.hash(pair[0] as usize) != self.hash(pair[1] as usize);
+        if let Some(pair) = sorted.windows(2).filter(same).find(other) {
+            let reason = format!("line {} has another hash of the same name", pair[0] + 1);
+            return Err(HashListError { line: u64::from(pair[1]) + 1, reason });
+        }
+        self.sorted = sorted;
+        Ok(())
+    }
+
+    /// Number of lines.
+    pub fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    /// True without lines.
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
+    /// The name in line number `line`, from 0.
+    ///
+    /// # Panics
+    /// There is no such line.
+    pub fn name(&self, line: usize) -> &[u8] {
+        let (start, len, _) = self.lines[line];
+        &self.names[start as usize..][..usize::from(len)]
+    }
+
+    /// The hash there.
+    ///
+    /// # Panics
+    /// There is no such line.
+    pub fn hash(&self, line: usize) -> &[u8; 32] {
+        &self.lines[line].2
+    }
+
+    /// True if a line has this name.
+    pub fn contains(&self, name: &[u8]) -> bool {
+        self.sorted.binary_search_by(|line| self.name(*line as usize).cmp(name)).is_ok()
+    }
+
+    /// Directories that the list is about: the first components of its names; the empty path, and no other,
+    /// where a name has one component only.
+    pub fn tops(&self) -> Vec<&[u8]> {
+        let mut tops: Vec<&[u8]> = Vec::new();
+        for line in &self.sorted {
+            let name = self.name(*line as usize);
+            let Some(slash) = name.iter().position(|byte| *byte == b'/') else {
+                return vec![b""];
+            };
+            if tops.last() != Some(&&name[..slash]) {
+                tops.push(&name[..slash]);
+            }
+        }
+        // Names that differ behind the slash may be apart: `a/x`, `a-b/x`, `a/y` do not sort by component.
+        tops.sort_unstable();
+        tops.dedup();
+        tops
+    }
+}
+
+/// The line for a file `name` with such a hash.
+pub fn line(hash: &[u8; 32], name: &[u8]) -> String {
+    let hash = blake3::Hash::from_bytes(*hash).to_hex();
+    let name = String::from_utf8_lossy(name);
+    let escaped = escape(&name);
+    let mark = if matches!(escaped, Cow::Owned(_)) { "\\" } else { "" };
+    format!("{mark}{hash}  {escaped}\n")
+}
+
+fn escape(name: &str) -> Cow<'_, str> {
+    if !name.contains(['\\', '\n', '\r']) {
+        return name.into();
+    }
+    name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").into()
+}
+
+/// Hash and name of a line.
+fn parse(line: &[u8]) -> Result<([u8; 32], EntryPath), &'static str> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let (line, is_escaped) = match line.strip_prefix(b"\\") {
+        Some(rest) => (rest, true),
+        None => (line, false),
+    };
+    let (hex, rest) = line.split_at_checked(64).ok_or(NO_LINE)?;
+    let hash = blake3::Hash::from_hex(hex).map_err(|_| NO_LINE)?;
+    let name = rest.strip_prefix(b"  ").ok_or(NO_LINE)?;
+    let name = if is_escaped { unescape(name).ok_or(NO_LINE)? } else { name.to_vec() };
+    let mut name = &name[..];
+    while let Some(rest) = name.strip_prefix(b"./") {
+        name = rest;
+    }
+    match EntryPath::new(name.to_vec()) {
+        Ok(path) if !path.is_empty() => Ok((*hash.as_bytes(), path)),
+        _ => Err(OUTSIDE),
+    }
+}
+
+fn unescape(name: &[u8]) -> Option<Vec<u8>> {
+    let mut plain = Vec::with_capacity(name.len());
+    let mut bytes = name.iter();
+    while let Some(byte) = bytes.next() {
+        plain.push(match byte {
+            b'\\' => match bytes.next()? {
+                b'\\' => b'\\',
+                b'n' => b'\n',
+                b'r' => b'\r',
+                _ => return None,
+            },
+            byte => *byte,
+        });
+    }
+    Some(plain)
+}
+
+/// Bytes of the longest line: each of a path's may be escaped.
+const LINE_MAX: u64 = 2 * MAX_PATH as u64 + 80;
+const NO_LINE: &str = "this is no line of b3sum: 64 hexadecimal digits, two blanks and a name";
+const OUTSIDE: &str = "this name is absolute, leads out by `..`, or is longer than 4096 bytes; names \
+                       have to be relative to the directory that is checked";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<HashList, String> {
+        HashList::read(text.as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn lines_are_those_of_b3sum() {
+        let hash = *blake3::hash(b"foo").as_bytes();
+        let hex = "04e0bb39f30b1a3feb89f536c93be15055482df748674b00d26e5a75777702e9";
+        assert_eq!(line(&hash, b"a b"), format!("{hex}  a b\n"));
+        assert_eq!(line(&hash, b"a\nb\\c\r"), format!("\\{hex}  a\\nb\\\\c\\r\n"));
+        let list = read(&[line(&hash, b"a\nb\\c\r"), line(&hash, b"./d/e")].concat()).unwrap();
+        assert_eq!((list.len(), list.name(0), list.hash(1)), (2, &b"a\nb\\c\r"[..], &hash));
+        assert!(list.contains(b"d/e") && !list.contains(b"d"));
+    }
+
+    #[test]
+    fn names_that_lead_out_are_refused_with_their_line() {
+        let hex = "04".repeat(32);
+        for name in ["../x", "/x", "a/../x", "a//x", "", ".", "a/."] {
+            let failed = read(&format!("{hex}  ok\n{hex}  {name}\n")).unwrap_err();
+            assert!(failed.starts_with("line 2: this name is absolute"), "{failed}");
+        }
+        for text in ["x", "\n", &hex, &format!("{hex} one"), &format!("\\{hex}  a\\t")] {
+            assert!(read(text).unwrap_err().contains("no line of b3sum"), "{text}");
+        }
+        let long = format!("{hex}  {}", "a".repeat(20_000));
+        assert!(read(&long).is_err());
+    }
+
+    #[test]
+    fn one_name_has_one_hash() {
+        let (one, other) = ("04".repeat(32), "05".repeat(32));
+        assert_eq!(read(&format!("{one}  a\n{one}  a\n")).unwrap().len(), 2);
+        let failed = read(&format!("{one}  a\n{other}  b\n{other}  a\n")).unwrap_err();
+        assert_eq!(failed, "line 3: line 1 has another hash of the same name");
+    }
+
+    #[test]
+    fn a_list_is_about_the_directories_in_it() {
+        let hex = "04".repeat(32);
+        let list = |names: &[&str]| {
+            read(&names.iter().map(|name| format!("{hex}  {name}\n")).collect::<String>()).unwrap()
+        };
+        assert_eq!(list(&["a/x", "a-b/x", "a/y/z"]).tops(), [b"a".as_slice(), b"a-b"]);
+        assert_eq!(list(&["a/x", "b"]).tops(), [b"".as_slice()]);
+        assert!(list(&[]).tops().is_empty());
+    }
+}

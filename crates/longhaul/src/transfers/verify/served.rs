@@ -1,0 +1,257 @@
+//! Files of a server, hashed for clients.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
+use longhaul_files::Hashing;
+use longhaul_sys::clock;
+use longhaul_sys::sync::lock;
+use longhaul_units::{Bytes, Duration, Instant};
+use longhaul_wire::{
+    AnswerMessage, CloseCode, EntryCode, EntryEnd, EntryPath, HashOutcome, Hashed, Question,
+    Refused, SshPurpose, VerifyRequest,
+};
+
+use super::PATIENCE;
+use super::here::threads;
+use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
+use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::endpoint::ssh::grant::Grant;
+use crate::options::ServeOptions;
+use crate::transfers::list::served::{Answers, at};
+
+/// Places whose files clients may have hashed: those that they may copy from.
+pub(crate) struct ServedHashes {
+    once: bool,
+    /// All that clients may do, if that is less.
+    grant: Option<Grant>,
+    /// Longest time that it may stand still; zero is for ever.
+    patience: Duration,
+}
+
+impl ServedHashes {
+    /// Of a server with these options.
+    pub fn new(options: &ServeOptions) -> Self {
+        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
+        Self { once: options.once, grant, patience }
+    }
+
+    fn begin(&self, asked: &Asked<'_>, request: &VerifyRequest) -> Result<(), Refused> {
+        let refused = |what: &str| Err(refuse(CloseCode::REFUSED, what));
+        if !asked.rights.read {
+            return refused(
+                "this server does not let anyone copy from it, nor compare what it has",
+            );
+        }
+        let paths = std::slice::from_ref(&request.path);
+        let is_granted = match &self.grant {
+            Some(grant) if grant.covers(SshPurpose::Verify, paths) => true,
+            Some(_) => return refused(Grant::ELSE),
+            None => false,
+        };
+        if self.once && !is_granted {
+            return refused("this server serves one transfer (serve --once), and compares nothing");
+        }
+        let hashing = Hashing::open(&asked.rights.root, &request.path)
+            .map_err(|end| refuse(CloseCode::REFUSED, at(&request.path, &end.reason)))?;
+        let (memory, state) = (asked.memory.of_names(), Mutex::default());
+        asked.grant(Answering(Arc::new(Work { hashing, memory, state })));
+        let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::to(request.clone()));
+        asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
+        Ok(())
+    }
+}
+
+impl RequestHandler for ServedHashes {
+    fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>> {
+        let Wish::Verify(request) = asked.wish else { return None };
+        Some(self.begin(asked, request))
+    }
+}
+
+/// A request that was granted.
+struct Answering(Arc<Work>);
+
+impl GrantedRequest for Answering {
+    fn describe(&self) -> String {
+        "compares what is here".into()
+    }
+
+    fn start(&self, shared: &Arc<Shared>) -> io::Result<()> {
+        for _ in 0..threads() {
+            let work = self.0.clone();
+            shared.spawn("hash", move |shared| {
+                work.help(shared);
+                Ok::<_, ThreadError>(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Work of all threads of one client.
+struct Work {
+    hashing: Hashing,
+    /// What names of directories that are still to be listed may take.
+    memory: Bytes,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Questions that no thread has taken, with their numbers.
+    questions: VecDeque<(u64, Question)>,
+    /// Questions that were taken, and are not answered.
+    open: u64,
+    /// Counts of LIST_END.
+    listed: u64,
+    unlisted: u64,
+    ended: bool,
+}
+
+/// Something for a thread to do.
+enum Next {
+    Question(u64, Question),
+    Nothing,
+    End,
+}
+
+impl Work {
+    /// Answers questions until there are no more. Any number of threads.
+    fn help(&self, shared: &Shared) {
+        let (mut buffer, mut batch) = (Vec::new(), Batch::default());
+        while !shared.is_stopped() {
+            if let Some(hashed) = self.hashing.help(&mut buffer) {
+                // All that is said of a large file is news.
+                hashed.into_iter().for_each(|hashed| batch.push(hashed));
+                self.flush(&mut batch, shared);
+                continue;
+            }
+            if batch.is_due() {
+                self.flush(&mut batch, shared);
+            }
+            match self.next(shared) {
+                Next::Question(number, Question::Hash(path)) => {
+                    let hashed = self.hashing.begin(number, &path, &mut buffer);
+                    hashed.into_iter().for_each(|hashed| batch.push(hashed));
+                }
+                Next::Question(_, Question::List(path)) => self.list(&path, shared),
+                Next::Nothing if !batch.is_empty() => self.flush(&mut batch, shared),
+                Next::Nothing => drop(shared.rest(shared.lock(), PATIENCE)),
+                Next::End => return self.flush(&mut batch, shared),
+            }
+        }
+    }
+
+    fn next(&self, shared: &Shared) -> Next {
+        let mut half = shared.lock();
+        let mut state = lock(&self.state);
+        let Some(answers) = half.outgoing_answers() else { return Next::End };
+        if !answers.has_room() {
+            return Next::Nothing;
+        }
+        if state.questions.is_empty() {
+            let more = shared.update(&mut half, |half| half.outgoing_answers()?.poll_questions());
+            if let Some((first, questions)) = more {
+                state.questions.extend((first..).zip(questions));
+                // Of the other threads some may rest.
+                shared.hint();
+            }
+        }
+        if let Some((number, question)) = state.questions.pop_front() {
+            state.open += 1;
+            return Next::Question(number, question);
+        }
+        let is_last = half.outgoing_answers().is_some_and(|it| it.has_all_questions());
+        match is_last && (state.ended || state.open == 0) {
+            true if state.ended => Next::End,
+            true => {
+                state.ended = true;
+                let (listed, unlisted) = (state.listed, state.unlisted);
+                drop((state, half));
+                let end = AnswerMessage::End { listed, unlisted };
+                shared.change(|half| half.outgoing_answers().map(|it| it.push(end)));
+                shared.nudge();
+                Next::End
+            }
+            false => Next::Nothing,
+        }
+    }
+
+    /// Sends what was found.
+    fn flush(&self, batch: &mut Batch, shared: &Shared) {
+        let Batch { answers, ended, .. } = std::mem::take(batch);
+        if answers.is_empty() {
+            return;
+        }
+        lock(&self.state).listed += answers.len() as u64;
+        let answers = AnswerMessage::Hashed(answers);
+        shared.change(|half| half.outgoing_answers().map(|it| it.push(answers)));
+        lock(&self.state).open -= ended;
+    }
+
+    /// Lists all below `path`, while the client reads.
+    fn list(&self, path: &EntryPath, shared: &Shared) {
+        let push = |answer| shared.change(|half| half.outgoing_answers().map(|it| it.push(answer)));
+        let mut answers = match self.hashing.list(path, self.memory) {
+            Ok(listing) => Answers::of(listing),
+            Err(error) => {
+                let end = EntryEnd::new(EntryCode::OutOfResources, &error.to_string());
+                push(AnswerMessage::Unlisted { path: path.as_bytes().to_vec(), end });
+                let mut state = lock(&self.state);
+                state.unlisted += 1;
+                state.open -= 1;
+                return;
+            }
+        };
+        let mut half = shared.lock();
+        while !shared.is_stopped() {
+            if !half.outgoing_answers().is_some_and(|it| it.has_room()) {
+                half = shared.rest(half, PATIENCE);
+                continue;
+            }
+            drop(half);
+            let answer = answers.next();
+            if let AnswerMessage::End { listed, unlisted } = answer {
+                let mut state = lock(&self.state);
+                state.listed += listed;
+                state.unlisted += unlisted;
+                state.open -= 1;
+                return;
+            }
+            push(answer);
+            half = shared.lock();
+        }
+    }
+}
+
+/// Answers of a thread that go together.
+#[derive(Default)]
+struct Batch {
+    answers: Vec<Hashed>,
+    /// Questions among them that are over.
+    ended: u64,
+    first: Option<Instant>,
+}
+
+impl Batch {
+    fn push(&mut self, hashed: Hashed) {
+        self.ended += u64::from(!matches!(hashed.outcome, HashOutcome::Begun { .. }));
+        self.answers.push(hashed);
+        self.first.get_or_insert_with(clock::now);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    fn is_due(&self) -> bool {
+        let is_old = |at| clock::now() - at > PATIENCE;
+        self.answers.len() >= BATCH || self.first.is_some_and(is_old)
+    }
+}
+
+/// Answers of one message.
+const BATCH: usize = 64;

@@ -1,0 +1,132 @@
+//! Lists of hashes, and files that are compared with them where they are.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::program::{Ended, Program};
+use crate::server::Server;
+use crate::test::{Test, limited};
+
+/// Makes `tree` in `folder`: small files, a large one, odd names, a link; and its list of hashes.
+fn tree(test: &Test, folder: &Path) {
+    fs::create_dir_all(folder.join("tree/sub")).unwrap();
+    let large: Vec<u8> = (0..11_000_003_u32).map(|n| (n * 7 + n / 1000) as u8).collect();
+    fs::write(folder.join("tree/large"), large).unwrap();
+    fs::write(folder.join("tree/empty"), "").unwrap();
+    fs::write(folder.join("tree/sub/a\\b\nc"), "odd").unwrap();
+    fs::write(folder.join("tree/sub/leaf"), "leaf").unwrap();
+    symlink("sub/leaf", folder.join("tree/link")).unwrap();
+    let mut list = String::new();
+    for (name, shown) in [
+        ("tree/empty", "tree/empty"),
+        ("tree/large", "tree/large"),
+        ("tree/sub/a\\b\nc", "tree/sub/a\\\\b\\nc"),
+        ("tree/sub/leaf", "tree/sub/leaf"),
+    ] {
+        let hash = blake3::hash(&fs::read(folder.join(name)).unwrap()).to_hex();
+        let mark = if name == shown { "" } else { "\\" };
+        list.push_str(&format!("{mark}{hash}  {shown}\n"));
+    }
+    fs::write(test.folder().join("list"), list).unwrap();
+}
+
+fn verify(test: &Test, words: &[&str], place: &str) -> Ended {
+    let fixed = ["verify", "--token-file", "token", "list"];
+    Program::start(test, &[&fixed[..], &[place], words].concat()).end()
+}
+
+/// Makes it differ in each manner.
+fn spoil(folder: &Path) {
+    fs::write(folder.join("tree/sub/leaf"), "fall").unwrap();
+    fs::remove_file(folder.join("tree/empty")).unwrap();
+    fs::write(folder.join("tree/sub/more"), "more").unwrap();
+    // Beside what the list is about.
+    fs::write(folder.join("other"), "other").unwrap();
+    // Links are not followed.
+    fs::remove_file(folder.join("tree/large")).unwrap();
+    symlink("/etc/passwd", folder.join("tree/large")).unwrap();
+}
+
+fn assert_spoilt(ended: &Ended) {
+    let answer = ended.json();
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    assert_eq!(answer["missing"], json!({ "count": 1, "paths": ["tree/empty"] }), "{ended:?}");
+    assert_eq!(answer["changed"], json!({ "count": 1, "paths": ["tree/sub/leaf"] }));
+    assert_eq!(answer["extra"], json!({ "count": 1, "paths": ["tree/sub/more"] }));
+    assert_eq!((&answer["failed"], &answer["files"]), (&json!(1), &json!(1)));
+    let reason = answer["failures"][0]["reason"].as_str().unwrap();
+    assert!(reason.contains("it is a link, or behind one"), "{reason}");
+}
+
+#[test]
+fn what_a_server_has_is_compared_there() {
+    limited(|test| {
+        let folder = test.there("");
+        tree(test, &folder);
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let ended = verify(test, &["--json"], &place);
+        let answer = ended.json();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert_eq!((&answer["files"], &answer["bytes"]), (&json!(4), &json!(11_000_010)));
+        spoil(&folder);
+        assert_spoilt(&verify(test, &["--json"], &place));
+        let ended = verify(test, &[], &place);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.stdout.contains("missing  tree/empty\n"), "{ended:?}");
+        let ended = verify(test, &["--ignore-extra", "--json"], &place);
+        assert_eq!(ended.json()["extra"]["count"], 0, "{ended:?}");
+        verify(test, &[], &format!("{place}none")).assert_failed("no such file or directory");
+        verify(test, &[], &format!("{place}other")).assert_failed("it is no directory");
+        drop(server);
+        let server = Server::with(test, |options| options.allow_read = false);
+        let ended = verify(test, &[], &format!("lh://{}/", server.address));
+        ended.assert_failed("does not let anyone copy from it, nor compare what it has");
+    });
+}
+
+#[test]
+fn what_is_here_is_compared_without_a_server() {
+    limited(|test| {
+        let folder = test.folder().join("here");
+        tree(test, &folder);
+        assert_eq!(verify(test, &[], "here").status, Some(0));
+        spoil(&folder);
+        assert_spoilt(&verify(test, &["--json"], "here"));
+        verify(test, &[], "none").assert_failed("none: ");
+    });
+}
+
+#[test]
+fn a_list_that_leads_out_is_not_compared() {
+    limited(|test| {
+        let hash = "04".repeat(32);
+        for name in ["../x", "/etc/passwd", "a/../../x"] {
+            fs::write(test.folder().join("list"), format!("{hash}  ok\n{hash}  {name}\n")).unwrap();
+            verify(test, &[], "here").assert_failed("list: line 2: this name is absolute");
+        }
+        fs::write(test.folder().join("list"), "").unwrap();
+        verify(test, &[], "here").assert_failed("it has no lines");
+    });
+}
+
+#[test]
+fn many_files_are_asked_for_and_answered_in_any_order() {
+    limited(|test| {
+        let mut list = String::new();
+        fs::create_dir(test.there("d")).unwrap();
+        for number in 0..9_000 {
+            let name = format!("{number:0>90}");
+            fs::write(test.there("d").join(&name), &name).unwrap();
+            let hash = blake3::hash(name.as_bytes()).to_hex();
+            list.push_str(&format!("{hash}  d/{name}\n"));
+        }
+        fs::write(test.folder().join("list"), list).unwrap();
+        let server = Server::start(test);
+        let ended = verify(test, &["--json"], &format!("lh://{}/", server.address));
+        assert_eq!((ended.status, &ended.json()["files"]), (Some(0), &json!(9_000)), "{ended:?}");
+    });
+}
