@@ -226,3 +226,26 @@ const BYTES: usize = 4_000_000;
 const PACKETS: u64 = 4_000_000 / 8_972;
 /// The loopback device takes segments of up to 64 KiB, and the kernel counts some of them together.
 const SEGMENTS: u64 = 4_000_000 / 131_072;
+
+#[test]
+fn stats_are_lines_of_progress_without_a_terminal() {
+    limited(|test| {
+        std::fs::write(test.here("f"), vec![7; 1_500_000]).unwrap();
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let fixed = ["cp", "--token-file", "token", "--rate", "4Mbps", "--stats", "1s"];
+        let ended = Program::start(test, &[&fixed[..], &["here/f", &place]].concat()).end();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let line = ended.stderr.lines().find(|line| line.starts_with("1 s: ")).unwrap();
+        assert!(line.contains(" % of 1.50 MB, ") && line.contains("RTT"), "{line}");
+        let other = format!("{place}g");
+        let words = [&fixed[..], &["--json", "here/f", &other]].concat();
+        let ended = Program::start(test, &words).end();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let objects = ended.stderr.lines().filter(|line| line.starts_with('{'));
+        let all: Vec<serde_json::Value> =
+            objects.map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(all.len() > 1, "{ended:?}");
+        assert!(all[0]["bytes"].as_u64() < all[1]["bytes"].as_u64(), "{all:?}");
+    });
+}

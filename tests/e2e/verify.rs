@@ -130,3 +130,75 @@ fn many_files_are_asked_for_and_answered_in_any_order() {
         assert_eq!((ended.status, &ended.json()["files"]), (Some(0), &json!(9_000)), "{ended:?}");
     });
 }
+
+/// Lines of the list `folder`/`name`, sorted by name, as they have to be for the files below `base`.
+fn lines(base: &Path, names: &[&str]) -> String {
+    let mut names = names.to_vec();
+    names.sort_unstable();
+    let line = |name: &&str| {
+        let hash = blake3::hash(&fs::read(base.join(name)).unwrap()).to_hex();
+        let shown = name.replace('\\', "\\\\").replace('\n', "\\n");
+        let mark = if shown == *name { "" } else { "\\" };
+        format!("{mark}{hash}  {shown}\n")
+    };
+    names.iter().map(line).collect()
+}
+
+const NAMES: [&str; 4] = ["tree/large", "tree/empty", "tree/sub/a\\b\nc", "tree/sub/leaf"];
+
+#[test]
+fn a_copy_writes_the_hashes_of_its_files() {
+    limited(|test| {
+        tree(test, &test.folder().join("here"));
+        // Small files that cross the bounds of groups.
+        let names: Vec<String> = (0..12).map(|number| format!("tree/sub/m{number:0>2}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            let contents = vec![number as u8; 300_000 + number];
+            fs::write(test.here(name), contents).unwrap();
+        }
+        let all: Vec<&str> = names.iter().map(String::as_str).chain(NAMES).collect();
+        let expected = lines(&test.here(""), &all);
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let cp = |words: &[&str]| {
+            let fixed = ["cp", "--token-file", "token", "--json", "--manifest", "list"];
+            let _ = fs::remove_file(test.folder().join("list"));
+            let ended = Program::start(test, &[&fixed[..], words].concat()).end();
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+            assert!(!test.folder().join("list.unfinished").exists());
+            fs::read_to_string(test.folder().join("list")).unwrap()
+        };
+        assert_eq!(cp(&["here/tree", &place]), expected, "sent");
+        assert_eq!(cp(&["here/tree", &place]), expected, "unchanged");
+        assert_eq!(verify(test, &[], &place).status, Some(0));
+        fs::create_dir(test.folder().join("back")).unwrap();
+        let tree = format!("{place}tree");
+        assert_eq!(cp(&[&tree, "back"]), expected, "received");
+        assert_eq!(cp(&[&tree, "back"]), expected, "unchanged here");
+        assert_eq!(cp(&[&tree, "back/other"]), expected, "under another name");
+        assert_eq!(verify(test, &[], "back").status, Some(0));
+    });
+}
+
+#[test]
+fn a_copy_of_which_something_fails_leaves_the_earlier_list() {
+    limited(|test| {
+        tree(test, &test.folder().join("here"));
+        let before = fs::read_to_string(test.folder().join("list")).unwrap();
+        fs::create_dir_all(test.there("tree/sub/leaf/in-the-way")).unwrap();
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let words = ["cp", "--token-file", "token", "--manifest", "list", "here/tree", &place];
+        let ended = Program::start(test, &words).end();
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(
+            ended.stderr.contains("list was not written, since not all was copied"),
+            "{ended:?}"
+        );
+        assert_eq!(fs::read_to_string(test.folder().join("list")).unwrap(), before);
+        assert!(!test.folder().join("list.unfinished").exists());
+        let words = ["cp", "--token-file", "token", "--manifest", "none/list", "here/tree", &place];
+        let ended = Program::start(test, &words).end();
+        ended.assert_failed("cannot write none/list");
+    });
+}

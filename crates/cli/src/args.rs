@@ -151,6 +151,14 @@ pub struct CpArgs {
     /// never
     #[arg(long, value_name = "SECONDS", default_value_t = 300, hide_short_help = true)]
     pub stall_timeout: u64,
+    /// Write a line for each file that is copied, or there unchanged, as b3sum does: its hash and its name
+    ///
+    /// By it `longhaul verify` and `b3sum --check` check a copy. Names begin with that of SRC, those of SRC/.
+    /// in it. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
+    /// written when all was copied.
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    #[arg(conflicts_with_all = ["no_verify", "update", "dry_run"])]
+    pub manifest: Option<PathBuf>,
     /// Write each packet that this host, sending over UDP, takes as lost, with its lane, its number and
     /// the cause that it is given: to compare with what the path did (docs/lab.md)
     #[arg(long, value_name = "FILE", hide_short_help = true)]
@@ -231,6 +239,12 @@ pub struct LinkArgs {
     /// In IP-layer bits per second, with headers. Profiles without a rate control of their own send at it.
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
+    /// Write a line of progress so often to standard error, like 30s, terminal or not; with --json an object
+    ///
+    /// Its fields are `elapsed` (seconds), `bytes`, `bytes_total`, `files`, `files_total` (null while the tree
+    /// is listed), `rate_bps`, `rtt_ms`, `packets_sent`, `packets_lost`, `bottleneck`.
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, hide_short_help = true)]
+    pub stats: Option<std::time::Duration>,
     /// One of the profile's parameters; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]
     #[arg(hide_short_help = true)]

@@ -38,6 +38,7 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
     options.connect.losses = losses.as_ref().map(|losses| losses.log.clone());
     let work = || longhaul::copy(&options, &progress, &stop);
     let (done, shown) = Display::of_copy(output)
+        .every(args.link.stats)
         .attend(&progress, work)
         .map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(losses) = losses {
@@ -190,6 +191,7 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.destination_is_name = args.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
+    options.manifest.clone_from(&args.manifest);
     options.secret = (pushed && !args.change.dry_run).then(|| secret::open(output)).flatten();
     Ok(options)
 }

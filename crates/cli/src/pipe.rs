@@ -35,6 +35,7 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
     let (done, shown) = Display::of_pipe(output)
+        .every(args.link.stats)
         .attend(&progress, work)
         .map_err(|error| Failure::failed(error.to_string()))?;
     let report = done.map_err(|error| Failure::of(&error, || so_far(&progress)))?;

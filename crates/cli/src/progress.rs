@@ -2,17 +2,18 @@
 
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul::{ChangeKind, NamedChange, Progress, Snapshot};
 use longhaul_sys::threads;
 use longhaul_units::{Bytes, shown};
 use longhaul_wire::Bottleneck;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::figures::{clock, entries, milliseconds, percent};
-use crate::output::{Output, print};
+use crate::figures::{clock, entries, milliseconds, percent, seconds};
+use crate::output::{Output, complain, print};
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -23,6 +24,8 @@ pub(crate) struct Display {
     unwritten: Option<Failure>,
     amounts: fn(&Snapshot) -> String,
     figures: fn(&Snapshot) -> String,
+    /// Time between lines of progress, where the user wants them.
+    stats: Option<Duration>,
 }
 
 /// Account of a display, at its end.
@@ -62,7 +65,20 @@ impl Display {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self { bar, output: *output, notices: Vec::new(), unwritten: None, amounts, figures }
+        Self {
+            bar,
+            output: *output,
+            notices: Vec::new(),
+            unwritten: None,
+            amounts,
+            figures,
+            stats: None,
+        }
+    }
+
+    /// With a line of progress so often.
+    pub(crate) fn every(self, stats: Option<Duration>) -> Self {
+        Self { stats, ..self }
     }
 
     /// Does `work`, which reports to `progress`, and gives with what it gave what was shown.
@@ -86,10 +102,18 @@ impl Display {
 
     /// Shows `progress` until the other end of `end` is dropped.
     fn follow(mut self, progress: &Progress, end: Receiver<()>) -> Shown {
+        let began = Instant::now();
+        let mut lines = 0;
         while end.recv_timeout(REFRESH) == Err(RecvTimeoutError::Timeout) {
             self.tell(progress.take_news());
             self.name(progress.take_changes());
-            self.show(&progress.snapshot());
+            let snapshot = progress.snapshot();
+            self.show(&snapshot);
+            let due = |every: Duration| began.elapsed() >= every * (lines + 1);
+            if self.stats.is_some_and(due) {
+                lines += 1;
+                self.bar.suspend(|| complain(self.line_of(&snapshot, began.elapsed())));
+            }
         }
         self.bar.finish_and_clear();
         // A copy may end before it was looked at.
@@ -112,6 +136,16 @@ impl Display {
         if !lines.is_empty() && self.unwritten.is_none() {
             self.unwritten = self.bar.suspend(|| print(&lines.join("\n")).err());
         }
+    }
+
+    /// A line of progress, `elapsed` after the start.
+    fn line_of(&self, snapshot: &Snapshot, elapsed: Duration) -> String {
+        if self.output.json {
+            return stats(snapshot, elapsed).to_string();
+        }
+        let parts = [(self.amounts)(snapshot), (self.figures)(snapshot)];
+        let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+        format!("{}: {}", clock(elapsed), parts.join(", "))
     }
 
     fn tell(&mut self, news: Vec<String>) {
@@ -145,6 +179,22 @@ fn line(change: &NamedChange) -> String {
         ChangeKind::Differs => "differs  ",
     };
     format!("{what}{path}{slash}")
+}
+
+/// The fields of `--stats` with `--json`.
+fn stats(snapshot: &Snapshot, elapsed: Duration) -> Value {
+    json!({
+        "elapsed": elapsed.as_millis() as f64 / 1e3,
+        "bytes": snapshot.bytes_done,
+        "bytes_total": snapshot.bytes_total,
+        "files": snapshot.files_done,
+        "files_total": snapshot.files_total,
+        "rate_bps": snapshot.rate.as_bps(),
+        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "packets_sent": snapshot.packets_sent,
+        "packets_lost": snapshot.packets_lost,
+        "bottleneck": snapshot.bound.name(),
+    })
 }
 
 /// How much of how much, how fast, and how long it will take.
@@ -226,6 +276,24 @@ mod tests {
         assert_eq!(amounts(&snapshot), "38 % of 1.07 GB, 950 Mb/s, 5 s left");
         let expected = "12 of 340 entries, RTT 100 ms, loss 0.10 %, limited by: receiver disk";
         assert_eq!(figures(&snapshot), expected);
+    }
+
+    #[test]
+    fn a_line_has_the_same_figures() {
+        let mut snapshot = Snapshot::default();
+        (snapshot.bytes_done, snapshot.bytes_total) = (500, Some(1000));
+        (snapshot.files_done, snapshot.rate) = (3, Rate::from_mbps(1));
+        let output = |json| Output::new(&crate::args::Common { json, ..Default::default() });
+        let line =
+            |json| Display::of_copy(&output(json)).line_of(&snapshot, Duration::from_secs(90));
+        let expected = "1:30: 50 % of 1.00 kB, 1.00 Mb/s, 0 s left, 3 entries";
+        assert_eq!(line(false), expected);
+        let object: Value = serde_json::from_str(&line(true)).unwrap();
+        assert_eq!((&object["elapsed"], &object["bytes"]), (&json!(90.0), &json!(500)));
+        assert_eq!(
+            (&object["files_total"], &object["rate_bps"]),
+            (&Value::Null, &json!(1_000_000))
+        );
     }
 
     #[test]

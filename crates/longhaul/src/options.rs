@@ -240,6 +240,10 @@ pub struct CopyOptions {
     pub sync: bool,
     /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
     pub direct: bool,
+    /// A file of this host that gets a line for each file that was copied, or was there unchanged: its BLAKE3
+    /// hash and its name, as `b3sum` writes it. Not without [`verify`](Self::verify), with
+    /// [`update`](Self::update) or [`dry_run`](Self::dry_run).
+    pub manifest: Option<PathBuf>,
     /// Secret of this user: by it a copy to a server believes what that has of an earlier one.
     /// Without, that is read here and compared.
     pub secret: Option<[u8; 32]>,
@@ -262,6 +266,7 @@ impl CopyOptions {
             delete: false,
             max_delete: None,
             dry_run: false,
+            manifest: None,
             names_changes: false,
             max_errors: None,
             verify: true,

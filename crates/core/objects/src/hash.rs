@@ -42,19 +42,18 @@ pub const fn group_len(size: u64, group: u32) -> u32 {
 /// Memory is one value for each level of the tree. Two subtrees merge only when another group
 /// follows, because the last merge is the root and differs.
 #[derive(Clone, Debug, Default)]
-pub struct RootHasher {
+pub(crate) struct RootHasher {
     stack: Vec<ChainingValue>,
     pushed: u32,
 }
 
 impl RootHasher {
     /// Number of groups taken in; the next one has this number.
-    pub fn pushed(&self) -> u32 {
+    pub(crate) fn pushed(&self) -> u32 {
         self.pushed
     }
 
-    /// Takes in the value of the next group.
-    pub fn push(&mut self, value: ChainingValue) {
+    pub(crate) fn push(&mut self, value: ChainingValue) {
         // One complete subtree remains for each bit of the count so far.
         while self.stack.len() > self.pushed.count_ones() as usize {
             self.merge();
@@ -64,7 +63,7 @@ impl RootHasher {
     }
 
     /// The root hash after the last group.
-    pub fn finish(mut self) -> ChainingValue {
+    pub(crate) fn finish(mut self) -> ChainingValue {
         while self.stack.len() > 2 {
             self.merge();
         }

@@ -1,16 +1,13 @@
 //! BLAKE3 of files below a directory, by as many threads as like to help.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use longhaul_objects::hash::{
-    ChainingValue, RootHasher, group_chaining_value, group_count, group_len,
-};
+use longhaul_objects::hash::{group_chaining_value, group_count, group_len};
 use longhaul_objects::limits::{GROUP_SIZE, OBJECT_MAX};
-use longhaul_objects::{FileIdentity, identity};
+use longhaul_objects::{FileIdentity, GroupTree, identity};
 use longhaul_sys::clock;
 use longhaul_sys::files::{ConfinedDir, read_up_to_at};
 use longhaul_sys::sync::lock;
@@ -48,9 +45,9 @@ struct LargeFile {
 struct LargeState {
     /// The first group that no thread has taken.
     next: u32,
-    /// Values of groups that wait for those before them: of a few spans.
-    early: BTreeMap<u32, ChainingValue>,
-    root: RootHasher,
+    tree: GroupTree,
+    /// Groups that were hashed.
+    hashed: u32,
     /// Its state was last reported then.
     reported: Instant,
     failed: bool,
@@ -89,8 +86,9 @@ impl Hashing {
                 hash_alone(&file, &identity, buffer)
             }
             Ok((file, identity)) => {
-                let (next, early, root) = (0, BTreeMap::new(), RootHasher::default());
-                let state = LargeState { next, early, root, reported: clock::now(), failed: false };
+                let tree = GroupTree::new(identity.size);
+                let reported = clock::now();
+                let state = LargeState { next: 0, tree, hashed: 0, reported, failed: false };
                 let state = Mutex::new(state);
                 lock(&self.large).push(Arc::new(LargeFile { question, file, identity, state }));
                 return None;
@@ -169,29 +167,24 @@ impl LargeFile {
         if state.failed {
             return None;
         }
-        let said = |outcome| Some(Hashed { question: self.question, outcome });
+        let answer = |outcome| Some(Hashed { question: self.question, outcome });
         if let Err(end) = read {
             state.failed = true;
-            return said(HashOutcome::Failed(end));
+            return answer(HashOutcome::Failed(end));
         }
-        state.early.extend(span.zip(values));
-        while let Some(entry) = state.early.first_entry() {
-            if *entry.key() != state.root.pushed() {
-                break;
-            }
-            let value = state.early.pop_first().map(|(_, value)| value);
-            value.into_iter().for_each(|value| state.root.push(value));
+        state.hashed += span.len() as u32;
+        for (group, value) in span.zip(values) {
+            state.tree.insert(group, value);
         }
-        if state.root.pushed() == group_count(size) {
-            let hash = std::mem::take(&mut state.root).finish();
-            return said(HashOutcome::Is { size, hash });
+        if let Some(hash) = state.tree.root() {
+            return answer(HashOutcome::Is { size, hash: *hash });
         }
         let now = clock::now();
         if now - state.reported < REPORT {
             return None;
         }
         state.reported = now;
-        said(HashOutcome::Begun { bytes: u64::from(state.root.pushed()) * GROUP_SIZE })
+        answer(HashOutcome::Begun { bytes: u64::from(state.hashed) * GROUP_SIZE })
     }
 }
 

@@ -7,6 +7,7 @@
 mod attributes;
 mod b3sum;
 mod cache;
+mod copied_hashes;
 mod destination;
 mod dry_run;
 mod explain;
@@ -32,7 +33,8 @@ pub mod test_faults;
 mod tests;
 mod trust;
 
-pub use b3sum::{HashList, HashListError, line as hash_line};
+pub use b3sum::{HashList, HashListError};
+pub use copied_hashes::{Again, CopiedHashes, UnfinishedList};
 pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
 pub use filter::{Filter, FilterError};

@@ -9,6 +9,7 @@ pub(crate) mod write;
 use crate::destination::SinkOptions;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -321,6 +322,15 @@ impl SinkTree {
     pub(crate) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
         let look = |parent: &OwnedFd, name: &[u8]| is_whole(parent, name, entry).then_some(());
         self.look_in_place(entry, last, look).is_some()
+    }
+
+    /// Opens the file that has the name of the entry `path`.
+    pub(crate) fn reopen(&self, path: &[u8]) -> io::Result<File> {
+        let place = self.place_of(path, false).map_err(io::Error::other)?;
+        let (parent, name) = split(&place);
+        let parent = beneath(&self.root, parent, OFlags::PATH)?;
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        Ok(open_at(parent, name, flags, Mode::empty())?.into())
     }
 
     /// Compares the file that has the entry's name with it. One that is unchanged gets its mode.

@@ -216,6 +216,19 @@ impl SourceTree {
         Ok(())
     }
 
+    /// Opens the file that was copied as the entry `path` with such an identity, to read it once more.
+    ///
+    /// # Errors
+    /// It is not there any more, or is another.
+    pub fn reopen(&self, path: &[u8], was: &[u8; 16]) -> io::Result<File> {
+        let file = self.open_file(path, &mut None)?;
+        let stat = rustix::fs::fstat(&file)?;
+        match identity(&file_identity(&stat)) == *was {
+            true => Ok(file),
+            false => Err(io::Error::other("it changed since it was copied")),
+        }
+    }
+
     /// Opens the file of the entry `path`. `directory` is kept from one call to the next, since
     /// files of a group are mostly neighbours.
     pub(crate) fn open_file<'a>(

@@ -1,5 +1,8 @@
 //! Target of a copy: a tree, or nothing.
 
+use std::fs::File;
+use std::io;
+
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
     Action, AnnouncedPaths, Answer, ChainingValue, Checked, Checkpoint, Compared, ComparedFile,
@@ -77,6 +80,17 @@ impl Target {
             Self::Tree(tree) => storage::write(&mut tree.storage(), task, data),
             Self::DryRun(dry) => storage::write(&mut &**dry, task, data),
             Self::Null => storage::write(&mut Discarded, task, data),
+        }
+    }
+
+    /// Opens the file that the copy has put in place, or found there, as the entry `path`, to read it.
+    ///
+    /// # Errors
+    /// It is not there any more.
+    pub fn reopen(&self, path: &[u8]) -> io::Result<File> {
+        match self {
+            Self::Tree(tree) => tree.reopen(path),
+            Self::DryRun(_) | Self::Null => Err(io::ErrorKind::NotFound.into()),
         }
     }
 

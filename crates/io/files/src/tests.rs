@@ -2,6 +2,7 @@
 
 mod altered;
 mod attributes;
+mod copied_hashes;
 mod copies;
 mod faults;
 mod folding;

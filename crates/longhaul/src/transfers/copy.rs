@@ -4,7 +4,7 @@ mod served;
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::slice;
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_files::{
-    AskedPatterns, Destination, Filter, SinkOptions, SourceTree, Target, boot_id, is_pattern,
-    own_name, source_label, transfer_id,
+    AskedPatterns, CopiedHashes, Destination, Filter, SinkOptions, SourceTree, Target,
+    UnfinishedList, boot_id, is_pattern, own_name, source_label, transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, Keeps, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
@@ -77,8 +77,78 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
-    let make = |_, shared: &Arc<Shared>| Part::new(options, filter.clone(), (shared, memory));
-    Ok(report(client.run(make, progress, stop).map_err(failed)?, options, started))
+    let list = options.manifest.as_deref().map(List::create).transpose()?;
+    let hashes = list.as_ref().map(|list| &list.hashes);
+    let make = |_, shared: &Arc<Shared>| {
+        Part::new(options, (filter.clone(), hashes.cloned()), (shared, memory))
+    };
+    let finished = client.run(make, progress, stop).map_err(failed)?;
+    let mut report = report(&finished, options, started);
+    if let Some(list) = list {
+        list.finish(&finished.task, &mut report, stop)?;
+    }
+    Ok(report)
+}
+
+/// The list of hashes that the user wants.
+struct List {
+    hashes: Arc<CopiedHashes>,
+    file: UnfinishedList,
+    path: PathBuf,
+}
+
+impl List {
+    fn create(path: &FilePath) -> Result<Self, Error> {
+        let file = UnfinishedList::create(path).map_err(|error| list_error(path, &error))?;
+        Ok(Self { hashes: Arc::default(), file, path: path.to_owned() })
+    }
+
+    /// Writes it, if all was copied.
+    fn finish(self, part: &Part, report: &mut CopyReport, stop: &Stop) -> Result<(), Error> {
+        let path = self.path.display().to_string();
+        if !report.failures.is_empty() {
+            report.remarks.push(format!(
+                "{path} was not written, since not all was copied: the same command again writes it"
+            ));
+            return Ok(());
+        }
+        let mut out = self.file.writer();
+        let skipped = report.skipped.count > 0;
+        let open = |path: &[u8], was: &[u8; 16]| match &part.driver {
+            Driver::Source(source) => source.reopen(path, was).map(Some),
+            Driver::Sink(sink) => match sink.reopen(path) {
+                // A FIFO of the server may have been compared with what is not here.
+                Err(error) if skipped && error.kind() == io::ErrorKind::NotFound => Ok(None),
+                reopened => reopened.map(Some),
+            },
+        };
+        let written = self.hashes.write(&mut out, open, stop);
+        let written = written.and_then(|()| out.flush().map_err(|error| (Vec::new(), error)));
+        drop(out);
+        match written {
+            Ok(()) => {}
+            Err((name, error)) if name.is_empty() => return Err(list_error(&self.path, &error)),
+            Err(_) if stop.is_requested() => return Err(Error::of(Failure::Stopped, None)),
+            Err((name, error)) => {
+                let reason = format!("cannot be hashed for {path}, which was not written: {error}");
+                let end = EntryEnd::new(EntryCode::Changed, &reason);
+                report.failures.push(&String::from_utf8_lossy(&name), &end);
+                return Ok(());
+            }
+        }
+        match self.hashes.garbled() {
+            0 => {}
+            count => report.remarks.push(format!(
+                "{count} names are not UTF-8: {path} has them as b3sum writes them, which no check finds"
+            )),
+        }
+        self.file.publish().map_err(|error| list_error(&self.path, &error))
+    }
+}
+
+fn list_error(path: &FilePath, error: &io::Error) -> Error {
+    let path = path.display().to_string();
+    Error::path(path.clone(), format!("cannot write {path}: {error}"))
 }
 
 /// Checks that the paths can be copied together.
@@ -104,6 +174,11 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
         if !is_one || options.copy_contents || own_name(sources[0]).is_none() {
             return usage("-T gives one source, not its contents, the name DST, without a slash");
         }
+    }
+    if options.manifest.is_some() && (!options.verify || options.update || options.dry_run) {
+        return usage(
+            "--manifest needs hashes of all that is copied: not with --no-verify, -u or -n",
+        );
     }
     if options.copy_contents {
         return Ok(());
@@ -202,13 +277,20 @@ enum Driver {
 impl Part {
     fn new(
         options: &CopyOptions,
-        filter: Option<Filter>,
+        (filter, hashes): (Option<Filter>, Option<Arc<CopiedHashes>>),
         (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
+        if let Some(hashes) = &hashes {
+            hashes.begin();
+        }
         let driver = match &options.paths {
-            CopyPaths::Push { sources, .. } => push(options, sources, filter, shared, budget),
+            CopyPaths::Push { sources, .. } => {
+                let source = push(options, sources, filter, shared, budget);
+                Driver::Source(Arc::new(source.hashing(hashes)))
+            }
             CopyPaths::Pull { sources, destination } => {
-                pull(options, (sources, destination), filter, shared, budget)?
+                let sink = pull(options, (sources, destination), filter, shared, budget)?;
+                Driver::Sink(Arc::new(sink.hashing(hashes)))
             }
         };
         Ok(Self { driver, max_errors: options.max_errors, shared: shared.clone() })
@@ -226,7 +308,7 @@ fn push(
     filter: Option<Filter>,
     shared: &Shared,
     budget: Budget,
-) -> Driver {
+) -> SourceDriver {
     let tree = SourceTree::local(sources, options.copy_contents)
         .direct(options.direct)
         .filter(filter)
@@ -244,7 +326,7 @@ fn push(
         copy.want_changes();
     }
     send(shared, budget, options.connect.stall_timeout, copy);
-    Driver::Source(Arc::new(SourceDriver::new(tree, options.verify)))
+    SourceDriver::new(tree, options.verify)
 }
 
 fn pull(
@@ -253,7 +335,7 @@ fn pull(
     filter: Option<Filter>,
     shared: &Shared,
     budget: Budget,
-) -> Result<Driver, Failure> {
+) -> Result<SinkDriver, Failure> {
     // Its address may be another one by another route.
     let place = server_name(&options.connect);
     let mut source = vec![&place[..]];
@@ -288,7 +370,7 @@ fn pull(
         copy.want_changes();
     }
     receive(shared, copy, budget, options.connect.stall_timeout);
-    Ok(Driver::Sink(Arc::new(SinkDriver::new(tree, options.verify))))
+    Ok(SinkDriver::new(tree, options.verify))
 }
 
 /// What a server may call what it sends.
@@ -400,8 +482,8 @@ impl Task for Part {
     }
 }
 
-fn report(finished: Finished<Part>, options: &CopyOptions, started: Instant) -> CopyReport {
-    let Finished { task, elapsed, validated, link, resumed_first } = finished;
+fn report(finished: &Finished<Part>, options: &CopyOptions, started: Instant) -> CopyReport {
+    let &Finished { ref task, elapsed, validated, ref link, resumed_first } = finished;
     let mut unannounced = Vec::new();
     let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
@@ -446,7 +528,7 @@ fn report(finished: Finished<Part>, options: &CopyOptions, started: Instant) -> 
         newer,
         would_change: (would_change.0.into(), would_change.1),
         deleted,
-        link,
+        link: link.clone(),
     }
 }
 

@@ -1,16 +1,18 @@
 //! The side that receives: hashes and writes groups on threads of its own, and does what the
 //! [`IncomingCopy`] says with the destination.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use longhaul_carriers::buffer::Buffer;
 use longhaul_carriers::host_monitor::writers_in_short_turns;
 use longhaul_connection::{ArrivedGroup, IncomingCopy, WholeGroup};
-use longhaul_files::{StorageError, Target};
+use longhaul_files::{Again, CopiedHashes, StorageError, Target};
 use longhaul_objects::{Action, Verdict, hash};
 use longhaul_sys::clock;
 use longhaul_units::Duration;
+use longhaul_wire::Entry;
 
 use crate::connection::shared::{Half, Shared};
 use crate::transfers::source::WORKERS;
@@ -20,6 +22,8 @@ pub(crate) struct SinkDriver {
     tree: Target,
     /// Contents are hashed and compared.
     verify: bool,
+    /// Of those whose hashes the user wants.
+    hashes: Option<Arc<CopiedHashes>>,
 }
 
 /// What a thread does next.
@@ -34,7 +38,17 @@ const PATIENCE: Duration = Duration::from_millis(100);
 impl SinkDriver {
     /// A driver over `tree`.
     pub fn new(tree: impl Into<Target>, verify: bool) -> Self {
-        Self { tree: tree.into(), verify }
+        Self { tree: tree.into(), verify, hashes: None }
+    }
+
+    /// Hashes of files go to `hashes`.
+    pub fn hashing(self, hashes: Option<Arc<CopiedHashes>>) -> Self {
+        Self { hashes, ..self }
+    }
+
+    /// Opens a file that was copied, to read it.
+    pub fn reopen(&self, path: &[u8]) -> io::Result<File> {
+        self.tree.reopen(path)
     }
 
     /// Starts its threads; they end when the transfer is stopped.
@@ -60,6 +74,9 @@ impl SinkDriver {
             match step {
                 Step::Group(group) => self.take_group(shared, group),
                 Step::Action(action) => {
+                    if let Some(hashes) = &self.hashes {
+                        note_files(&action, hashes);
+                    }
                     let answer = self.tree.perform(action)?;
                     shared.note(self.tree.notes());
                     change(shared, |copy| copy.handle_answer(answer));
@@ -80,6 +97,13 @@ impl SinkDriver {
         let verdict = change(shared, |copy| copy.handle_hashed(object, group, value));
         if let Some(Verdict::Write(task)) = verdict {
             let failed = self.tree.write(&task, data);
+            if let Some(hashes) = &self.hashes {
+                let pieces = task.pieces.iter().map(|piece| {
+                    let bytes = &data[piece.group_offset as usize..][..piece.len as usize];
+                    (&*piece.entry, piece.file_offset, bytes)
+                });
+                hashes.note_group(pieces, group, value, Again::Other);
+            }
             drop(buffer);
             change(shared, |copy| copy.group_written(&task, &failed));
         }
@@ -88,6 +112,20 @@ impl SinkDriver {
     /// Whether nothing of what arrives is kept.
     pub fn discards(&self) -> bool {
         self.tree.discards()
+    }
+}
+
+/// Files that the copy puts in place, or leaves there.
+fn note_files(action: &Action, hashes: &CopiedHashes) {
+    let note = |entry: &Entry| hashes.note_file(entry);
+    match action {
+        Action::PrepareFile { file, .. } => note(&file.entry),
+        Action::CheckPublished(files) => files.iter().for_each(|file| note(&file.entry)),
+        Action::CompareExisting(files) | Action::MendExisting(files) => {
+            files.iter().for_each(|file| note(&file.entry));
+        }
+        Action::Publish(files) => files.iter().for_each(|file| note(&file.entry)),
+        _ => {}
     }
 }
 

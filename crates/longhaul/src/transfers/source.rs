@@ -1,12 +1,13 @@
 //! The side that has the files: reads and hashes groups on threads of its own and deals them to
 //! the lanes.
 
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::OutgoingCopy;
-use longhaul_files::{Scan, ScanFailure, Scanned, SourceTree};
+use longhaul_files::{Again, CopiedHashes, Scan, ScanFailure, Scanned, SourceTree};
 use longhaul_objects::{
     ChainingValue, Comparison, EntryId, GroupTask, PushError, SourceStats, hash,
 };
@@ -21,6 +22,8 @@ pub(crate) struct SourceDriver {
     tree: SourceTree,
     /// Contents are hashed.
     verify: bool,
+    /// Of those whose hashes the user wants.
+    hashes: Option<Arc<CopiedHashes>>,
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
@@ -32,7 +35,17 @@ pub(crate) const WORKERS: u32 = 2;
 
 impl SourceDriver {
     pub fn new(tree: SourceTree, verify: bool) -> Self {
-        Self { tree, verify }
+        Self { tree, verify, hashes: None }
+    }
+
+    /// Hashes of files go to `hashes`.
+    pub fn hashing(self, hashes: Option<Arc<CopiedHashes>>) -> Self {
+        Self { hashes, ..self }
+    }
+
+    /// Opens a file that was copied, to read it once more.
+    pub fn reopen(&self, path: &[u8], was: &[u8; 16]) -> io::Result<File> {
+        self.tree.reopen(path, was)
     }
 
     /// Starts its threads; they end when the transfer is stopped.
@@ -67,7 +80,10 @@ impl SourceDriver {
         let mut scan = self.tree.scan();
         while let Some(found) = scan.next() {
             let now = match found {
-                Scanned::Entry(entry) => push(shared, entry, &mut scan),
+                Scanned::Entry(entry) => {
+                    self.hashes.iter().for_each(|hashes| hashes.note_file(&entry));
+                    push(shared, entry, &mut scan)
+                }
                 Scanned::Failed(failure) => note_scan_failure(shared, failure),
             };
             let Some(now) = now else { return };
@@ -91,12 +107,33 @@ impl SourceDriver {
         }
     }
 
+    /// Keeps what it knows of the hashes of files by now.
+    fn note(&self, task: &GroupTask, data: &[u8], hashed: &Hashed) {
+        let Some(hashes) = &self.hashes else { return };
+        match hashed {
+            Hashed::Group(value) => {
+                let pieces = task.pieces.iter().map(|piece| {
+                    let bytes = &data[piece.group_offset as usize..][..piece.len as usize];
+                    (&*piece.entry, piece.file_offset, bytes)
+                });
+                hashes.note_group(pieces, task.group, *value, Again::Same);
+            }
+            Hashed::Files(values) => values.iter().for_each(|(id, group, value)| {
+                let piece = task.pieces.iter().find(|piece| piece.id == *id);
+                piece.into_iter().for_each(|piece| hashes.note_value(&piece.entry, *group, *value));
+            }),
+        }
+    }
+
     /// Reads, hashes and deals groups until the transfer is stopped. Any number of threads.
     fn work(&self, shared: &Shared) {
         while let Some((task, mut buffer)) = next_task(shared) {
             let len = task.len as usize;
             let failures = self.tree.read_group(&task, &mut buffer[..len]);
             let hashed = self.hash(&task, &buffer[..len]);
+            if failures.is_empty() {
+                self.note(&task, &buffer[..len], &hashed);
+            }
             shared.change(|half| {
                 let copy = half.outgoing_copy()?;
                 for (entry, end) in failures {

@@ -154,6 +154,8 @@ fn compare_there(
 struct Comparing {
     shared: Arc<Shared>,
     comparison: Arc<Mutex<Comparison>>,
+    /// Its state when nobody was taking findings, who may block.
+    seen: Mutex<Snapshot>,
 }
 
 impl Comparing {
@@ -166,7 +168,7 @@ impl Comparing {
         let transfer = Transfer::IncomingAnswers(IncomingAnswers::default());
         let ConnectOptions { memory, stall_timeout, .. } = *options;
         shared.begin(transfer, Memory::None, Budget::new(memory), stall_timeout);
-        Self { shared: shared.clone(), comparison: comparison.clone() }
+        Self { shared: shared.clone(), comparison: comparison.clone(), seen: Mutex::default() }
     }
 }
 
@@ -184,7 +186,11 @@ impl Task for Comparing {
     }
 
     fn so_far(&self, _backlog: u64) -> Snapshot {
-        lock(&self.comparison).snapshot()
+        let mut seen = lock(&self.seen);
+        if let Ok(comparison) = self.comparison.try_lock() {
+            *seen = comparison.snapshot();
+        }
+        seen.clone()
     }
 
     /// What was compared is not asked again; extra files would be found twice.

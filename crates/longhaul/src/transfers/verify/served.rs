@@ -124,7 +124,7 @@ impl Work {
         let (mut buffer, mut batch) = (Vec::new(), Batch::default());
         while !shared.is_stopped() {
             if let Some(hashed) = self.hashing.help(&mut buffer) {
-                // All that is said of a large file is news.
+                // Each answer about a large file is news.
                 hashed.into_iter().for_each(|hashed| batch.push(hashed));
                 self.flush(&mut batch, shared);
                 continue;

@@ -1,0 +1,292 @@
+//! `cp --manifest`: hashes of what was copied, made while it was in memory.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use longhaul_objects::GroupTree;
+use longhaul_objects::hash::{ChainingValue, group_chaining_value, group_count, group_len};
+use longhaul_objects::limits::{GROUP_SIZE, LARGE_FILE_MIN};
+use longhaul_sys::files::read_up_to_at;
+use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
+use longhaul_wire::{Entry, EntryKind};
+
+use crate::b3sum::line as hash_line;
+
+/// Files of a copy, over all its connections, and what is known of their hashes. Each takes its path and some
+/// 150 bytes.
+#[derive(Debug, Default)]
+pub struct CopiedHashes {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    files: BTreeMap<Box<[u8]>, CopiedFile>,
+    /// Bytes of parts that wait for the others.
+    held: usize,
+}
+
+#[derive(Debug)]
+struct CopiedFile {
+    identity: [u8; 16],
+    size: u64,
+    known: Known,
+    /// This connection has it, too.
+    is_there: bool,
+}
+
+/// What is known of a file's hash; the rest is read at the end.
+#[derive(Debug)]
+enum Known {
+    Nothing,
+    Hash(ChainingValue),
+    /// Of a large file.
+    Groups(Box<GroupTree>),
+    /// A part of a small file whose other part is in a neighbouring group, and its offset.
+    Part(u64, Box<[u8]>),
+    /// A group came with two values.
+    Spoiled,
+}
+
+/// Contents of a group that comes again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// As before: each time it was read the file was the same.
+    Same,
+    /// Others perhaps: those before did not verify.
+    Other,
+}
+
+/// A piece of a group: its file, its offset there, its bytes.
+pub type Piece<'a> = (&'a Entry, u64, &'a [u8]);
+
+impl CopiedHashes {
+    /// It goes on over another connection, which names all files again.
+    pub fn begin(&self) {
+        lock(&self.state).files.values_mut().for_each(|file| file.is_there = false);
+    }
+
+    /// A file is copied, or is there already.
+    pub fn note_file(&self, entry: &Entry) {
+        if matches!(entry.kind, EntryKind::File) {
+            lock(&self.state).file(entry);
+        }
+    }
+
+    /// Group number `group` of an object, with this value, was read or came.
+    pub fn note_group<'a>(
+        &self,
+        pieces: impl Iterator<Item = Piece<'a>>,
+        group: u32,
+        value: ChainingValue,
+        again: Again,
+    ) {
+        for (entry, offset, bytes) in pieces {
+            if entry.size >= LARGE_FILE_MIN {
+                lock(&self.state).note_large(entry, group, value, again);
+            } else if bytes.len() as u64 == entry.size {
+                let hash = *blake3::hash(bytes).as_bytes();
+                lock(&self.state).note_hash(entry, hash);
+            } else {
+                lock(&self.state).note_part(entry, (offset, bytes), again);
+            }
+        }
+    }
+
+    /// Group number `group` of a file was read, and has this value.
+    pub fn note_value(&self, entry: &Entry, group: u32, value: ChainingValue) {
+        match entry.size >= LARGE_FILE_MIN {
+            true => lock(&self.state).note_large(entry, group, value, Again::Same),
+            false => lock(&self.state).note_hash(entry, value),
+        }
+    }
+
+    /// Writes a line for each file, by name; what is not known is read from what `open` gives. Without that it
+    /// has no line.
+    ///
+    /// # Errors
+    /// A file cannot be read, or is another by now, with its path; or nothing can be written.
+    pub fn write(
+        &self,
+        out: &mut impl Write,
+        open: impl Fn(&[u8], &[u8; 16]) -> io::Result<Option<File>>,
+        stop: &Stop,
+    ) -> Result<(), (Vec<u8>, io::Error)> {
+        let state = &mut *lock(&self.state);
+        for (path, file) in state.files.iter_mut().filter(|(_, file)| file.is_there) {
+            let of_file = |error| (path.to_vec(), error);
+            let known = match &file.known {
+                Known::Hash(hash) => Some(*hash),
+                Known::Groups(tree) => tree.root().copied(),
+                Known::Nothing | Known::Part(..) | Known::Spoiled => None,
+            };
+            let hash = match known {
+                Some(hash) => hash,
+                None => {
+                    let opened = open(path, &file.identity).map_err(of_file)?;
+                    let Some(opened) = opened else { continue };
+                    file.read(&opened, stop).map_err(of_file)?
+                }
+            };
+            out.write_all(hash_line(&hash, path).as_bytes())
+                .map_err(|error| (Vec::new(), error))?;
+        }
+        Ok(())
+    }
+
+    /// Number of names that the list cannot have as they are, since they are not UTF-8.
+    pub fn garbled(&self) -> usize {
+        lock(&self.state).files.keys().filter(|path| std::str::from_utf8(path).is_err()).count()
+    }
+}
+
+impl State {
+    /// The file of `entry`; one of its path that was another file is forgotten.
+    fn file(&mut self, entry: &Entry) -> &mut CopiedFile {
+        let empty = || match entry.size {
+            0 => Known::Hash(*blake3::hash(&[]).as_bytes()),
+            _ => Known::Nothing,
+        };
+        let new = |known| {
+            let (identity, size) = (entry.identity, entry.size);
+            CopiedFile { identity, size, known, is_there: true }
+        };
+        let path = entry.path.as_bytes().into();
+        let file = self.files.entry(path).or_insert_with(|| new(empty()));
+        if (file.identity, file.size) != (entry.identity, entry.size) {
+            *file = new(empty());
+        }
+        file.is_there = true;
+        file
+    }
+
+    fn note_hash(&mut self, entry: &Entry, hash: ChainingValue) {
+        let file = self.file(entry);
+        file.known = match file.known {
+            Known::Nothing | Known::Part(..) => Known::Hash(hash),
+            Known::Hash(known) if known == hash => return,
+            _ => Known::Spoiled,
+        };
+    }
+
+    fn note_large(&mut self, entry: &Entry, group: u32, value: ChainingValue, again: Again) {
+        let file = self.file(entry);
+        if matches!(file.known, Known::Nothing) {
+            file.known = Known::Groups(Box::new(GroupTree::new(entry.size)));
+        }
+        if let Known::Groups(tree) = &mut file.known
+            && !(again == Again::Same && tree.has(group))
+            && !tree.insert(group, value)
+        {
+            file.known = Known::Spoiled;
+        }
+    }
+
+    fn note_part(&mut self, entry: &Entry, (offset, bytes): (u64, &[u8]), again: Again) {
+        let held = self.held;
+        let file = self.file(entry);
+        match std::mem::replace(&mut file.known, Known::Nothing) {
+            Known::Part(at, other) => {
+                let (one, two) = if at < offset { (&*other, bytes) } else { (bytes, &*other) };
+                if at != offset && (one.len() + two.len()) as u64 == entry.size {
+                    let mut hasher = blake3::Hasher::new();
+                    hasher.update(one).update(two);
+                    file.known = Known::Hash(*hasher.finalize().as_bytes());
+                }
+                self.held -= other.len();
+            }
+            Known::Nothing if held + bytes.len() <= HELD_MOST => {
+                file.known = Known::Part(offset, bytes.into());
+                self.held += bytes.len();
+            }
+            Known::Hash(_) if again == Again::Other => file.known = Known::Spoiled,
+            known => file.known = known,
+        }
+    }
+}
+
+impl CopiedFile {
+    /// Hashes what is not known of it.
+    fn read(&mut self, file: &File, stop: &Stop) -> io::Result<ChainingValue> {
+        let groups = group_count(self.size);
+        let mut tree = match std::mem::replace(&mut self.known, Known::Nothing) {
+            Known::Groups(tree) => *tree,
+            _ => GroupTree::new(self.size),
+        };
+        let before = file.metadata()?;
+        let mut buffer = Vec::new();
+        for group in 0..groups {
+            if tree.has(group) {
+                continue;
+            }
+            if stop.is_requested() {
+                return Err(io::Error::new(io::ErrorKind::Interrupted, "stopped"));
+            }
+            buffer.resize(group_len(self.size, group) as usize, 0);
+            if read_up_to_at(file, &mut buffer, u64::from(group) * GROUP_SIZE)? < buffer.len() {
+                return Err(changed());
+            }
+            tree.insert(group, group_chaining_value(&buffer, group, groups == 1));
+        }
+        let after = file.metadata()?;
+        let same = before.modified()? == after.modified()? && after.len() == self.size;
+        tree.root().copied().filter(|_| same).ok_or_else(changed)
+    }
+}
+
+fn changed() -> io::Error {
+    io::Error::other("it is another file by now")
+}
+
+/// A list of hashes while it is written: another name beside its own, which it gets when it is whole.
+#[derive(Debug)]
+pub struct UnfinishedList {
+    path: PathBuf,
+    unfinished: PathBuf,
+    file: File,
+}
+
+impl UnfinishedList {
+    /// An empty one, of which `path` is the name in the end.
+    ///
+    /// # Errors
+    /// It cannot be made there.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        name.push(".unfinished");
+        let unfinished = path.with_file_name(name);
+        if path.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        let file = File::create(&unfinished)?;
+        Ok(Self { path: path.to_owned(), unfinished, file })
+    }
+
+    /// For its lines.
+    pub fn writer(&self) -> BufWriter<&File> {
+        BufWriter::new(&self.file)
+    }
+
+    /// Gives it its name.
+    ///
+    /// # Errors
+    /// It is not durable, or has not its name.
+    pub fn publish(self) -> io::Result<()> {
+        self.file.sync_all()?;
+        std::fs::rename(&self.unfinished, &self.path)
+    }
+}
+
+impl Drop for UnfinishedList {
+    fn drop(&mut self) {
+        // Under its name it is not there any more.
+        let _ = std::fs::remove_file(&self.unfinished);
+    }
+}
+
+/// Parts of small files that wait for the others; more are read at the end.
+const HELD_MOST: usize = 64 << 20;
