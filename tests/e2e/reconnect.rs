@@ -30,23 +30,30 @@ fn again<'t>(test: &'t Test, at: SocketAddr, tokens: &str) -> Program<'t> {
     panic!("the port is not free");
 }
 
+/// A copy of `here/file` to `copy` with these words, whose server gets `signal` once something of the copy is
+/// durable, and the address at which that was.
+fn interrupted<'t>(test: &'t Test, words: &[&str], signal: Signal) -> (Program<'t>, SocketAddr) {
+    fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
+    let _ = fs::remove_file(test.there("copy"));
+    let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+    let to = format!("lh://{at}/copy");
+    let copying = cp(test, &[words, &["here/file", &to]].concat());
+    until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
+    server.signal(signal);
+    server.end();
+    (copying, at)
+}
+
 #[test]
 fn a_server_that_is_killed_and_started_again_costs_a_moment() {
     limited(|test| {
-        fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
         for (carrier, signal) in [("tcp", Signal::KILL), ("udp", Signal::TERM)] {
-            let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-            let name = format!("copy-{carrier}");
-            let to = format!("lh://{at}/{name}");
-            let copying = cp(test, &["--carrier", carrier, "here/file", &to]);
-            let moved = || record_len(&test.path("there")).filter(|len| *len > 0);
-            until("a record", moved);
-            server.signal(signal);
-            server.end();
+            let words = ["--carrier", carrier, "--manifest", "list"];
+            let (copying, at) = interrupted(test, &words, signal);
             let _server = again(test, at, "token");
             let ended = copying.end();
             ended.assert_succeeded();
-            assert_same(&test.here("file"), &test.there(&name));
+            assert_same(&test.here("file"), &test.there("copy"));
             let report = ended.json();
             assert!(report["reconnects"].as_u64() > Some(0), "{report}");
             assert_eq!(
@@ -55,6 +62,9 @@ fn a_server_that_is_killed_and_started_again_costs_a_moment() {
             );
             let notices = report["notices"].to_string();
             assert!(notices.contains("; dialling again"), "{report}");
+            let hash = blake3::hash(&noise(1, 30_000_000)).to_hex();
+            let list = fs::read_to_string(test.path("list")).unwrap();
+            assert_eq!(list, format!("{hash}  file\n"), "hashed over both connections");
         }
     });
 }
@@ -62,13 +72,8 @@ fn a_server_that_is_killed_and_started_again_costs_a_moment() {
 #[test]
 fn what_cannot_get_better_is_not_tried_again() {
     limited(|test| {
-        fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
-        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-        let to = format!("lh://{at}/copy");
-        let copying = cp(test, &["--carrier", "tcp", "--retry", "1h", "here/file", &to]);
-        until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
-        server.signal(Signal::KILL);
-        server.end();
+        let words = ["--carrier", "tcp", "--retry", "1h"];
+        let (copying, at) = interrupted(test, &words, Signal::KILL);
         fs::write(test.path("other"), crate::test::token(2).to_string()).unwrap();
         let _server = again(test, at, "other");
         let ended = copying.end();
@@ -79,13 +84,8 @@ fn what_cannot_get_better_is_not_tried_again() {
 #[test]
 fn a_server_that_stays_away_is_given_up() {
     limited(|test| {
-        fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
-        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-        let to = format!("lh://{at}/copy");
-        let copying = cp(test, &["--carrier", "tcp", "--retry", "2s", "here/file", &to]);
-        until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
-        server.signal(Signal::KILL);
-        server.end();
+        let words = ["--carrier", "tcp", "--retry", "2s"];
+        let (copying, _) = interrupted(test, &words, Signal::KILL);
         let ended = copying.end();
         ended.assert_failed("cannot connect to");
         assert!(ended.stderr.contains("; dialling again"), "{ended:?}");
@@ -95,13 +95,7 @@ fn a_server_that_stays_away_is_given_up() {
 #[test]
 fn a_signal_while_it_dials_again_ends_it_and_says_what_is_kept() {
     limited(|test| {
-        fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
-        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
-        let to = format!("lh://{at}/copy");
-        let mut copying = cp(test, &["--carrier", "tcp", "here/file", &to]);
-        until("a record", || record_len(&test.path("there")).filter(|len| *len > 0));
-        server.signal(Signal::KILL);
-        server.end();
+        let (mut copying, _) = interrupted(test, &["--carrier", "tcp"], Signal::KILL);
         copying.prints("; dialling again");
         copying.signal(Signal::INT);
         let ended = copying.end();
