@@ -82,7 +82,7 @@ fn what_a_server_has_is_compared_there() {
         verify(test, &[], &format!("{place}none")).assert_failed("no such file or directory");
         verify(test, &[], &format!("{place}other")).assert_failed("it is no directory");
         drop(server);
-        let server = Server::with(test, |options| options.access[0].allow_read = false);
+        let server = Server::with(test, |options| options.allow_read = false);
         let ended = verify(test, &[], &format!("lh://{}/", server.address));
         ended.assert_failed("does not let anyone copy from it, nor compare what it has");
     });
@@ -200,27 +200,5 @@ fn a_copy_of_which_something_fails_leaves_the_earlier_list() {
         let words = ["cp", "--token-file", "token", "--manifest", "none/list", "here/tree", &place];
         let ended = Program::start(test, &words).end();
         ended.assert_failed("cannot write none/list");
-    });
-}
-
-#[test]
-fn files_with_holes_have_the_hash_of_their_whole_contents() {
-    limited(|test| {
-        let folder = test.folder().join("here");
-        let file = fs::File::create(folder.join("sparse")).unwrap();
-        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 9_000], 3 << 20).unwrap();
-        file.set_len(5 << 20).unwrap();
-        let mut contents = vec![0; 5 << 20];
-        contents[3 << 20..][..9_000].fill(7);
-        let expected = format!("{}  here/sparse\n", blake3::hash(&contents).to_hex());
-        let server = Server::start(test);
-        let place = format!("lh://{}/", server.address);
-        fs::create_dir(test.folder().join("back")).unwrap();
-        for words in [["here", &place], [&format!("{place}here"), "back"]] {
-            let fixed = ["cp", "--token-file", "token", "--manifest", "list"];
-            let ended = Program::start(test, &[&fixed[..], &words].concat()).end();
-            assert_eq!(ended.status, Some(0), "{ended:?}");
-            assert_eq!(fs::read_to_string(test.folder().join("list")).unwrap(), expected);
-        }
     });
 }
