@@ -10,9 +10,9 @@ use super::Kept;
 use crate::action::{NamedEntry, NamedFile, Publication, WritePiece};
 use crate::directory::{Directory, Named};
 use crate::entry::{EntryId, EntryKey, TempName};
-use crate::entry::{cost, is_large, key};
+use crate::entry::{cost, key};
 use crate::layout::Part;
-use crate::limits::PREPARED_MAX;
+use crate::limits::{LARGE_FILE_MIN, PREPARED_MAX};
 use crate::name_memory::NameMemory;
 use crate::record::{Claim, Recorded};
 use crate::window::Window;
@@ -47,9 +47,7 @@ pub(super) struct Entries {
 pub(super) struct Slot {
     /// `None` when settled, and for directories.
     entry: Option<Arc<Entry>>,
-    /// Bytes of its contents, without holes.
     size: u64,
-    is_large: bool,
     temp: TempName,
     directory: Option<EntryId>,
     /// Written straight into its directory.
@@ -206,8 +204,7 @@ impl Entries {
         let Beginning { temp, state, directory, aside } = beginning;
         self.slots.push(Slot {
             entry: Some(Arc::clone(entry)),
-            size: entry.data_len(),
-            is_large: is_large(entry),
+            size: entry.size,
             temp,
             directory,
             aside,
@@ -223,18 +220,17 @@ impl Entries {
         self.slots.push(Slot::empty(State::Waiting));
     }
 
-    /// An entry was announced that is not taken in.
-    pub(super) fn leave_out(&mut self, entry: &Entry) {
-        let (size, is_large) = (entry.data_len(), is_large(entry));
-        self.slots.push(Slot { size, is_large, ..Slot::empty(State::Settled) });
+    /// An entry of so many bytes was announced that is not taken in.
+    pub(super) fn leave_out(&mut self, size: u64) {
+        self.slots.push(Slot { size, ..Slot::empty(State::Settled) });
     }
 
     /// The entry is within the range of an object. Returns the size of what it adds to that, if it
-    /// adds anything, and whether it is large.
-    pub(super) fn join_object(&mut self, id: EntryId, object: u32) -> Option<(u64, bool)> {
+    /// adds anything.
+    pub(super) fn join_object(&mut self, id: EntryId, object: u32) -> Option<u64> {
         let slot = self.slots.get_mut(id.0).filter(|slot| slot.size > 0)?;
         slot.object = object;
-        Some((slot.size, slot.is_large))
+        Some(slot.size)
     }
 
     /// The directory is made.
@@ -288,7 +284,7 @@ impl Entries {
     /// A small file or a link that was open has to wait. Returns whether it is such.
     pub(super) fn wait_again(&mut self, id: EntryId) -> bool {
         let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.entry.is_some());
-        let Some(slot) = slot.filter(|slot| !slot.is_large) else {
+        let Some(slot) = slot.filter(|slot| !is_large(slot.size)) else {
             return false;
         };
         slot.state = State::Waiting;
@@ -430,8 +426,8 @@ impl Entries {
 
     /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
-        let slot = self.get(id).filter(|slot| !slot.recorded && slot.size > 0)?;
-        slot.entry.as_deref().map(key)
+        let slot = self.get(id).filter(|slot| !slot.recorded)?;
+        slot.entry.as_deref().filter(|entry| entry.size > 0).map(key)
     }
 
     /// The file is about to get its name, unless it failed meanwhile.
@@ -462,7 +458,7 @@ impl Entries {
         if core::mem::take(&mut slot.waived) {
             self.waived -= cost(&entry);
         }
-        Some(slot.size)
+        Some(entry.size)
     }
 
     /// Ends a directory that was made.
@@ -529,7 +525,6 @@ impl Slot {
         Self {
             entry: None,
             size: 0,
-            is_large: false,
             temp: TempName([0; 16]),
             directory: None,
             aside: false,
@@ -575,21 +570,19 @@ impl Slot {
     }
 
     pub(super) fn is_large(&self) -> bool {
-        self.is_large
+        is_large(self.size)
     }
 
-    /// Writes of a part of a group that belongs to it.
-    pub(super) fn pieces(&self, part: Part) -> impl Iterator<Item = WritePiece> + '_ {
-        self.entry.iter().flat_map(move |entry| {
-            part.pieces(entry).map(move |(file_offset, group_offset, len)| WritePiece {
-                id: part.entry,
-                entry: Arc::clone(entry),
-                temp: self.temp,
-                aside: self.aside,
-                file_offset,
-                group_offset,
-                len,
-            })
+    /// Write of a part of a group that belongs to it.
+    pub(super) fn piece(&self, part: Part) -> Option<WritePiece> {
+        Some(WritePiece {
+            id: part.entry,
+            entry: self.entry.clone()?,
+            temp: self.temp,
+            aside: self.aside,
+            file_offset: part.file_offset,
+            group_offset: part.group_offset,
+            len: part.len,
         })
     }
 
@@ -609,6 +602,11 @@ impl State {
     pub(super) fn is_publishing(self) -> bool {
         matches!(self, Self::Aside | Self::Publishing | Self::Named)
     }
+}
+
+/// True if a file of so many bytes is an object of its own.
+pub(super) fn is_large(size: u64) -> bool {
+    size >= LARGE_FILE_MIN
 }
 
 const NO_OBJECT: u32 = u32::MAX;

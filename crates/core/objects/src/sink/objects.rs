@@ -461,12 +461,8 @@ impl Object {
         }
     }
 
-    /// A file of so many bytes, which is in it alone if it is large.
-    pub(super) fn push(&mut self, id: EntryId, size: u64, is_large: bool) {
-        match is_large {
-            true => self.layout = Layout::of_large(id, size),
-            false => self.layout.push(id, size),
-        }
+    pub(super) fn push(&mut self, id: EntryId, size: u64) {
+        self.layout.push(id, size);
         self.remaining = self.layout.groups();
     }
 
@@ -529,7 +525,7 @@ mod tests {
         let mut objects = Objects::new();
         for number in 0..2 {
             let mut object = Object::new();
-            object.push(EntryId(number), 3 * GROUP_SIZE, true);
+            object.push(EntryId(number), 3 * GROUP_SIZE);
             objects.announce(object);
             assert_eq!(objects.offer_next(number + 1), Some(ObjectId(number)));
             objects.accept_next();
