@@ -82,7 +82,7 @@ fn what_a_server_has_is_compared_there() {
         verify(test, &[], &format!("{place}none")).assert_failed("no such file or directory");
         verify(test, &[], &format!("{place}other")).assert_failed("it is no directory");
         drop(server);
-        let server = Server::with(test, |options| options.allow_read = false);
+        let server = Server::with(test, |options| options.access[0].allow_read = false);
         let ended = verify(test, &[], &format!("lh://{}/", server.address));
         ended.assert_failed("does not let anyone copy from it, nor compare what it has");
     });

@@ -448,7 +448,7 @@ pub struct HoldArgs {
 pub struct ServeArgs {
     /// Everything from a TOML file, in place of options: who is let in, and to what; SIGHUP reads it again
     ///
-    /// Its keys are the options' names, with _ for -, and tables [[access]] with `token_file`, `root`, rights and limits of
+    /// Its keys are the options' names, with _ for -, and tables `[[access]]` with `token_file`, `root`, rights and limits of
     /// each token (docs/operating.md).
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "listen", "directory", "root", "token_file", "ssh", "once", "allow_read", "allow_write", "allow_delete",
