@@ -40,7 +40,9 @@ fn what_a_pattern_matches_is_copied_and_one_that_matches_nothing_fails_by_name()
 
         let report = run(test, &copy(&server, &["[ab]"], test, "written")).unwrap();
         assert_eq!(report.failures.count, 0, "{report:?}");
-        assert_eq!(names(test, "written/[ab]"), BTreeSet::from(["x".to_owned()]));
+        assert_eq!(names(test, "written"), BTreeSet::from(["x".to_owned()]), "a new name");
+        let error = run(test, &copy(&server, &["run-[12]"], test, "both")).unwrap_err();
+        assert!(error.to_string().contains("2 names match: write a slash behind DST"), "{error}");
 
         let report = run(test, &copy(&server, &["run-*/b", "none*"], test, "partly")).unwrap();
         assert_eq!(report.failures.count, 1, "{report:?}");

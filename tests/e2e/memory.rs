@@ -53,5 +53,5 @@ fn copy<'t>(test: &'t Test, limit: &str, words: &[&str]) -> Program<'t> {
 }
 
 /// In KiB, with the addresses of a program that is built for tests.
-const ENOUGH: &str = "-v 450000";
+const ENOUGH: &str = "-v 520000";
 const TOO_LOW: &str = "-v 200000";

@@ -157,8 +157,8 @@ pub(super) const ALL: &[Mutant] = &[
     Mutant {
         name: "what a refused client says breaks the connection",
         file: "crates/core/connection/src/conversation.rs",
-        what: "(Stage::Refusing, Message::Source(_) | Message::Sink(_)) => continue,",
-        with: "(Stage::Refusing, Message::Source(_)) if false => continue,",
+        what: "(Stage::Refusing, Message::Source(_) | Message::Sink(_) | Message::Verify(_)) => {",
+        with: "(Stage::Refusing, Message::Source(_)) if false => {",
     },
     Mutant {
         name: "a server plays the part of its client",

@@ -17,6 +17,11 @@ pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
+/// True where a path has `*` or `?`, which are rare in names: it means several, and goes into a directory.
+pub fn means_several(path: &[u8]) -> bool {
+    path.iter().any(|byte| b"*?".contains(byte))
+}
+
 /// The paths below `root` that the sources of a request mean; of two none may have the own name of the other
 /// where each goes under that.
 ///

@@ -38,7 +38,7 @@ pub use copied_hashes::{Again, CopiedHashes, UnfinishedList};
 pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
 pub use filter::{Filter, FilterError};
-pub use glob::{AskedPatterns, expand_sources, is_pattern};
+pub use glob::{AskedPatterns, expand_sources, is_pattern, means_several};
 pub use hashing::Hashing;
 pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
 pub use listing::{Found, Listing};

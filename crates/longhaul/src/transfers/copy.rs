@@ -14,7 +14,7 @@ use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
 use longhaul_files::{
     AskedPatterns, CopiedHashes, Destination, Filter, SinkOptions, SourceTree, Target,
-    UnfinishedList, boot_id, is_pattern, own_name, source_label, transfer_id,
+    UnfinishedList, boot_id, is_pattern, means_several, own_name, source_label, transfer_id,
 };
 use longhaul_objects::{Belief, Fsync, Keeps, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
@@ -170,7 +170,7 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
     remote.iter().try_for_each(|path| check_length(path))?;
     if options.destination_is_name {
         let is_one = sources.len() == 1 && !options.destination_is_directory;
-        let is_one = is_one && !(pulled && is_pattern(sources[0]));
+        let is_one = is_one && !(pulled && means_several(sources[0]));
         if !is_one || options.copy_contents || own_name(sources[0]).is_none() {
             return usage("-T gives one source, not its contents, the name DST, without a slash");
         }
@@ -197,7 +197,10 @@ fn request(options: &CopyOptions) -> Request {
             let label = source_label(sources, copy_contents);
             (Direction::Push, sources.len() > 1, label, vec![destination.clone()])
         }
-        CopyPaths::Pull { sources, .. } => (Direction::Pull, false, [0; 16], sources.clone()),
+        CopyPaths::Pull { sources, .. } => {
+            let several = sources.len() > 1 || sources.iter().any(|path| means_several(path));
+            (Direction::Pull, several, [0; 16], sources.clone())
+        }
     };
     Request {
         direction,
@@ -345,7 +348,7 @@ fn pull(
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);
     let names = asked_names(options, sources)?;
-    let several = sources.len() > 1 || sources.iter().any(|path| is_pattern(path));
+    let several = sources.len() > 1 || sources.iter().any(|path| means_several(path));
     let fsync = fsync(options.sync);
     let sink_options = SinkOptions {
         is_directory: options.destination_is_directory || several,

@@ -102,6 +102,11 @@ impl ServedCopies {
         let contents = request.copy_contents;
         let paths = expand_sources(&root, &request.paths, contents, memory)
             .map_err(|end| refuse(CloseCode::REFUSED, end.reason))?;
+        if paths.len() > request.paths.len() && !contents && !request.destination_is_directory {
+            let words =
+                format!("{} names match: write a slash behind DST, a directory", paths.len());
+            return Err(refuse(CloseCode::REFUSED, words));
+        }
         let tree = SourceTree::below(root, &paths, contents);
         let tree = tree.direct(self.direct).filter(filter).limit_names(memory);
         asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
