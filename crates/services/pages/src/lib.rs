@@ -15,7 +15,7 @@
 //!     }))
 //! })?;
 //! println!("http://{}/metrics", pages.address());
-//! # Ok::<(), std::io::Error>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod metrics;
