@@ -26,17 +26,12 @@ fn list_end(listed: u64, unlisted: u64) -> Bytes {
     Bytes::new().varint(21).varint(listed).varint(unlisted)
 }
 
-/// A listing with `words`, of a server that answers it so, ends its messages and hangs up.
-fn list(test: &Test, words: &[&str], answers: Vec<Bytes>) -> Ended {
-    let host = Host::new();
-    let at = format!("lh://{}/d", host.address);
-    let words = [&["ls", "--token-file", "token"][..], words, &[&at]].concat();
-    let listing = Program::start(test, &words);
+/// Answers so once the message has come that `is_asked` means, ends its messages and hangs up.
+fn answer(host: &Host, answers: Vec<Bytes>, is_asked: impl Fn(&Message) -> bool) {
     let mut peer = host.accept().unwrap();
     let deadline = std::time::Instant::now() + BOUND;
     while let Some(received) = peer.receive(deadline) {
-        if let Received::Message(Message::List(request)) = received {
-            assert_eq!(request.path, b"d");
+        if matches!(&received, Received::Message(message) if is_asked(message)) {
             break;
         }
     }
@@ -50,6 +45,21 @@ fn list(test: &Test, words: &[&str], answers: Vec<Bytes>) -> Ended {
         }
     }
     peer.hang_up();
+}
+
+/// A listing with `words`, of a server that answers it so, ends its messages and hangs up.
+fn list(test: &Test, words: &[&str], answers: Vec<Bytes>) -> Ended {
+    let host = Host::new();
+    let at = format!("lh://{}/d", host.address);
+    let words = [&["ls", "--token-file", "token"][..], words, &[&at]].concat();
+    let listing = Program::start(test, &words);
+    answer(&host, answers, |message| match message {
+        Message::List(request) => {
+            assert_eq!(request.path, b"d");
+            true
+        }
+        _ => false,
+    });
     end(listing)
 }
 
@@ -93,25 +103,11 @@ fn compare(test: &Test, answers: Vec<Bytes>) -> Ended {
     let at = format!("lh://{}/d", host.address);
     let words = ["verify", "--json", "--token-file", "token", "list", &at];
     let comparing = Program::start(test, &words);
-    let mut peer = host.accept().unwrap();
-    let deadline = std::time::Instant::now() + BOUND;
-    while let Some(received) = peer.receive(deadline) {
-        if let Received::Message(Message::Verify(request)) = received
-            && request.is_last
-        {
-            break;
-        }
-    }
-    let sent: usize = answers.iter().map(|it| Bytes::new().sized(&it.0).0.len()).sum();
-    answers.into_iter().for_each(|answer| peer.message(answer));
-    peer.perform(Action::Frames(stream(0, sent as u64, true, &[])));
-    let deadline = std::time::Instant::now() + Duration::from_secs(2);
-    while let Some(received) = peer.receive(deadline) {
-        if matches!(received, Received::Close(..) | Received::Ended) {
-            break;
-        }
-    }
-    peer.hang_up();
+    answer(
+        &host,
+        answers,
+        |message| matches!(message, Message::Verify(request) if request.is_last),
+    );
     end(comparing)
 }
 

@@ -1,4 +1,4 @@
-//! What a server shows of itself: a line for each transfer, metrics, its state, and its unit.
+//! A server shows itself: a line for each transfer, metrics, its state, and its unit.
 
 use std::fs;
 use std::io::{Read, Write};

@@ -97,7 +97,8 @@ pub enum Command {
 /// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
 /// empty directory unless --merge is given. A local name with a colon is written ./a:b.
 ///
-/// In what a server is asked for, * ? and [...] stand for what they match there; DST is a directory then.
+/// In what a server is asked for, * ? and [...] stand for what they match there. DST is a directory where * or ? is
+/// used; where [...] matches several, a slash behind DST says so.
 ///
 /// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
 /// speed. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
@@ -112,7 +113,7 @@ pub struct CpArgs {
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     #[arg(help = "What to copy, then where to; one side is HOST:PATH or lh://HOST/PATH")]
     pub paths: Vec<OsString>,
-    /// How its server is started.
+    /// Start of its server.
     #[command(flatten)]
     pub ssh: SshArgs,
     /// How the data travels.
@@ -459,7 +460,7 @@ pub struct ServeArgs {
     /// Say what is wrong with that file, all at once, by line, and end
     #[arg(long, requires = "config")]
     pub check: bool,
-    /// How long SIGTERM lets transfers go on, while nobody is let in, before it ends them
+    /// Time that SIGTERM leaves to transfers, while nobody is let in, before it ends them
     #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, hide_short_help = true)]
     pub drain: u32,
     /// Where Prometheus (/metrics) and who starts and watches it (/healthz, /readyz) may look
@@ -591,7 +592,7 @@ pub struct ListArgs {
         help = "File or directory: [USER@]HOST:PATH over ssh, or lh://HOST[:PORT]/PATH"
     )]
     pub place: OsString,
-    /// How its server is started.
+    /// Start of its server.
     #[command(flatten)]
     pub ssh: SshArgs,
     /// Mode, size and time of last modification too
@@ -626,7 +627,7 @@ pub struct VerifyArgs {
         help = "Directory that the names are relative to: DIR, [USER@]HOST:PATH or lh://HOST[:PORT]/PATH"
     )]
     pub place: OsString,
-    /// How its server is started.
+    /// Start of its server.
     #[command(flatten)]
     pub ssh: SshArgs,
     /// Files that are not in MANIFEST are fine

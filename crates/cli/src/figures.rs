@@ -2,7 +2,7 @@
 
 use longhaul_units::Duration;
 use longhaul_wire::Losses;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// A part of a whole, with two significant decimals.
 pub(crate) fn percent(part: u64, whole: u64) -> String {
@@ -37,14 +37,8 @@ pub(crate) fn entries(count: u64) -> String {
 
 /// Packets lost, by cause.
 pub(crate) fn lost(lost: &Losses) -> Value {
-    json!({
-        "congestion": lost.congestion,
-        "random": lost.random,
-        "socket": lost.socket,
-        "host": lost.host,
-        "sender": lost.sender,
-        "unknown": lost.unknown,
-    })
+    let counts = lost.by_cause().map(|(cause, count)| (cause.name().to_owned(), count.into()));
+    Value::Object(counts.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -224,7 +224,7 @@ fn amounts_of_pipe(snapshot: &Snapshot) -> String {
     }
 }
 
-/// How many files, how much of them, and how fast.
+/// Files, their bytes, and the rate.
 fn amounts_of_verify(snapshot: &Snapshot) -> String {
     let Snapshot { files_done, bytes_done, rate, .. } = snapshot;
     let total = snapshot.files_total.unwrap_or_default();

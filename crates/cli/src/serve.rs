@@ -178,7 +178,7 @@ fn by_ssh(args: &ServeArgs, serve: ServeOptions, stop: &Stop) -> Result<(), Fail
         .map_err(|error| Failure::of(&error, Map::new))
 }
 
-/// How often is looked for what signals ask for.
+/// Time between two looks for signals.
 const ATTENTION: Duration = Duration::from_millis(50);
 /// How often is looked if ssh is there; how long what is under way may take to become durable without it,
 /// so that all is over within 5 s.

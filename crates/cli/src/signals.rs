@@ -35,7 +35,7 @@ pub(crate) type Known = Box<dyn Fn() -> Map<String, Value> + Send>;
 /// Signals of the time before it is known what the program is to do: they wait.
 pub(crate) struct Held(io::Result<Signals>);
 
-/// What signals ask of a service.
+/// Requests of signals to a service.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     /// To stop in order.

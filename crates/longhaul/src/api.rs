@@ -305,7 +305,7 @@ pub struct TransferAccount {
     pub bytes: u64,
     /// Time since it began.
     pub time: Duration,
-    /// What limited it for the longest time, as far as the end that sent knows.
+    /// Limit for the longest time, as far as the end that sent knows.
     pub bottleneck: Bottleneck,
     /// Packets that were lost, likewise.
     pub lost: Losses,
@@ -336,7 +336,7 @@ pub enum ServeEvent {
     Ended {
         /// Its address.
         client: SocketAddr,
-        /// What it was, unless it ended before it had begun.
+        /// Its account, unless it ended before it had begun.
         account: Option<TransferAccount>,
         /// Its result.
         outcome: Result<Served, ServeFailure>,

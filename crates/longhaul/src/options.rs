@@ -320,7 +320,7 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Socket that listens already, in the place of a new one.
     pub listener: Option<Arc<TcpListener>>,
-    /// Who is let in, and to what.
+    /// Tokens that are let in, with their rights.
     pub access: Vec<Access>,
     /// First and last port to listen at, of which any that is free is taken; without, that of `listen`.
     pub ports: Option<(u16, u16)>,

@@ -1,4 +1,4 @@
-//! What a server says of its clients, and what it counts.
+//! Words of a server about its clients, and its counts.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -14,7 +14,7 @@ use super::refusals::Refusals;
 use crate::figures;
 use crate::output::{Output, complain};
 
-/// What happened so far.
+/// Counts so far.
 #[derive(Debug)]
 pub(super) struct Account {
     /// A line of this form for each transfer, in place of words.

@@ -1,5 +1,5 @@
-//! The service manager that has started a server, as systemd: what it hears (`sd_notify(3)`), and the socket that it
-//! passes on (`sd_listen_fds(3)`). Where there is none nothing is done.
+//! The service manager that has started a server, as systemd: the states that it is given (`sd_notify(3)`), and the socket
+//! that it passes on (`sd_listen_fds(3)`). Where there is none nothing is done.
 
 use std::io;
 use std::net::TcpListener;

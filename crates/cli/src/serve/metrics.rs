@@ -1,4 +1,4 @@
-//! What a server has done, for Prometheus, and if it is well, for who starts and watches it.
+//! Counts of a server for Prometheus, and its health for the programs that start and watch it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
-use longhaul::{Losses, ServeEvent, TransferAccount};
+use longhaul::{ServeEvent, TransferAccount};
 use longhaul_pages::{Pages, metrics_page};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -124,16 +124,8 @@ impl Metrics {
         self.seconds.observe(time.as_secs_f64());
         let limit = Limit { bottleneck: bottleneck.to_string() };
         self.limited.get_or_create(&limit).inc_by(time.as_secs_f64());
-        let Losses { congestion, random, socket, host, sender, unknown } = *lost;
-        for (cause, count) in [
-            ("congestion", congestion),
-            ("random", random),
-            ("socket", socket),
-            ("host", host),
-            ("sender", sender),
-            ("unknown", unknown),
-        ] {
-            self.lost.get_or_create(&Cause { cause }).inc_by(count);
+        for (cause, count) in lost.by_cause() {
+            self.lost.get_or_create(&Cause { cause: cause.name() }).inc_by(count);
         }
     }
 }

@@ -2,7 +2,7 @@ use longhaul::{ServeFailure, Served};
 
 use crate::figures;
 
-/// How a transfer ended, in words.
+/// End of a transfer, in words.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// It came to its end, perhaps without some entries.

@@ -25,7 +25,7 @@ pub(super) struct Settings {
     pub options: ServeOptions,
     /// Neither read nor write the history of paths.
     pub no_history: bool,
-    /// How long SIGTERM leaves to clients.
+    /// Time that SIGTERM leaves to clients.
     pub drain: Duration,
     /// The form of the lines for transfers, unless they are words.
     pub log: Option<LogFormat>,

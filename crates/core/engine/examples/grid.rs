@@ -7,8 +7,8 @@
 #[path = "../tests/scenarios/world.rs"]
 mod world;
 
-use longhaul_units::{Duration, Instant, Rate};
-use world::{Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, path, played};
+use longhaul_units::{Duration, Rate};
+use world::{Batches, Host, Longhaul, Offer, PACKET, Tcp, TcpKind, World, beliefs, path, played};
 
 struct Cell {
     name: &'static str,
@@ -59,7 +59,7 @@ fn main() {
         let (cell, host) = (cell.expect("a cell"), host.expect("a host"));
         let (config, rate, _) = link(cell);
         let mut flow = flow(cell, host.1, host.2, 21);
-        flow.trace = Some(trace(Duration::from_millis(number(3, 20))));
+        flow.trace = Some(beliefs(Duration::from_millis(number(3, 20)), |_| String::new()));
         let mut world = World::new(&config, rate, 21);
         world.add(Duration::ZERO, flow);
         world.run(Duration::from_millis(number(4, 4000)));
@@ -109,27 +109,6 @@ fn run(cell: &Cell, batches: Batches, late: Option<(u32, u32)>, seed: u64) -> (u
     let mut world = World::new(&config, rate, seed);
     world.add(Duration::ZERO, flow(cell, batches, late, seed));
     measured(cell, &mut world)
-}
-
-fn trace(every: Duration) -> world::Trace {
-    let (mut last, mut arrived) = (Instant::ZERO, 0);
-    Box::new(move |now, path| {
-        if now - last < every {
-            return;
-        }
-        let estimates = path.estimates();
-        println!(
-            "{:8.3} {:9} rate {:9} best {:9} arrived {:9} queue {:6.2} ms lost {}",
-            (now - Instant::ZERO).as_secs_f64() - 1.0,
-            path.metrics().state,
-            path.allowed().0.to_string(),
-            estimates.bandwidth().unwrap_or_default().to_string(),
-            Rate::from_bytes_over(path.delivered() - arrived, now - last).to_string(),
-            estimates.queue().as_secs_f64() * 1e3,
-            path.losses().network(),
-        );
-        (last, arrived) = (now, path.delivered());
-    })
 }
 
 fn beside(cell: &Cell) -> u64 {

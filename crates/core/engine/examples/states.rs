@@ -6,9 +6,9 @@ mod world;
 #[path = "../tests/scenarios/states.rs"]
 mod states;
 
-use longhaul_units::{Duration, Instant, Rate};
+use longhaul_units::Duration;
 use states::{State, time};
-use world::{Trace, played};
+use world::{beliefs, played};
 
 /// `states`: a table of profiles. `states PROFILE [SEEDS [FROM]]`: the same of one, and the states that it was
 /// not out of in time. `states trace PROFILE SEED [MILLISECONDS]`: what it believes meanwhile, so often.
@@ -52,27 +52,7 @@ fn row(profile: &str, from: u64, count: u64, tells: bool) {
 fn trace(profile: &str, seed: u64, every: Duration) {
     let state = State::drawn(seed);
     println!("{state:?}");
-    let (mut last, mut arrived) = (Instant::ZERO, 0);
-    let seen: Trace = Box::new(move |now, path| {
-        if now - last < every {
-            return;
-        }
-        let estimates = path.estimates();
-        println!(
-            "{:8.3} {:9} rate {:9} best {:9} arrived {:9} queue {:6.2} ms lost {} chance {} ppm {:?} {}",
-            (now - Instant::ZERO).as_secs_f64() - 1.0,
-            path.metrics().state,
-            path.allowed().0.to_string(),
-            estimates.bandwidth().unwrap_or_default().to_string(),
-            Rate::from_bytes_over(path.delivered() - arrived, now - last).to_string(),
-            estimates.queue().as_secs_f64() * 1e3,
-            path.losses().network(),
-            estimates.chance_ppm().unwrap_or(0),
-            path.memory_use(),
-            path.allowed().1,
-        );
-        (last, arrived) = (now, path.delivered());
-    });
+    let seen = beliefs(every, |path| format!(" {:?} {}", path.memory_use(), path.allowed().1));
     println!("{:?}", state.run(played(profile, None), Some(seen)));
 }
 

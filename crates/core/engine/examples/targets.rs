@@ -6,9 +6,9 @@ mod world;
 #[path = "../tests/scenarios/targets.rs"]
 mod targets;
 
-use longhaul_units::{Duration, Instant};
+use longhaul_units::Duration;
 use targets::{TARGETS, Target};
-use world::Trace;
+use world::beliefs;
 
 /// `targets [GROUP|NAME [SEEDS [FROM]]]`: the mean of so many runs, and the least and the most.
 /// `targets trace NAME [MILLISECONDS [SEED]]`: what the first flow of that target believes, so often.
@@ -43,26 +43,6 @@ fn main() {
 }
 
 fn trace(target: &Target, every: Duration, seed: u64) {
-    let (mut last, mut arrived) = (Instant::ZERO, 0);
-    let seen: Trace = Box::new(move |now, path| {
-        if now - last < every {
-            return;
-        }
-        let estimates = path.estimates();
-        let since = last;
-        println!(
-            "{:8.3} {:9} rate {:9} best {:9} arrived {:9} queue {:6.2} ms lost {} chance {} ppm",
-            (now - Instant::ZERO).as_secs_f64() - 1.0,
-            path.metrics().state,
-            path.allowed().0.to_string(),
-            estimates.bandwidth().unwrap_or_default().to_string(),
-            longhaul_units::Rate::from_bytes_over(path.delivered() - arrived, now - since)
-                .to_string(),
-            estimates.queue().as_secs_f64() * 1e3,
-            path.losses().network(),
-            estimates.chance_ppm().unwrap_or(0),
-        );
-        (last, arrived) = (now, path.delivered());
-    });
+    let seen = beliefs(every, |_| String::new());
     println!("{:.2}", target.reached(seed, Some(seen)));
 }

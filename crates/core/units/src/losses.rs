@@ -58,6 +58,11 @@ impl Losses {
         losses
     }
 
+    /// Each cause with its count.
+    pub fn by_cause(mut self) -> [(Cause, u64); 6] {
+        Cause::ALL.map(|cause| (cause, *self.count_mut(cause)))
+    }
+
     /// Those for one cause.
     pub fn count_mut(&mut self, cause: Cause) -> &mut u64 {
         match cause {

@@ -39,7 +39,7 @@ struct CopiedFile {
     is_there: bool,
 }
 
-/// What is known of a file's hash; the rest is read at the end.
+/// Known part of a file's hash; the rest is read at the end.
 #[derive(Debug)]
 enum Known {
     Nothing,

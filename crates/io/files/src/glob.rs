@@ -78,7 +78,7 @@ pub(crate) fn expand(
     Ok(if found.is_empty() { vec![path.to_vec()] } else { found })
 }
 
-/// What the pattern of one name matches in some directories.
+/// Matches of the pattern of one name in some directories.
 fn matching(
     root: &ConfinedDir,
     directories: &[Vec<u8>],

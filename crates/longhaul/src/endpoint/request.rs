@@ -61,7 +61,7 @@ pub(crate) struct Asked<'a> {
     pub client: ConnectionId,
     /// The token of the client, at a server that has several: others do not go on with what it began.
     pub owner: Option<[u8; 8]>,
-    /// What its token lets it do.
+    /// Rights of its token.
     pub rights: &'a Rights,
     pub protect: Protect,
     pub memory: Budget,

@@ -376,7 +376,7 @@ fn pull(
     Ok(SinkDriver::new(tree, options.verify))
 }
 
-/// What a server may call what it sends.
+/// Names that a server may give to what it sends.
 fn asked_names(options: &CopyOptions, sources: &[Vec<u8>]) -> Result<TopNames, Failure> {
     let own = |path| own_name(path).filter(|_| !options.copy_contents);
     let (patterns, names): (Vec<_>, Vec<_>) =

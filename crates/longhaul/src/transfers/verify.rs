@@ -64,7 +64,7 @@ impl VerifyOptions {
     }
 }
 
-/// How a comparison ended.
+/// End of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -193,7 +193,7 @@ impl Task for Comparing {
         seen.clone()
     }
 
-    /// What was compared is not asked again; extra files would be found twice.
+    /// Compared files are not asked for again; extra files would be found twice.
     fn leave(&self) -> bool {
         !lock(&self.comparison).has_looked_beside()
     }

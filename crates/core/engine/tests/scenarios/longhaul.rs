@@ -415,7 +415,7 @@ impl Longhaul {
         }
     }
 
-    /// What the kernel took at one time is read at one time: by when the last of it is read.
+    /// A batch that the kernel took at one time is read at one time, that of its last packet.
     fn join_batch(&mut self, stamp: Instant) {
         let newest = self.arriving.last_entry().map(|entry| entry.get().stamp);
         if newest != Some(stamp) {

@@ -185,6 +185,33 @@ pub fn fair_share(rates: &[Rate]) -> u64 {
     rates[0].as_bps() * rates.len() as u64 * 100 / total
 }
 
+/// Prints the beliefs of a flow, at most so often, and what `more` adds.
+pub fn beliefs(
+    every: Duration,
+    more: impl Fn(&longhaul_engine::Path) -> String + 'static,
+) -> Trace {
+    let (mut last, mut arrived) = (Instant::ZERO, 0);
+    Box::new(move |now, path| {
+        if now - last < every {
+            return;
+        }
+        let estimates = path.estimates();
+        println!(
+            "{:8.3} {:9} rate {:9} best {:9} arrived {:9} queue {:6.2} ms lost {} chance {} ppm{}",
+            (now - Instant::ZERO).as_secs_f64() - 1.0,
+            path.metrics().state,
+            path.allowed().0.to_string(),
+            estimates.bandwidth().unwrap_or_default().to_string(),
+            Rate::from_bytes_over(path.delivered() - arrived, now - last).to_string(),
+            estimates.queue().as_secs_f64() * 1e3,
+            path.losses().network(),
+            estimates.chance_ppm().unwrap_or(0),
+            more(path),
+        );
+        (last, arrived) = (now, path.delivered());
+    })
+}
+
 /// A path of `rate` with a drop-tail queue of `queue` bytes and random loss, one way `rtt / 2`.
 pub fn path(rate: Rate, rtt: Duration, queue: u64, loss_ppm: u32) -> PathConfig {
     PathConfig::default()

@@ -16,7 +16,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use crate::tree::{Item, below, small_files, tree};
 use crate::world::{Faults, World};
 
-/// What is there of a file before the copy.
+/// State of a file at the destination before the copy.
 enum There {
     Nothing,
     Same {

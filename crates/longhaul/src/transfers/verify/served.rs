@@ -94,7 +94,7 @@ impl GrantedRequest for Answering {
 /// Work of all threads of one client.
 struct Work {
     hashing: Hashing,
-    /// What names of directories that are still to be listed may take.
+    /// Memory for names of directories that are still to be listed.
     memory: Bytes,
     state: Mutex<State>,
 }
