@@ -221,7 +221,7 @@ fn why_ssh_starts_no_server_is_in_its_own_words() {
 #[test]
 fn where_longhaul_is_not_installed_the_message_says_where_it_was_searched() {
     limited(|test| {
-        let sshd = Sshd::start(test, &Login::After("HOME=/nowhere; PATH=/usr/bin:/bin;"));
+        let sshd = Sshd::start(test, &Login::After("HOME=$HOME/none; PATH=/usr/bin:/bin;"));
         fs::write(test.here("file"), "contents").unwrap();
         let copy = sshd.cp(&["here/file", "dtn2:"]);
         assert_failed(

@@ -392,8 +392,8 @@ mod tests {
             ),
             (
                 &format!("root = \"{at}\"\nallow_d"),
-                "root = \"/nowhere\"\nallow_d",
-                "line 15: root /nowhere: ".to_owned(),
+                &format!("root = \"{at}/none\"\nallow_d"),
+                format!("line 15: root {at}/none: "),
             ),
         ] {
             assert!(text.contains(from), "{from}");
