@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use longhaul_carriers::buffer::{Buffer, Pool};
-use longhaul_carriers::carrier::{Command, Mailbox, UpperLayer};
 use longhaul_carriers::host_monitor::Priority;
 use longhaul_carriers::protection::{Protection, object_tag_len};
 use longhaul_carriers::udp::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView};
 use longhaul_carriers::udp::paths::{ConnectionPaths, FIRST, Opening, Owner};
+use longhaul_carriers::upper_layer::{Command, Mailbox, UpperLayer};
 use longhaul_connection::{Begun, GroupPart, News, Order, Standing, Unplaceable, WholeGroup};
 use longhaul_engine::{LaneConfig, LaneStats, Role};
 use longhaul_objects::ObjectTable;

@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use self::args::{GatewayArgs, GatewayCommand, ServeArgs};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
-use crate::serve::refusals::Refusals;
+use crate::serve::refused_clients::RefusedClients;
 use crate::signals::{Held, Orders};
 
 pub(crate) fn run(args: &GatewayArgs, output: &Output, held: Held) -> Result<(), Failure> {
@@ -142,7 +142,7 @@ struct Account {
     failed: u64,
     refused: u64,
     bytes: [u64; 2],
-    refusals: Refusals,
+    refusals: RefusedClients,
 }
 
 impl Account {
@@ -154,7 +154,7 @@ impl Account {
             failed: 0,
             refused: 0,
             bytes: [0; 2],
-            refusals: Refusals::default(),
+            refusals: RefusedClients::default(),
         }
     }
 

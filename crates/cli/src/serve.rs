@@ -5,7 +5,7 @@ pub(crate) mod log;
 mod manager;
 mod metrics;
 mod outcome;
-pub(crate) mod refusals;
+pub(crate) mod refused_clients;
 mod settings;
 
 use std::io::{self, IsTerminal};

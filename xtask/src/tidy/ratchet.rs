@@ -1,4 +1,5 @@
-//! Numbers that may only fall: `xtask/ratchet.toml` keeps them, and who lowers one writes it there.
+//! Numbers that may only fall: `xtask/ratchet.toml` keeps them, and who lowers one writes it there. The words of
+//! the docs have a limit: they may grow up to it.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -37,13 +38,15 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 struct Measure {
     name: &'static str,
     count: usize,
+    /// True if what is kept is a limit that stays.
+    limit: bool,
     /// Places, the worst first.
     places: Vec<String>,
 }
 
 impl Measure {
     fn of(name: &'static str, places: Vec<String>) -> Self {
-        Self { name, count: places.len(), places }
+        Self { name, count: places.len(), limit: false, places }
     }
 
     /// Words of the pages for people: neither results, nor plans, nor the specifications of the wire.
@@ -56,11 +59,11 @@ impl Measure {
         pages.sort_unstable_by(|a, b| b.cmp(a));
         let count = pages.iter().map(|(words, _)| words).sum();
         let places = pages.iter().map(|(words, path)| format!("{path}: {words}")).collect();
-        Self { name: "words-of-docs", count, places }
+        Self { name: "words-of-docs", count, limit: true, places }
     }
 
     fn compare(&self, kept: usize) -> Option<String> {
-        let Self { name, count, places } = self;
+        let Self { name, count, limit, places } = self;
         let worst = places.iter().take(SHOWN).map(|place| format!("\n    {place}"));
         match count.cmp(&kept) {
             Ordering::Greater => Some(format!(
@@ -68,11 +71,11 @@ impl Measure {
                 worst.collect::<String>()
             )),
             // No finding: others' changes may lower it at the same time.
-            Ordering::Less => {
+            Ordering::Less if !limit => {
                 println!("{FILE}: `{name}` has fallen from {kept}: write {count}");
                 None
             }
-            Ordering::Equal => None,
+            Ordering::Less | Ordering::Equal => None,
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::log::LogFormat;
 use super::outcome::Outcome;
-use super::refusals::Refusals;
+use super::refused_clients::RefusedClients;
 use crate::figures;
 use crate::output::{Output, complain};
 
@@ -24,7 +24,7 @@ pub(super) struct Account {
     failed: u64,
     refused: u64,
     bytes: u64,
-    pub refusals: Refusals,
+    pub refusals: RefusedClients,
     /// Why the latest transfer failed, if it did.
     pub last_failure: Option<String>,
 }
@@ -38,7 +38,7 @@ impl Default for Account {
             failed: 0,
             refused: 0,
             bytes: 0,
-            refusals: Refusals::default(),
+            refusals: RefusedClients::default(),
             last_failure: None,
         }
     }

@@ -1,6 +1,6 @@
 //! One network path: the controller, governor, pacer and estimates shared by its lanes.
 
-mod refusals;
+mod kernel_refusals;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,7 +15,7 @@ use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Ecn, Instant, LaneId, Lo
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use refusals::Refusals;
+use kernel_refusals::KernelRefusals;
 
 /// Rate control of one path, for all lanes that use it.
 ///
@@ -52,7 +52,7 @@ pub struct Path {
     deliveries: Vec<LaneDelivery>,
     /// Size of a full packet of each lane that has feedback, headers included.
     packets: Vec<(LaneId, u64)>,
-    refusals: Refusals,
+    refusals: KernelRefusals,
     /// A lane finds out what size passes: the others send nothing large before.
     quiet_until: Instant,
 }
@@ -155,7 +155,7 @@ impl Path {
             delivered: 0,
             deliveries: Vec::new(),
             packets: Vec::new(),
-            refusals: Refusals::default(),
+            refusals: KernelRefusals::default(),
             quiet_until: now,
         }
     }

@@ -34,8 +34,8 @@ mod header;
 mod message;
 mod options;
 mod reader;
-mod record;
 mod ssh;
+mod tcp_record;
 mod units;
 pub mod varint;
 mod writer;
@@ -66,10 +66,10 @@ pub use message::{
 };
 pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;
-pub use record::{
-    JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,
-};
 pub use ssh::{
     MAX_SSH_NOISE, SSH_MARK_LEN, SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing,
+};
+pub use tcp_record::{
+    JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,
 };
 pub use writer::Writer;

@@ -1,392 +1,159 @@
-//! The interface between a carrier (UDP lanes, TCP connections) and a transfer.
+//! A connection's carrier as clients and servers use it: one trait, whatever carries the data.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::io;
 use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 
-use longhaul_connection::{
-    Begun, GroupPart, Groups, IdleTime, MessageLane, Misspoken, News, Order, Repair, Standing,
-    Stored, Unplaceable, Violation,
-};
-use longhaul_engine::Path;
+use longhaul_connection::{CarrierSeen, End};
+use longhaul_control::Control;
+use longhaul_engine::{Closed, Role};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Ecn, Instant, PathId, shown};
-use longhaul_wire::CloseCode;
+use longhaul_sys::udp::BufferSize;
+use longhaul_units::Bytes;
+use longhaul_wire::{CloseCode, HostAccount, HostLosses, SourceReport};
 
-use crate::buffer::Buffer;
+use crate::udp::lane::{HostDrops, KernelRefusal, LaneView};
+use crate::udp::paths::{Account, ConnectionPaths};
+use crate::upper_layer::Mailbox;
 
-/// The layer above a carrier: the transfer, as seen by the carrier's threads. Calls come from any of them and
-/// do not block.
-/// The defaults suit a layer without messages or data.
-pub trait UpperLayer: Send + Sync {
-    /// News of a lane. What concerns lanes only ([`News::MoveAsked`], [`News::Lost`], [`News::FitsNot`]) stays
-    /// with the carrier.
-    fn on_news(&self, news: News<Buffer>);
-    /// Bytes of stream 0, in order.
-    ///
-    /// # Errors
-    /// The peer broke the protocol; the carrier closes the connection.
-    fn on_stream_bytes(&self, _bytes: &[u8]) -> Result<(), Violation> {
-        Err(Misspoken::OutOfTurn.into())
+/// A running carrier of one connection. Its owner calls it some ten times a second; data passes by mailboxes
+/// and [`UpperLayer`](crate::upper_layer::UpperLayer). The defaults suit connections of the kernel, which finds
+/// paths, packet sizes and rates by itself.
+pub trait Carrier {
+    /// "udp", "tcp", ...
+    fn name(&self) -> &'static str;
+
+    /// Sends CLOSE on all lanes. Data that was not sent stays unsent.
+    fn close(&self, code: CloseCode, reason: &str);
+
+    /// Waits for the lanes to end; they do soon once closed.
+    fn join(&mut self);
+
+    /// Counters of all lanes together.
+    fn totals(&self) -> Totals;
+
+    /// Counters and times for the attendant.
+    fn seen(&self) -> CarrierSeen;
+
+    /// True where object bytes have arrived at the peer or here.
+    fn have_moved(&self) -> bool;
+
+    /// Checks which paths live, and divides the connection's limits among them, if it is time.
+    fn look(&self) {}
+
+    /// This end receives the data: from now on it announces its limits to the peer.
+    fn tell_limits(&self) {}
+
+    /// The state of this host.
+    fn host(&self) -> HostView {
+        HostView::default()
     }
-    /// True if bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
-    /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
-    fn wants_stream(&self) -> bool {
-        true
-    }
-    /// The peer finished stream 0.
-    ///
-    /// # Errors
-    /// As [`UpperLayer::on_stream_bytes`].
-    fn on_stream_end(&self) -> Result<(), Violation> {
-        Ok(())
-    }
-    /// Appends the next message for stream 0 to `out`; `false` when there is none now.
-    fn next_message(&self, _out: &mut Vec<u8>) -> bool {
-        false
-    }
-    /// True once this side has finished stream 0 behind the last message.
-    fn is_finished(&self) -> bool {
-        false
-    }
-    /// The peer promised room for so many object bytes in all.
-    fn on_credit(&self, _credit: u64) {}
-    /// The values that this side announces, each until the next of its kind.
-    fn standing(&self) -> Standing {
-        Standing::default()
-    }
-    /// The bytes that wait for storage, if anything is stored. Waits for no lock.
-    fn stored(&self) -> Option<Stored> {
+
+    /// The paths that its lanes choose between, if they do.
+    fn paths(&self) -> Option<&Arc<ConnectionPaths>> {
         None
     }
-    /// Memory for the group of `part`, of which the first authentic bytes have come.
-    ///
-    /// # Errors
-    /// There is none now, or the peer may not send the group.
-    fn begin_group(&self, _part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        Err(Unplaceable::Unasked)
+
+    /// Counts of what each lane has sent over each of them.
+    fn accounts(&self) -> Vec<Account> {
+        Vec::new()
     }
-}
 
-/// Passes on the bytes of messages that `half` has received; true if there were any. `count` comes before
-/// each: a message that ends the transfer must not overtake what the lane has counted.
-///
-/// # Errors
-/// The peer broke the protocol.
-pub fn read_messages<L: MessageLane>(
-    half: &mut L,
-    upper: &dyn UpperLayer,
-    count: impl Fn(&L),
-) -> Result<bool, Violation> {
-    let mut any = false;
-    let mut bytes = [0; 16 << 10];
-    while upper.wants_stream()
-        && let len @ 1.. = half.read_messages(&mut bytes)
-    {
-        any = true;
-        count(half);
-        upper.on_stream_bytes(&bytes[..len])?;
+    /// Notices of paths that were left out since the last call.
+    fn take_left_out(&self) -> Vec<String> {
+        Vec::new()
     }
-    if half.poll_messages_end() {
-        count(half);
-        upper.on_stream_end()?;
+
+    /// IP-layer bytes of the largest packet that has passed, as far as it was tried.
+    fn passed(&self) -> Option<u64> {
+        None
     }
-    Ok(any)
-}
 
-/// The order that closes the connection to a peer that broke the protocol.
-pub fn close_for(violation: &Violation) -> Order<Arc<Buffer>> {
-    // It may quote the peer.
-    Order::Close(CloseCode::PROTOCOL_VIOLATION, shown(&violation.to_string()))
-}
-
-/// Gives `half` the messages that are ready; true if any went on its way. `message` is room for one.
-pub fn write_messages(
-    half: &mut impl MessageLane,
-    upper: &dyn UpperLayer,
-    message: &mut Vec<u8>,
-) -> bool {
-    let mut any = half.write_messages();
-    while half.wants_messages() && upper.next_message(message) {
-        any |= half.push_messages(message);
-        message.clear();
+    /// True if a new connection may send smaller packets where these are too large for the path.
+    fn may_send_smaller(&self) -> bool {
+        false
     }
-    if upper.is_finished() {
-        any |= half.finish_messages();
+
+    /// Looks if the path swallows its packets; how it ended by that.
+    fn swallowed(&self, _control: &Control) -> Option<Closed> {
+        None
     }
-    any
-}
 
-/// Passes a lane's news on to `upper`; true if there was any.
-pub fn pass_news(
-    upper: &dyn UpperLayer,
-    mut poll_news: impl FnMut() -> Option<News<Buffer>>,
-) -> bool {
-    let mut any = false;
-    while let Some(news) = poll_news() {
-        any = true;
-        upper.on_news(news);
+    /// The refusal of this host's kernel to take packets of a lane, if it refuses them.
+    fn refusal(&self) -> Option<KernelRefusal> {
+        None
     }
-    any
-}
 
-impl Groups<Buffer> for &dyn UpperLayer {
-    fn begin(&mut self, part: &GroupPart) -> Result<Begun<Buffer>, Unplaceable> {
-        self.begin_group(part)
+    /// Advice for a user whose peer has fallen silent.
+    fn advice_on_silence(&self) -> Option<&'static str> {
+        None
     }
-}
 
-/// A command of a transfer to a thread of the carrier.
-#[derive(Debug)]
-pub enum Command {
-    /// An order for the lane.
-    Order(Order<Arc<Buffer>>),
-    /// Go on over another path of the connection.
-    Move(Box<PathSwitch>),
-}
-
-/// A datagram that came to another socket than its lane's own, and is forwarded.
-#[derive(Debug)]
-pub struct ForwardedDatagram {
-    /// The sender's address.
-    pub from: std::net::SocketAddr,
-    /// The address of this host that it was sent to, where known.
-    pub to: Option<std::net::IpAddr>,
-    /// Time of its arrival.
-    pub at: Instant,
-    /// The ECN codepoint that it carried.
-    pub ecn: Ecn,
-    /// Its payload.
-    pub bytes: Vec<u8>,
-}
-
-/// The path that a lane switches to.
-#[derive(Debug)]
-pub struct PathSwitch {
-    /// Its number.
-    pub number: PathId,
-    /// Its rate control.
-    pub path: Arc<Mutex<Path>>,
-    /// The peer's address there.
-    pub remote: std::net::SocketAddr,
-    /// The socket to use from now on; without it the lane's own.
-    pub socket: Option<longhaul_sys::udp::UdpSocket>,
-}
-
-/// Forwarded datagrams that wait for their lane, bounded in number and bytes: only the lane, which opens
-/// them, recognizes those of strangers.
-#[derive(Debug, Default)]
-pub struct ForwardQueue {
-    queue: VecDeque<ForwardedDatagram>,
-    bytes: usize,
-}
-
-impl ForwardQueue {
-    /// Takes one in, unless so many wait that it is better lost.
-    fn push(&mut self, datagram: ForwardedDatagram) {
-        let bytes = self.bytes + datagram.bytes.len();
-        if self.queue.len() < DATAGRAMS_MAX && bytes <= DATAGRAM_BYTES_MAX {
-            self.bytes = bytes;
-            self.queue.push_back(datagram);
+    /// Adds to an `end` by silence that the kernel of this host, which is the `role`'s, takes no packets, if that
+    /// is so.
+    fn explain(&self, end: End, role: Role) -> End {
+        let Some(refusal) = self.refusal() else { return end };
+        let advice = refusal.with_advice(role);
+        match end {
+            End::Stalled(mut stalled) => {
+                stalled.advice = Some(advice);
+                End::Stalled(stalled)
+            }
+            End::Closed(closed) if closed.code == CloseCode::TIMEOUT => {
+                let reason = format!("{}; {advice}", closed.reason);
+                End::Closed(Closed { reason, ..closed })
+            }
+            end => end,
         }
     }
 
-    /// The oldest, if it came until then.
-    pub fn pop_until(&mut self, until: Instant) -> Option<ForwardedDatagram> {
-        let datagram = self.queue.pop_front_if(|datagram| datagram.at <= until)?;
-        self.bytes -= datagram.bytes.len();
-        Some(datagram)
-    }
-}
-
-/// The transfer's end of a carrier thread's inbox.
-#[derive(Debug)]
-pub struct Mailbox {
-    commands: Mutex<VecDeque<Command>>,
-    forwarded: Mutex<ForwardQueue>,
-    /// Repairs, taken in between receiving and placing, and whether there are any.
-    repairs: Mutex<Vec<Repair>>,
-    has_repairs: AtomicBool,
-    waker: Waker,
-    /// The thread has to look at the upper layer once more before it sleeps.
-    look: AtomicBool,
-    /// The thread sleeps, or is about to: it has to be woken.
-    sleeping: AtomicBool,
-    /// Object bytes offered and not sent, as the thread last saw, plus what is in the box.
-    backlog: AtomicU64,
-    idle: Mutex<IdleTime>,
-}
-
-impl Mailbox {
-    /// An empty box.
-    pub fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            commands: Mutex::default(),
-            forwarded: Mutex::default(),
-            repairs: Mutex::default(),
-            has_repairs: AtomicBool::new(false),
-            waker: Waker::new()?,
-            look: AtomicBool::new(false),
-            sleeping: AtomicBool::new(false),
-            backlog: AtomicU64::new(0),
-            idle: Mutex::new(IdleTime::new(clock::now())),
-        })
-    }
-
-    /// Puts a command into the box.
-    pub fn post(&self, command: Command) {
-        if let Command::Order(Order::Offer { extent, .. }) = &command
-            && self.backlog.fetch_add(extent.len, Ordering::Relaxed) == 0
-        {
-            self.set_idle(false);
+    /// Notes on the control connection that the peer lives, if the carrier brought anything since
+    /// `before`; returns the value to pass next time.
+    fn vouch(&self, control: &Control, before: u64) -> u64 {
+        let received = self.totals().received;
+        if received != before {
+            control.note_received(clock::now());
         }
-        lock(&self.commands).push_back(command);
-        self.wake();
+        received
     }
+}
 
-    /// Passes a datagram on, unless the thread is behind by so many that it is better lost.
-    pub fn post_datagram(&self, datagram: ForwardedDatagram) {
-        lock(&self.forwarded).push(datagram);
-        self.wake();
-    }
+/// Sums over the lanes of a connection, and the state of their path.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Totals {
+    /// The state of sending; its bounds, and CPU time, are not known here.
+    pub sending: SourceReport,
+    /// Grows while the peer shows that it lives.
+    pub received: u64,
+}
 
-    /// Passes on a repair of a group. One that lets a group be received again is posted before the
-    /// source is asked for the group.
-    pub fn post_repair(&self, repair: Repair) {
-        lock(&self.repairs).push(repair);
-        self.has_repairs.store(true, Ordering::SeqCst);
-        self.wake();
-    }
+/// The state of this host, which can be read also when the lanes are over.
+#[derive(Clone, Debug, Default)]
+pub struct HostView {
+    pub(crate) monitored: Option<Arc<Mutex<HostAccount>>>,
+    pub(crate) views: Vec<Arc<Mutex<LaneView>>>,
+    pub(crate) drops: Option<Arc<HostDrops>>,
+    pub(crate) buffers: Option<BufferSize>,
+}
 
-    /// Gives `handle` the repairs, as they were posted. Called between receiving and
-    /// placing: what answers a repair cannot have come before the repair was posted here.
-    pub fn take_repairs(&self, handle: impl FnMut(Repair)) {
-        if self.has_repairs.swap(false, Ordering::SeqCst) {
-            std::mem::take(&mut *lock(&self.repairs)).into_iter().for_each(handle);
+impl HostView {
+    /// All but the processor time.
+    pub fn account(&self) -> HostAccount {
+        let account = self.monitored.as_ref().map(|account| *lock(account)).unwrap_or_default();
+        let size =
+            |of: fn(&BufferSize) -> usize| Bytes::new(self.buffers.as_ref().map_or(0, of) as u64);
+        let socket = self.views.iter().map(|view| lock(view).stats.socket_drops).sum();
+        let (backlog, card) = self.drops.as_ref().map_or((0, 0), |drops| drops.explained());
+        HostAccount {
+            buffer_asked: size(|size| size.asked),
+            buffer_granted: size(|size| size.obtained),
+            lost: HostLosses { socket, backlog, card },
+            ..account
         }
     }
-
-    /// Makes the thread look at the upper layer.
-    pub fn wake(&self) {
-        self.look.store(true, Ordering::SeqCst);
-        if self.sleeping.swap(false, Ordering::SeqCst) {
-            self.waker.wake();
-        }
-    }
-
-    /// Object bytes that wait to be sent there.
-    pub fn backlog(&self) -> u64 {
-        self.backlog.load(Ordering::Relaxed)
-    }
-
-    /// Bytes that the lane has taken and not sent.
-    pub fn set_backlog(&self, bytes: u64) {
-        let before = self.backlog.swap(bytes, Ordering::Relaxed);
-        if (before == 0) != (bytes == 0) {
-            self.set_idle(bytes == 0);
-        }
-    }
-
-    fn set_idle(&self, is_idle: bool) {
-        lock(&self.idle).set(clock::now(), is_idle);
-    }
-
-    /// Total time in which there was nothing to send.
-    pub fn idle_time(&self) -> Duration {
-        lock(&self.idle).lasted(clock::now())
-    }
-
-    /// Wakes the thread of the lane.
-    pub fn waker(&self) -> &Waker {
-        &self.waker
-    }
-
-    /// Takes everything out; `true` if there was anything. Called before the thread looks at the
-    /// upper.
-    pub fn drain(&self, into: &mut VecDeque<Command>) -> bool {
-        self.look.store(false, Ordering::SeqCst);
-        into.append(&mut lock(&self.commands));
-        !into.is_empty()
-    }
-
-    /// Takes the datagrams that wait, behind [`Mailbox::drain`]; true if there are any.
-    pub fn drain_forwarded(&self, into: &mut ForwardQueue) -> bool {
-        let mut forwarded = lock(&self.forwarded);
-        let any = !forwarded.queue.is_empty();
-        forwarded.bytes = 0;
-        forwarded.queue.drain(..).for_each(|datagram| into.push(datagram));
-        any
-    }
-
-    /// Announces sleep: what is posted from here on wakes. `false` if something came since
-    /// [`Mailbox::drain`]: no time to sleep.
-    pub fn announce_sleep(&self) -> bool {
-        self.sleeping.store(true, Ordering::SeqCst);
-        !self.look.load(Ordering::SeqCst)
-    }
-
-    /// The thread looks again.
-    pub fn end_sleep(&self) {
-        self.sleeping.store(false, Ordering::SeqCst);
-        self.waker.clear();
-    }
 }
 
-/// Says goodbye on all threads of a carrier.
-pub fn close_all<'m>(
-    mailboxes: impl IntoIterator<Item = &'m Arc<Mailbox>>,
-    code: CloseCode,
-    reason: &str,
-) {
-    for mailbox in mailboxes {
-        mailbox.post(Command::Order(Order::Close(code, reason.into())));
-    }
-}
-
-/// Waits for threads to end.
-pub fn join_all(threads: &mut Vec<JoinHandle<()>>) {
-    for thread in threads.drain(..) {
-        // A panic there has been reported by the thread itself.
-        let _ = thread.join();
-    }
-}
-
-/// Datagrams that may wait in a mailbox, and as many again at the lane.
-const DATAGRAMS_MAX: usize = 4096;
-/// Bytes of datagrams that may wait there: of strangers' they may have 64 KB each.
-const DATAGRAM_BYTES_MAX: usize = 8 << 20;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
-        let waiting = |len: usize| {
-            let mailbox = Mailbox::new().unwrap();
-            let datagram = || {
-                let (from, at) = ("192.0.2.1:1".parse().unwrap(), Instant::ZERO);
-                ForwardedDatagram { from, to: None, at, ecn: Ecn::NotEct, bytes: vec![0; len] }
-            };
-            (0..2 * DATAGRAMS_MAX).for_each(|_| mailbox.post_datagram(datagram()));
-            let mut forwarded = ForwardQueue::default();
-            assert!(mailbox.drain_forwarded(&mut forwarded));
-            mailbox.post_datagram(datagram());
-            let waited = forwarded.queue.len();
-            mailbox.drain_forwarded(&mut forwarded);
-            assert_eq!(
-                forwarded.queue.len(),
-                waited,
-                "a lane that does not come to them keeps no more"
-            );
-            while forwarded.pop_until(Instant::ZERO).is_some() {}
-            assert_eq!(forwarded.bytes, 0);
-            waited
-        };
-        assert_eq!(waiting(40), DATAGRAMS_MAX);
-        assert_eq!(waiting(1 << 16), DATAGRAM_BYTES_MAX >> 16);
-    }
+/// Mailboxes for `count` lanes.
+pub fn mailboxes(count: u16) -> io::Result<Vec<Arc<Mailbox>>> {
+    (0..count).map(|_| Mailbox::new().map(Arc::new)).collect()
 }

@@ -24,7 +24,7 @@ use longhaul_host::{Account, Part, RapidConfig, RunAndSleep};
 use longhaul_rate_control::{ChosenProfile, ReceiverPart};
 use longhaul_wire::HostAccount;
 
-use crate::carrier::Mailbox;
+use crate::upper_layer::Mailbox;
 use announced::AnnouncementCell;
 use log::LaneLog;
 use sentinel::{AnnouncementSinks, StoredLook};

@@ -8,7 +8,7 @@ use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Extent, ObjectId};
 
 use crate::buffer::Buffer;
-use crate::carrier::{Command, Mailbox};
+use crate::upper_layer::{Command, Mailbox};
 
 /// One for each lane, by number.
 pub struct Mailboxes(Vec<Arc<Mailbox>>);

@@ -6,10 +6,10 @@
 //! received ones to the upper layer, as a UDP lane does.
 
 mod black_hole;
-mod connection;
 mod join;
 mod link;
 mod seal;
+mod worker;
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -26,9 +26,9 @@ use longhaul_sys::threads;
 use longhaul_units::Rate;
 use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport};
 
-use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
-use crate::connection::{Carrier, Totals};
+use crate::carrier::{Carrier, Totals};
 use crate::thread_group::ThreadGroup;
+use crate::upper_layer::{Mailbox, UpperLayer, close_all, join_all};
 use black_hole::{BlackHole, Sending, Step};
 
 pub use join::{
@@ -114,7 +114,7 @@ impl TcpLanes {
         for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
             let view = Arc::new(Mutex::new(TcpView::default()));
             let name = format!("tcp{}", connection.lane.0);
-            let worker = connection::Worker::new(
+            let worker = worker::Worker::new(
                 connection,
                 rate,
                 options.idle_timeout,

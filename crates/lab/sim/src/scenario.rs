@@ -1,12 +1,12 @@
 mod circuits;
 mod drawn;
 mod firewalls;
+mod kernel_refusals;
 mod line;
 mod meddling;
 mod memory;
 mod paths;
 mod profiles;
-mod refusals;
 mod sizes;
 mod taking;
 
@@ -15,9 +15,9 @@ use longhaul_pathsim::{DuplexConfig, PathConfig};
 
 pub use circuits::Circuit;
 pub use firewalls::TcpOpens;
+pub use kernel_refusals::{KernelRefusal, RefusedBecause};
 pub use meddling::{Meddles, Meddling};
 pub use paths::{Directions, Silence};
-pub use refusals::{Refusal, RefusedBecause};
 pub use taking::Taking;
 
 use longhaul_rate_control::{ChosenProfile, PathMemory, Profile};
@@ -91,7 +91,7 @@ pub struct Scenario {
     /// When a path swallows what is sent over it.
     pub silences: Vec<Silence>,
     /// When a host's own stack refuses packets.
-    pub refusals: Vec<Refusal>,
+    pub refusals: Vec<KernelRefusal>,
     /// Treatment of ECN-capable packets.
     pub meddling: Meddling,
     /// Addresses are those of IPv6.

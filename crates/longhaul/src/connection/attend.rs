@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use longhaul_carriers::connection::Carrier;
+use longhaul_carriers::carrier::Carrier;
 use longhaul_carriers::host_monitor::host_totals;
 use longhaul_connection::End;
 use longhaul_control::Control;

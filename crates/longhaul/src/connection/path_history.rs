@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use longhaul_carriers::connection::{Carrier, Totals};
+use longhaul_carriers::carrier::{Carrier, Totals};
 use longhaul_carriers::udp::paths::FIRST;
 use longhaul_engine::Path;
 use longhaul_history::{History, HistoryError, LEASE_TIME, Lease, PathKey, Record, unix_time};

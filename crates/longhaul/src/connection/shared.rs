@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::thread::JoinHandle;
 
 use longhaul_carriers::buffer::{Buffer, Pool};
-use longhaul_carriers::connection::HostView;
+use longhaul_carriers::carrier::HostView;
 use longhaul_carriers::mailboxes::{GateSeen, Mailboxes};
 use longhaul_carriers::thread_group::ThreadGroup;
 use longhaul_connection::{

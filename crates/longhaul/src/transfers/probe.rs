@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use longhaul_carriers::buffer::Buffer;
-use longhaul_carriers::carrier::UpperLayer;
-use longhaul_carriers::connection::mailboxes;
+use longhaul_carriers::carrier::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
+use longhaul_carriers::upper_layer::UpperLayer;
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
 use longhaul_control::{Dialed, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};

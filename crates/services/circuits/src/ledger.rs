@@ -6,13 +6,13 @@
 //! ([`Ledger::apply`], after a restart) and deciding the recorded orders again ([`audit`]). Both
 //! are exact, because nothing enters a decision that is not in the record.
 
-mod apply;
 pub mod audit;
 mod corrupt;
 mod decide;
 mod keys;
 mod order;
 mod quota;
+mod replay;
 mod snapshot;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@
 mod accept;
 mod auth;
 mod bookings;
+mod candidate_paths;
 mod connection_table;
 mod description;
 mod feeds;
@@ -18,7 +19,6 @@ mod problem;
 mod quotes;
 mod reasons;
 mod recur;
-mod routes;
 mod translate;
 
 use std::net::{SocketAddr, TcpListener};

@@ -9,9 +9,9 @@
 pub mod config;
 mod drive;
 mod lead;
+mod ledger_thread;
 pub mod metrics;
-mod refusals;
-mod scheduler;
+mod refused_requests;
 mod view;
 
 use longhaul_sys::sync::lock;
@@ -155,8 +155,8 @@ impl Service {
         });
         let (queue, messages): (_, Receiver<Message>) = sync_channel(QUEUE);
         let drive = drive::Drive::start(&shared)?;
-        let scheduler = scheduler::Scheduler::open(shared.clone(), store, messages, drive)?;
-        let thread = threads::spawn("scheduler", move || scheduler.run())?;
+        let thread = ledger_thread::LedgerThread::open(shared.clone(), store, messages, drive)?;
+        let thread = threads::spawn("ledger", move || thread.run())?;
         Ok(Self { shared, queue, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 

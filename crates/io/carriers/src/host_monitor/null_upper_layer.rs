@@ -6,7 +6,7 @@ use longhaul_connection::News;
 use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
-use crate::carrier::UpperLayer;
+use crate::upper_layer::UpperLayer;
 
 /// Carries no data and no messages, and waits for no lock while the connection lives.
 pub struct NullUpperLayer(pub Arc<dyn UpperLayer>);

@@ -18,8 +18,8 @@ use longhaul_wire::{HostAccount, StallTimes};
 use super::announced::{Announced, AnnouncementCell};
 use super::log::LaneLog;
 use super::machine::{self, Totals};
-use crate::carrier::Mailbox;
 use crate::damaged::Damaged;
+use crate::upper_layer::Mailbox;
 
 /// Looks at the lanes of a connection whenever it is due, from the thread of the monitor's lane.
 pub struct Sentinel {

@@ -20,10 +20,10 @@ use longhaul_wire::{Cipher, CloseCode, ConnectionId, MONITOR_LANE, Protect, Stal
 use super::announced::Announced;
 use super::*;
 use crate::buffer::Buffer;
-use crate::carrier::{Command, UpperLayer};
 use crate::protection::Protection;
 use crate::udp::lane::{self, LaneSetup, LaneSocket};
 use crate::udp::paths::{ConnectionPaths, FIRST, Opening, Owner};
+use crate::upper_layer::{Command, UpperLayer};
 
 /// A sentinel of one lane, whose thread is this one and announces what the test wants.
 struct Watching {

@@ -24,8 +24,8 @@ use longhaul_wire::{
 
 use super::*;
 use crate::buffer::{Buffer, Pool};
-use crate::carrier::Command;
-use crate::connection::Carrier as _;
+use crate::carrier::Carrier as _;
+use crate::upper_layer::Command;
 
 #[test]
 fn groups_and_messages_cross_under_every_protection() {

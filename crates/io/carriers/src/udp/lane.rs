@@ -2,8 +2,8 @@
 //! connection, and passes orders and news between that half and the transfer.
 
 mod drops;
+mod kernel_refusal;
 mod reading;
-mod refusal;
 mod socket;
 
 use std::collections::VecDeque;
@@ -20,21 +20,21 @@ use longhaul_units::{Duration, Instant, LaneId, PathId};
 use longhaul_wire::{CloseCode, ReceiverBounds};
 
 use crate::buffer::Buffer;
-use crate::carrier::{
-    self, Command, ForwardQueue, ForwardedDatagram, Mailbox, PathSwitch, UpperLayer,
-};
 use crate::host_monitor::{Priority, Sentinel, Watch, poll_device};
 use crate::losses::{LossLog, ReportedLoss};
 use crate::protection::Protection;
 use crate::thread_group::ThreadGroup;
 use crate::udp::path_lock::PathLock;
 use crate::udp::paths::{Account, ConnectionPaths, PeerHost};
+use crate::upper_layer::{
+    self, Command, ForwardQueue, ForwardedDatagram, Mailbox, PathSwitch, UpperLayer,
+};
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use reading::Reading;
 
 pub use drops::HostDrops;
-pub use refusal::Refusal;
+pub use kernel_refusal::KernelRefusal;
 pub use socket::{LaneSocket, SocketSize};
 
 /// Everything that a lane thread needs.
@@ -89,7 +89,7 @@ pub struct LaneView {
     /// Counts of what it has sent over each path.
     pub carried: Account,
     /// The kernel takes none of its packets.
-    pub refusal: Option<Refusal>,
+    pub refusal: Option<KernelRefusal>,
 }
 
 impl LaneView {
@@ -239,7 +239,7 @@ impl LaneThread {
             self.upper.on_credit(self.half.engine().credit());
             self.follow_peer();
             busy |= self.read_messages();
-            busy |= carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
+            busy |= upper_layer::write_messages(&mut self.half, &*self.upper, &mut self.message);
             busy |= self.transmit();
             if now >= self.view_due {
                 self.publish(now);
@@ -430,7 +430,7 @@ impl LaneThread {
 
     fn pass_news(&mut self) -> bool {
         let Self { half, paths, upper, losses, number: lane, .. } = self;
-        carrier::pass_news(&**upper, || {
+        upper_layer::pass_news(&**upper, || {
             loop {
                 match half.poll_news() {
                     Some(News::MoveAsked(asked)) => paths.handle_move_asked(asked),
@@ -481,10 +481,12 @@ impl LaneThread {
 
     fn read_messages(&mut self) -> bool {
         let count = |half: &Half| lock(&self.shared).count(half);
-        carrier::read_messages(&mut self.half, &*self.upper, count).unwrap_or_else(|violation| {
-            self.half.handle_order(clock::now(), carrier::close_for(&violation));
-            true
-        })
+        upper_layer::read_messages(&mut self.half, &*self.upper, count).unwrap_or_else(
+            |violation| {
+                self.half.handle_order(clock::now(), upper_layer::close_for(&violation));
+                true
+            },
+        )
     }
 
     fn transmit(&mut self) -> bool {
@@ -503,7 +505,7 @@ impl LaneThread {
             if sent.is_err() || self.is_refused {
                 self.is_refused = sent.is_err();
                 let refusal = &mut lock(&self.shared).refusal;
-                Refusal::note(refusal, now, datagrams.to, sent.as_ref().err());
+                KernelRefusal::note(refusal, now, datagrams.to, sent.as_ref().err());
             }
             if sent.as_ref().ok() != Some(&datagrams.bytes.len()) {
                 let sent = sent.map_err(|error| not_sent(&error));

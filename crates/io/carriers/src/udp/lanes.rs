@@ -16,14 +16,14 @@ use longhaul_sys::udp::BufferSize;
 use longhaul_units::{Bytes, Duration, LaneId};
 use longhaul_wire::{CloseCode, MONITOR_LANE, ReceiverBounds};
 
-use super::lane::{self, HostDrops, LaneSetup, LaneSocket, LaneView, Refusal};
+use super::lane::{self, HostDrops, KernelRefusal, LaneSetup, LaneSocket, LaneView};
 use super::paths::{Account, ConnectionPaths, FIRST};
-use crate::carrier::{Mailbox, UpperLayer, close_all, join_all};
-use crate::connection::{Carrier, HostView, Totals};
+use crate::carrier::{Carrier, HostView, Totals};
 use crate::host_monitor::{HostMonitor, NullUpperLayer, Priority, Sentinel};
 use crate::losses::LossLog;
 use crate::protection::{Protection, object_tag_len};
 use crate::thread_group::ThreadGroup;
+use crate::upper_layer::{Mailbox, UpperLayer, close_all, join_all};
 
 /// The UDP lanes of a connection.
 pub struct UdpLanes {
@@ -327,7 +327,7 @@ impl Carrier for UdpLanes {
         self.views.iter().filter_map(|view| lock(view).passed).min()
     }
 
-    fn refusal(&self) -> Option<Refusal> {
+    fn refusal(&self) -> Option<KernelRefusal> {
         self.views.iter().find_map(|view| lock(view).refusal)
     }
 

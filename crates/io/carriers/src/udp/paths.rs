@@ -16,8 +16,8 @@ use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
 
-use crate::carrier::{Command, Mailbox, PathSwitch};
 use crate::udp::path_lock::PathLock;
+use crate::upper_layer::{Command, Mailbox, PathSwitch};
 
 pub use ends::Ends;
 

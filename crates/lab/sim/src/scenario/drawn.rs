@@ -6,8 +6,8 @@ use longhaul_wire::Protect;
 
 use super::line::{Line, duplex};
 use super::{
-    Accident, Choice, End, Fault, Meddling, Scenario, circuits, firewalls, memory, paths, profiles,
-    refusals, sizes, taking,
+    Accident, Choice, End, Fault, Meddling, Scenario, circuits, firewalls, kernel_refusals, memory,
+    paths, profiles, sizes, taking,
 };
 use crate::draw::Draw;
 
@@ -85,7 +85,7 @@ fn by_subject(scenario: &mut Scenario, base: &Line, lines: &[Line]) {
     firewalls::draw(scenario, horizon);
     circuits::draw(scenario, horizon);
     paths::draw(scenario, horizon);
-    refusals::draw(scenario, horizon);
+    kernel_refusals::draw(scenario, horizon);
     sizes::draw(scenario, horizon);
     profiles::draw(scenario);
     memory::draw(scenario, base.rate, base.delay * 2);

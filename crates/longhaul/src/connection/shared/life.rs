@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use longhaul_carriers::carrier::join_all;
+use longhaul_carriers::upper_layer::join_all;
 use longhaul_connection::{HostFailure, PipeFull};
 use longhaul_control::{Control, ControlEnd};
 use longhaul_engine::Closed;

@@ -1,4 +1,4 @@
-use longhaul_carriers::carrier::UpperLayer;
+use longhaul_carriers::upper_layer::UpperLayer;
 use longhaul_connection::{Begun, GivenUp, GroupPart, News, Unplaceable};
 use longhaul_units::ObjectId;
 use longhaul_wire::{Message, MessageReader, PipeRequest, PipeRole};

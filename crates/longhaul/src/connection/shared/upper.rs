@@ -1,7 +1,7 @@
 //! The shared half as the lanes of a connection see it.
 
 use longhaul_carriers::buffer::Buffer;
-use longhaul_carriers::carrier::UpperLayer;
+use longhaul_carriers::upper_layer::UpperLayer;
 use longhaul_connection::{Begun, GroupPart, News, Standing, Stored, Unplaceable, Violation, Wish};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;

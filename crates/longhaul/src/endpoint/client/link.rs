@@ -3,14 +3,14 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_carriers::carrier::{Mailbox, UpperLayer};
-use longhaul_carriers::connection::Carrier;
+use longhaul_carriers::carrier::Carrier;
 use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::tcp::{self, JoinError, Opened, TcpCarrierOptions, TcpLanes};
 use longhaul_carriers::udp::lane::{LaneSocket, SocketSize};
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneEnd, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
+use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_connection::HostFailure;
 use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_rate_control::{ChosenProfile, Profile};

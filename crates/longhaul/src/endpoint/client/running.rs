@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use longhaul_carriers::connection::{Carrier, mailboxes};
+use longhaul_carriers::carrier::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
-use longhaul_carriers::udp::lane::Refusal;
+use longhaul_carriers::udp::lane::KernelRefusal;
 use longhaul_carriers::udp::paths::Ends;
 use longhaul_connection::{End, Gate, Part, Silence, Transfer};
 use longhaul_control::Dialed;
@@ -207,7 +207,7 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     /// This host's kernel takes no packets, for good.
-    fn refused(&self, server: SocketAddr, refusal: Refusal) -> Failure {
+    fn refused(&self, server: SocketAddr, refusal: KernelRefusal) -> Failure {
         if !self.lanes.have_moved() && self.task.leave() {
             return Failure::NoUdp(refusal.in_words(Role::Client));
         }

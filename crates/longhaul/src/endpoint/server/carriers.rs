@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use longhaul_carriers::carrier::{Mailbox, UpperLayer};
-use longhaul_carriers::connection::Carrier;
+use longhaul_carriers::carrier::Carrier;
 use longhaul_carriers::host_monitor::{Priority, part_of};
 use longhaul_carriers::tcp::{Expected, JoinError, TcpLanes};
 use longhaul_carriers::udp::lane::LaneSocket;
 use longhaul_carriers::udp::lanes::{Duty, Hosting, LaneRules, Monitoring, UdpLanes};
 use longhaul_carriers::udp::paths::{ConnectionPaths, Opening, Owner};
+use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_control::pending::ExpectedConnections;
 use longhaul_control::{Control, ControlEnd};
 use longhaul_session::Session;

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use longhaul_carriers::carrier::Mailbox;
-use longhaul_carriers::connection::{Carrier, mailboxes};
+use longhaul_carriers::carrier::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
+use longhaul_carriers::upper_layer::Mailbox;
 use longhaul_connection::{End, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
 use longhaul_engine::{Closed, Role};

@@ -5,7 +5,7 @@ use std::io::IoSliceMut;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 
-use longhaul_carriers::carrier::{ForwardedDatagram, Mailbox};
+use longhaul_carriers::upper_layer::{ForwardedDatagram, Mailbox};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::Wait;

@@ -3,8 +3,8 @@
 
 use std::time::Duration as Wait;
 
-use longhaul_carriers::carrier::UpperLayer;
 use longhaul_carriers::mailboxes::Mailboxes;
+use longhaul_carriers::upper_layer::UpperLayer;
 use longhaul_connection::Wish;
 use longhaul_files::DestinationError;
 use longhaul_session::Token;

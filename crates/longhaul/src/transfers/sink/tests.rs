@@ -1,5 +1,5 @@
-use longhaul_carriers::carrier::{Mailbox, UpperLayer};
 use longhaul_carriers::mailboxes::Mailboxes;
+use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_connection::{Begun, GroupPart, IncomingCopy, News, Repair, Unplaceable, Wish};
 use longhaul_files::{Destination, SinkOptions, SinkTree};
 use longhaul_objects::testing::file;

@@ -4,7 +4,7 @@ use longhaul_rate_control::Profile;
 use longhaul_units::{Bottleneck, Rate};
 
 use super::*;
-use crate::connection::mailboxes;
+use crate::carrier::mailboxes;
 use crate::udp::path;
 
 const SERVER: &str = "127.0.0.1:7420";

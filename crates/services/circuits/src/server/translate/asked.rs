@@ -8,7 +8,7 @@ use super::{instant, invalid, link};
 use crate::api::{BookRequest, FileWant, HoldWant, ModifyRequest};
 use crate::ledger::{Ask, Note, Placing, Route};
 use crate::server::problem::ProblemResponse;
-use crate::server::{recur, routes};
+use crate::server::{candidate_paths, recur};
 use crate::service::{Open, View};
 
 /// A request in the ledger's words.
@@ -184,7 +184,7 @@ fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, ProblemRespon
             if route.path().is_none() || names.len() > LINKS_MAX {
                 return Err(invalid(format!("links: expected 1 to {LINKS_MAX} different links")));
             }
-            match routes::gap(&view.links, &route) {
+            match candidate_paths::gap(&view.links, &route) {
                 Some((end, start)) => Err(invalid(format!(
                     "links: {} ends at {}, but {} begins at {}",
                     end.name, end.to, start.name, start.from
@@ -201,7 +201,7 @@ fn paths(view: &View, request: &BookRequest) -> Result<Vec<Route>, ProblemRespon
                     ));
                 }
             }
-            let found = routes::between(&view.links, from, to, PATHS_MAX);
+            let found = candidate_paths::between(&view.links, from, to, PATHS_MAX);
             match found.is_empty() || from == to {
                 true => Err(ProblemResponse::not_found(
                     "no-path",

@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 /// The kernel has taken none since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct KernelRefusal {
     since: Instant,
     to: SocketAddr,
     /// Error of the last attempt.
     errno: i32,
 }
 
-impl Refusal {
+impl KernelRefusal {
     /// Takes in the outcome of sending a batch to `to`.
     pub fn note(
         refusal: &mut Option<Self>,
@@ -90,14 +90,14 @@ mod tests {
         let error = |errno: Errno| SendError::Io(errno.into());
         let mut refusal = None;
         for second in 1..=6 {
-            Refusal::note(&mut refusal, at(second), to, Some(&error(Errno::PERM)));
+            KernelRefusal::note(&mut refusal, at(second), to, Some(&error(Errno::PERM)));
             assert_eq!(refusal.unwrap().is_lasting(at(second)), second == 6);
         }
         let words = refusal.unwrap().in_words(Role::Server);
         assert!(words.contains("server's host") && words.contains("os error 1"), "{words}");
         assert!(words.contains("192.0.2.7:7100"), "{words}");
         // An interface may come back.
-        Refusal::note(&mut refusal, at(7), to, Some(&error(Errno::NETUNREACH)));
+        KernelRefusal::note(&mut refusal, at(7), to, Some(&error(Errno::NETUNREACH)));
         assert!(!refusal.unwrap().is_lasting(at(60)));
         // Then TCP would help no more than UDP.
         for (errno, advice) in [
@@ -106,11 +106,11 @@ mod tests {
             (Errno::NETDOWN, "of that host is gone"),
             (Errno::NOBUFS, &*format!("(os error {})", Errno::NOBUFS.raw_os_error())),
         ] {
-            Refusal::note(&mut refusal, at(7), to, Some(&error(errno)));
+            KernelRefusal::note(&mut refusal, at(7), to, Some(&error(errno)));
             let words = refusal.unwrap().with_advice(Role::Client);
             assert!(words.ends_with(advice), "{words}");
         }
-        Refusal::note(&mut refusal, at(8), to, None);
+        KernelRefusal::note(&mut refusal, at(8), to, None);
         assert_eq!(refusal, None);
     }
 }

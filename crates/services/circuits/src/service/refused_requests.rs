@@ -8,7 +8,7 @@ use crate::ledger::{Order, Refusal};
 /// The last refusals of each project that came with a key. They are not in the log: a node that
 /// takes the lead decides again, and so does this one after a while.
 #[derive(Debug, Default)]
-pub(super) struct Refusals(HashMap<String, OfProject>);
+pub(super) struct RefusedRequests(HashMap<String, OfProject>);
 
 #[derive(Debug, Default)]
 struct OfProject {
@@ -18,7 +18,7 @@ struct OfProject {
     ages: VecDeque<(Instant, String)>,
 }
 
-impl Refusals {
+impl RefusedRequests {
     /// The answer that the same request got under its key.
     pub(super) fn known(&self, order: &Order, now: Instant) -> Option<Refusal> {
         let (key, fingerprint) = order.key.as_ref()?;
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn a_refusal_is_repeated_for_a_minute_to_the_same_request_of_the_same_project() {
-        let (mut refusals, now) = (Refusals::default(), Instant::now());
+        let (mut refusals, now) = (RefusedRequests::default(), Instant::now());
         let no = Refusal::NoRoom { occurrence: 0 };
         let mut no_to = |project: &str, key: &str, after: u64| {
             let Order { project, key, .. } = order(project, key, "f");

@@ -7,7 +7,7 @@ use crate::draw::Draw;
 
 /// A time in which the stack of a host refuses packets.
 #[derive(Clone, Copy, Debug)]
-pub struct Refusal {
+pub struct KernelRefusal {
     /// The host.
     pub end: End,
     /// From when, since the start of the world.
@@ -59,7 +59,7 @@ impl Scenario {
     }
 }
 
-impl Refusal {
+impl KernelRefusal {
     fn holds(&self, end: End, since: Duration) -> bool {
         self.end == end && (self.from..self.until).contains(&since)
     }
@@ -77,13 +77,13 @@ pub(super) fn draw(scenario: &mut Scenario, horizon: u64) {
         let refusal = if paths > 1 && draw.one_in(2) {
             let why = RefusedBecause::LinkDown(draw.below(paths) as u16);
             let until = from + draw.micros(1_000, LONGEST_DOWN_US);
-            Refusal { end: End::Client, from, until, why }
+            KernelRefusal { end: End::Client, from, until, why }
         } else {
             let end = *draw.pick(&[End::Client, End::Server]);
             let until = from + draw.micros(100, LONGEST_FULL_US);
             let forbids = Draw::new(scenario.seed, FORBIDDEN_STREAM).one_in(3);
             let why = if forbids { RefusedBecause::Forbidden } else { RefusedBecause::BuffersFull };
-            Refusal { end, from, until, why }
+            KernelRefusal { end, from, until, why }
         };
         scenario.refusals.push(refusal);
     }

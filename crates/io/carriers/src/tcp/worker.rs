@@ -19,7 +19,7 @@ use super::join::{DataConnection, HEADERS};
 use super::link::{Got, Link};
 use super::seal::Seals;
 use crate::buffer::Buffer;
-use crate::carrier::{self, Command, Mailbox, UpperLayer};
+use crate::upper_layer::{self, Command, Mailbox, UpperLayer};
 
 /// The thread's state.
 pub struct Worker {
@@ -99,7 +99,7 @@ impl Worker {
         while self.half.is_open() {
             self.take_commands();
             self.half.handle_standing(&self.upper.standing());
-            carrier::write_messages(&mut self.half, &*self.upper, &mut self.message);
+            upper_layer::write_messages(&mut self.half, &*self.upper, &mut self.message);
             let mut busy = match self.send() {
                 Ok(busy) => busy,
                 Err(error) => {
@@ -193,7 +193,7 @@ impl Worker {
     }
 
     fn pass_news(&mut self) -> bool {
-        carrier::pass_news(&*self.upper, || self.half.poll_news())
+        upper_layer::pass_news(&*self.upper, || self.half.poll_news())
     }
 
     fn read_messages(&mut self) -> bool {
@@ -201,10 +201,12 @@ impl Worker {
             // Count before reading: the data that a message is about must be in the counts.
             self.publish(clock::now());
         }
-        carrier::read_messages(&mut self.half, &*self.upper, |_| {}).unwrap_or_else(|violation| {
-            self.half.handle_order(carrier::close_for(&violation));
-            true
-        })
+        upper_layer::read_messages(&mut self.half, &*self.upper, |_| {}).unwrap_or_else(
+            |violation| {
+                self.half.handle_order(upper_layer::close_for(&violation));
+                true
+            },
+        )
     }
 
     fn sleep(&mut self, now: Instant, progress: Progress) -> io::Result<()> {

@@ -62,8 +62,8 @@ impl Store for Memory {
     fn resign(&mut self) {}
 }
 
-/// A scheduler of one link, whose driver writes its orders to `folder`.
-fn scheduler(folder: &Path, store: &Memory, location: Location) -> Scheduler {
+/// A thread of one link, whose driver writes its orders to `folder`.
+fn thread(folder: &Path, store: &Memory, location: Location) -> LedgerThread {
     let link = "[[link]]\nname = \"l\"\nfrom = \"a\"\nto = \"b\"\ncapacity = \"1Gbps\"";
     let mut config = Config::parse(link).unwrap();
     config.store = location;
@@ -84,16 +84,16 @@ fn scheduler(folder: &Path, store: &Memory, location: Location) -> Scheduler {
         config,
     });
     let drive = Drive::start(&shared).unwrap();
-    Scheduler::open(shared, Box::new(store.clone()), sync_channel(1).1, drive).unwrap()
+    LedgerThread::open(shared, Box::new(store.clone()), sync_channel(1).1, drive).unwrap()
 }
 
-/// Has the scheduler do something that it cannot keep.
-fn fail(scheduler: &mut Scheduler, store: &Memory) -> Lease {
-    let lease = scheduler.leading.as_ref().unwrap().lease.clone();
+/// Has the thread do something that it cannot keep.
+fn fail(thread: &mut LedgerThread, store: &Memory) -> Lease {
+    let lease = thread.leading.as_ref().unwrap().lease.clone();
     assert!(lease.holds());
     store.0.lock().unwrap().fails = true;
     let (reply, mut answer) = oneshot::channel();
-    scheduler.turn(vec![(Box::new(own(Command::Replan)), reply)]);
+    thread.turn(vec![(Box::new(own(Command::Replan)), reply)]);
     assert!(matches!(answer.try_recv().unwrap(), Err(ServiceError::Unavailable(_))));
     store.0.lock().unwrap().fails = false;
     lease
@@ -103,12 +103,12 @@ fn fail(scheduler: &mut Scheduler, store: &Memory) -> Lease {
 fn a_leader_whose_database_fails_switches_no_more_until_it_leads_again() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Memory::default());
     let location = Location::Postgres { url: String::new(), lease: Duration::from_secs(3600) };
-    let mut scheduler = scheduler(folder.path(), &store, location);
-    let lease = fail(&mut scheduler, &store);
+    let mut thread = thread(folder.path(), &store, location);
+    let lease = fail(&mut thread, &store);
     assert!(!lease.holds(), "before anybody else can lead");
-    scheduler.retry.0 = Instant::now();
-    scheduler.turn(vec![]);
-    let next = &scheduler.leading.as_ref().unwrap().lease;
+    thread.retry.0 = Instant::now();
+    thread.turn(vec![]);
+    let next = &thread.leading.as_ref().unwrap().lease;
     assert!(next.holds() && !lease.holds());
     assert_eq!((lease.epoch(), next.epoch()), (1, 2));
     // The driver may have slept through the first epoch, and gets the second.
@@ -116,15 +116,14 @@ fn a_leader_whose_database_fails_switches_no_more_until_it_leads_again() {
     while !orders().contains("{\"do\":\"reset\",\"epoch\":2,\"link\":\"l\"}\n") {
         std::thread::sleep(Duration::from_millis(5));
     }
-    scheduler.drive.stop();
+    thread.drive.stop();
 }
 
 #[test]
 fn with_a_store_of_one_process_bookings_go_on_while_it_fails() {
     let (folder, store) = (tempfile::tempdir().unwrap(), Memory::default());
     let path = folder.path().join("no.db");
-    let mut scheduler =
-        scheduler(folder.path(), &store, Location::Sqlite { path, max_bytes: None });
-    assert!(fail(&mut scheduler, &store).holds(), "nobody else can lead");
-    scheduler.drive.stop();
+    let mut thread = thread(folder.path(), &store, Location::Sqlite { path, max_bytes: None });
+    assert!(fail(&mut thread, &store).holds(), "nobody else can lead");
+    thread.drive.stop();
 }

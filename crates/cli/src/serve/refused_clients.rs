@@ -4,13 +4,13 @@ use std::time::{Duration, Instant};
 
 /// Lets so many lines of a minute through and counts the rest.
 #[derive(Debug, Default)]
-pub(crate) struct Refusals {
+pub(crate) struct RefusedClients {
     minute: Option<Instant>,
     printed: u32,
     left_out: u64,
 }
 
-impl Refusals {
+impl RefusedClients {
     /// Somebody was turned away: the lines to print now, first that of those that were left out.
     pub fn note(&mut self, now: Instant, line: String) -> impl Iterator<Item = String> + use<> {
         let mut more = None;
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_not_printed_one_by_one() {
-        let mut refusals = Refusals::default();
+        let mut refusals = RefusedClients::default();
         let start = Instant::now();
         let mut say = |after: u64| -> Vec<String> {
             refusals.note(start + Duration::from_secs(after), "x".into()).collect()

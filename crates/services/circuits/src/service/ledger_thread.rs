@@ -1,4 +1,4 @@
-//! The thread that decides.
+//! The thread that owns the ledger: it decides each order, and nobody else does.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -8,21 +8,21 @@ use tokio::sync::oneshot;
 
 use super::drive::Drive;
 use super::lead::{LeadError, Leading};
-use super::refusals::Refusals;
+use super::refused_requests::RefusedRequests;
 use super::{Decided, Key, Message, ServiceError, Shared, StartError, Status, lead};
 use crate::ledger::{Decision, Event, Id, Order, Record};
 use crate::store::{Store, StoreError};
 
-pub(super) struct Scheduler {
+pub(super) struct LedgerThread {
     shared: Arc<Shared>,
     store: Box<dyn Store>,
     messages: Receiver<Message>,
     drive: Drive,
     /// `None` while another node leads or the store fails.
     leading: Option<Leading>,
-    refusals: Refusals,
-    /// Why not.
+    /// Why this node does not lead.
     trouble: StoreError,
+    refusals: RefusedRequests,
     /// When to try again to lead, and how long to wait then.
     retry: (Instant, Duration),
     renewed: Instant,
@@ -30,7 +30,7 @@ pub(super) struct Scheduler {
 
 type Reply = oneshot::Sender<Result<Decided, ServiceError>>;
 
-impl Scheduler {
+impl LedgerThread {
     /// Leads at once if it can. That another node leads is no error if the store is shared.
     pub(super) fn open(
         shared: Arc<Shared>,
@@ -46,7 +46,7 @@ impl Scheduler {
             messages,
             drive,
             leading: None,
-            refusals: Refusals::default(),
+            refusals: RefusedRequests::default(),
             trouble: StoreError::Failed("not started".into()),
             retry,
             renewed: now,
@@ -251,7 +251,7 @@ impl Scheduler {
             self.drive.idle();
         }
         // They may have been for the sake of what is not durable.
-        self.refusals = Refusals::default();
+        self.refusals = RefusedRequests::default();
         self.shared.metrics.store_failed();
         self.set_status(false, fenced, &error.to_string(), None);
         self.trouble = error.clone();

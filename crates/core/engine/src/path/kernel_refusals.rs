@@ -11,12 +11,12 @@ const LONGEST: Duration = Duration::from_millis(32);
 
 /// Offers of which the stack took nothing, one after the other, by any lane of the path.
 #[derive(Debug, Default)]
-pub(super) struct Refusals {
+pub(super) struct KernelRefusals {
     row: u32,
     until: Instant,
 }
 
-impl Refusals {
+impl KernelRefusals {
     fn pause(&self) -> Duration {
         FIRST.saturating_mul(1 << self.row.saturating_sub(1).min(8)).min(LONGEST)
     }
@@ -47,7 +47,7 @@ mod tests {
 
     #[test]
     fn a_stack_that_refuses_is_offered_fewer_than_a_hundred_packets_a_second() {
-        let (mut refusals, mut now) = (Refusals::default(), Instant::ZERO);
+        let (mut refusals, mut now) = (KernelRefusals::default(), Instant::ZERO);
         let (mut packets, mut batch) = (0, 64);
         while now < Instant::ZERO + Duration::from_secs(1) {
             if refusals.until().is_none_or(|until| until <= now) {
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn several_lanes_ask_one_at_a_time() {
-        let mut refusals = Refusals::default();
+        let mut refusals = KernelRefusals::default();
         refusals.on_refused(Instant::ZERO);
         let now = refusals.until().unwrap();
         refusals.claim(now);
