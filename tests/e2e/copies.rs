@@ -2,6 +2,7 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::process::Command;
 use std::{fs, io};
@@ -50,6 +51,39 @@ fn a_tree_is_pulled() {
         assert!(report.verified);
         assert_eq!(report.link.carrier, "udp");
         assert_eq!(names(&test.path("here")), ["copy"]);
+    });
+}
+
+#[test]
+fn a_terabyte_of_holes_costs_its_data_there_and_back() {
+    limited(|test| {
+        let file = fs::File::create(test.here("sparse")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        for number in 0..16u64 {
+            file.write_all_at(&[number as u8 + 1; 1 << 16], number << 36).unwrap();
+        }
+        for (name, back) in [("there", "back"), ("tcp", "over tcp")] {
+            let by_tcp = name == "tcp";
+            let carrier = if by_tcp { CarrierChoice::Tcp } else { CarrierChoice::Udp };
+            let server = Server::start(test);
+            let options = push(&test.here("sparse"), server.address, name.as_bytes());
+            let report = run(test, &over(options, |by| by.carrier = carrier)).unwrap();
+            assert_eq!((report.files, report.bytes), (1, 1 << 20));
+            let server = Server::start(test);
+            let options = pull(server.address, name.as_bytes(), &test.here(back));
+            let report = run(test, &over(options, |by| by.carrier = carrier)).unwrap();
+            assert!(report.verified && report.bytes == 1 << 20, "{report:?}");
+            let copy = fs::File::open(test.here(back)).unwrap();
+            let there = copy.metadata().unwrap();
+            assert_eq!(there.len(), 1 << 40);
+            assert!(there.blocks() * 512 <= 2 << 20);
+            for number in 0..16u64 {
+                let mut read = vec![9; 1 << 17];
+                copy.read_exact_at(&mut read, number << 36).unwrap();
+                assert!(read[..1 << 16].iter().all(|byte| *byte == number as u8 + 1));
+                assert!(read[1 << 16..].iter().all(|byte| *byte == 0));
+            }
+        }
     });
 }
 

@@ -202,3 +202,25 @@ fn a_copy_of_which_something_fails_leaves_the_earlier_list() {
         ended.assert_failed("cannot write none/list");
     });
 }
+
+#[test]
+fn files_with_holes_have_the_hash_of_their_whole_contents() {
+    limited(|test| {
+        let folder = test.folder().join("here");
+        let file = fs::File::create(folder.join("sparse")).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[7; 9_000], 3 << 20).unwrap();
+        file.set_len(5 << 20).unwrap();
+        let mut contents = vec![0; 5 << 20];
+        contents[3 << 20..][..9_000].fill(7);
+        let expected = format!("{}  here/sparse\n", blake3::hash(&contents).to_hex());
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        fs::create_dir(test.folder().join("back")).unwrap();
+        for words in [["here", &place], [&format!("{place}here"), "back"]] {
+            let fixed = ["cp", "--token-file", "token", "--manifest", "list"];
+            let ended = Program::start(test, &[&fixed[..], &words].concat()).end();
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+            assert_eq!(fs::read_to_string(test.folder().join("list")).unwrap(), expected);
+        }
+    });
+}

@@ -57,7 +57,8 @@ pub enum Action {
     /// by [`Answer::Mended`].
     MendExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
-    /// its name, replacing what was there. Links are made, and empty files too. Answered by
+    /// its name, replacing what was there. Links are made, and files without data too, whose length is
+    /// durable before they have their names. Answered by
     /// [`Answer::Published`].
     Publish(Vec<Publication>),
     /// Remove from these staged directories what failed in them, and give them
@@ -300,7 +301,7 @@ pub enum Prepared {
     /// The file is open: new and allocated, or the existing one.
     Ready,
     /// The existing file is open, and somebody may have written to it: its groups are to be compared
-    /// ([`Action::RecheckGroups`]) before they are believed.
+    /// ([`Action::RecheckGroups`]) before they are believed. Its holes were made again.
     Altered,
     /// The existing file is not there any more. It will be asked for again.
     Missing,

@@ -5,7 +5,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath};
 
 use crate::limits::DIRECTORY_COST;
 
@@ -58,7 +58,8 @@ impl Directory {
         let path = EntryPath::new(self.path()).expect("the path of an entry that was announced");
         let (mode, modified) = (self.mode, self.modified);
         let kind = EntryKind::Directory;
-        Arc::new(Entry { kind, mode, modified, size: 0, identity: [0; 16], path })
+        let attributes = Attributes::default();
+        Arc::new(Entry { kind, mode, modified, size: 0, identity: [0; 16], path, attributes })
     }
 
     /// Memory that it takes.

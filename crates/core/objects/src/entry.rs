@@ -1,9 +1,9 @@
 use core::cmp::Ordering;
 use core::fmt;
 
-use longhaul_wire::{Entry, EntryKind, MAX_PATH};
+use longhaul_wire::{DataRanges, Entry, EntryKind, MAX_ATTRIBUTES, MAX_PATH};
 
-use crate::limits::{ENTRY_COST, OBJECT_MAX};
+use crate::limits::{DATA_RANGE_COST, ENTRY_COST, LARGE_FILE_MIN, OBJECT_MAX};
 
 /// Number of an entry of the manifest, from 0 in the order of the scan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -32,6 +32,12 @@ pub enum EntryError {
     /// A directory or link with a size, or a file larger than [`OBJECT_MAX`].
     #[error("the size is not allowed")]
     Size,
+    /// Data that is not in the file, or is all of it, or is of no file.
+    #[error("the holes are not allowed")]
+    Holes,
+    /// Attributes that do not fit into a message.
+    #[error("it has too many attributes")]
+    Attributes,
 }
 
 /// Checks what a valid path does not say.
@@ -44,7 +50,22 @@ pub(crate) fn check(entry: &Entry) -> Result<(), EntryError> {
     if entry.size > OBJECT_MAX || entry.kind != EntryKind::File && entry.size != 0 {
         return Err(EntryError::Size);
     }
+    if let Some(data) = &entry.attributes.data
+        && (entry.kind != EntryKind::File || !data.fit(entry.size))
+    {
+        return Err(EntryError::Holes);
+    }
+    if entry.attributes.body_len() > MAX_ATTRIBUTES {
+        return Err(EntryError::Attributes);
+    }
     Ok(())
+}
+
+/// True if its contents are an object of their own, which is written bit by bit: a file of at least
+/// [`LARGE_FILE_MIN`], or one with holes, that has any data.
+pub fn is_large(entry: &Entry) -> bool {
+    let data = entry.attributes.data.as_ref();
+    data.map_or(entry.size >= LARGE_FILE_MIN, |data| data.total() > 0)
 }
 
 /// Memory that a file or link takes until it is settled.
@@ -53,7 +74,8 @@ pub(crate) fn cost(entry: &Entry) -> u64 {
         EntryKind::Link { target } => target.len(),
         EntryKind::File | EntryKind::Directory => 0,
     };
-    ENTRY_COST + (entry.path.as_bytes().len() + target) as u64
+    let ranges = entry.attributes.data.as_ref().map_or(0, |data| data.iter().len() as u64);
+    ENTRY_COST + (entry.path.as_bytes().len() + target) as u64 + DATA_RANGE_COST * ranges
 }
 
 /// Its own name: the last component of the path.
@@ -75,6 +97,9 @@ pub(crate) fn key(entry: &Entry) -> EntryKey {
     hasher.update(&entry.size.to_be_bytes());
     hasher.update(&entry.modified.to_be_bytes());
     hasher.update(entry.path.as_bytes());
+    if let Some(data) = &entry.attributes.data {
+        hash_ranges(hasher.update(&[0]), data);
+    }
     EntryKey(first_16(&hasher))
 }
 
@@ -139,13 +164,24 @@ pub struct FileIdentity {
 }
 
 /// The identity of a file's contents: 16 bytes of BLAKE3 over what the operating system says
-/// of it, each number as 64 bits, big-endian (docs/protocol.md section 7.4).
-pub fn identity(file: &FileIdentity) -> [u8; 16] {
+/// of it, each number as 64 bits, big-endian (docs/protocol.md section 7.4). Of a file with holes also over
+/// the ranges of its `data`: file systems may move these without a trace, and then other bytes are sent.
+pub fn identity(file: &FileIdentity, data: Option<&DataRanges>) -> [u8; 16] {
     let mut hasher = blake3::Hasher::new();
     for number in [file.device, file.inode, file.size, file.modified as u64, file.changed as u64] {
         hasher.update(&number.to_be_bytes());
     }
+    if let Some(data) = data {
+        hash_ranges(&mut hasher, data);
+    }
     first_16(&hasher)
+}
+
+fn hash_ranges(hasher: &mut blake3::Hasher, data: &DataRanges) {
+    for range in data.iter() {
+        hasher.update(&range.start.to_be_bytes());
+        hasher.update(&range.end.to_be_bytes());
+    }
 }
 
 /// Key that two entries of one path have in common.
@@ -229,6 +265,18 @@ pub(crate) mod tests {
         assert_eq!(check(&directory), Err(EntryError::Size));
         assert_eq!(check(&file("a", OBJECT_MAX)), Ok(()));
         assert_eq!(check(&file("a", OBJECT_MAX + 1)), Err(EntryError::Size));
+        let mut sparse = file("a", 9);
+        for (ranges, expected) in [
+            (vec![], Ok(())),
+            (vec![1..2, 8..9], Ok(())),
+            (vec![1..2, 8..10], Err(EntryError::Holes)),
+        ] {
+            sparse.attributes.data = DataRanges::new(ranges);
+            assert_eq!(check(&sparse), expected);
+        }
+        sparse.attributes.data = DataRanges::new(vec![]);
+        let directory = Entry { kind: EntryKind::Directory, size: 0, ..sparse };
+        assert_eq!(check(&directory), Err(EntryError::Holes));
     }
 
     #[test]
@@ -240,6 +288,13 @@ pub(crate) mod tests {
         assert_ne!(key(&entry), key(&Entry { modified: 1, ..entry.clone() }));
         assert_ne!(key(&entry), key(&Entry { identity: [1; 16], ..entry.clone() }));
         assert_ne!(key(&entry), key(&file("a/c", 1)));
+        let sparse = |ranges| {
+            let mut sparse = file("a/b", 9);
+            sparse.attributes.data = DataRanges::new(ranges);
+            sparse
+        };
+        assert_ne!(key(&sparse(vec![1..2, 4..5])), key(&sparse(vec![2..3, 4..5])));
+        assert_ne!(key(&sparse(vec![])), key(&file("a/b", 9)));
         let key = key(&entry);
         assert_ne!(TempName::of_large(key, &[0; 16]), TempName::of_large(key, &[1; 16]));
     }

@@ -2,31 +2,51 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use longhaul_units::RangeSet;
+use longhaul_wire::Entry;
 
 use crate::entry::EntryId;
 use crate::hash::{group_count, group_len};
-use crate::limits::{GROUP_SIZE, LARGE_FILE_MIN};
+use crate::limits::GROUP_SIZE;
 
-/// Layout of an object: the contents of files, one behind the other.
+/// Layout of an object: the contents of files without their holes, one behind the other.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     size: u64,
     /// Each file with contents and its first byte, ascending.
     files: Vec<(EntryId, u64)>,
+    is_large: bool,
 }
 
 /// A part of a group that belongs to one file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     pub(crate) entry: EntryId,
+    /// Among the bytes of the file that are data.
     pub(crate) file_offset: u64,
     pub(crate) group_offset: u32,
     pub(crate) len: u32,
 }
 
+impl Part {
+    /// The pieces of it that lie together in the file: offset there, offset within the group, bytes.
+    pub(crate) fn pieces(self, entry: &Entry) -> impl Iterator<Item = (u64, u32, u32)> + '_ {
+        let mut at = self.group_offset;
+        entry.parts(self.file_offset, u64::from(self.len)).map(move |part| {
+            let (offset, len) = (at, (part.end - part.start) as u32);
+            at += len;
+            (part.start, offset, len)
+        })
+    }
+}
+
 impl Layout {
     pub(crate) const fn new() -> Self {
-        Self { size: 0, files: Vec::new() }
+        Self { size: 0, files: Vec::new(), is_large: false }
+    }
+
+    /// That of a large file, on its own.
+    pub(crate) fn of_large(entry: EntryId, size: u64) -> Self {
+        Self { size, files: Vec::from([(entry, 0)]), is_large: true }
     }
 
     pub(crate) fn push(&mut self, entry: EntryId, size: u64) {
@@ -60,7 +80,7 @@ impl Layout {
 
     /// True if this is a large file on its own, not a bundle.
     pub(crate) fn is_large(&self) -> bool {
-        self.files.len() == 1 && self.size >= LARGE_FILE_MIN
+        self.is_large && !self.files.is_empty()
     }
 
     pub(crate) fn groups(&self) -> u32 {

@@ -94,7 +94,7 @@ pub use assembly::GroupAssembly;
 pub use changes::{ChangeKind, NamedChange};
 pub use directory::{Directory, Named};
 pub use ended::{Deletions, EndedEntry};
-pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity};
+pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity, is_large};
 pub use group_tree::GroupTree;
 pub use hash::ChainingValue;
 pub use intake::Intake;

@@ -24,6 +24,8 @@ pub const DIRECTORIES_MAX: u32 = 1 << 22;
 /// Memory that a file or link takes beside the bytes of its path and target, until it is settled
 /// (docs/protocol.md section 7.2).
 pub const ENTRY_COST: u64 = 256;
+/// The same of each range with data of a file with holes.
+pub const DATA_RANGE_COST: u64 = 16;
 /// Most memory for files and links that are announced and neither confirmed, refused nor failed. A
 /// source announces no more until some are settled, which bounds the memory of both sides.
 pub const UNSETTLED_COST: u64 = 16 << 20;

@@ -623,19 +623,17 @@ impl Source {
 
     fn task(&self, id: ObjectId, group: u32, repair: bool) -> Option<GroupTask> {
         let layout = &self.objects.get(id.0)?.layout;
-        let pieces = layout
-            .parts(group)
-            .filter(|part| !self.failed.contains_key(&part.entry))
-            .filter_map(|part| {
-                Some(ReadPiece {
-                    id: part.entry,
-                    entry: self.entry(part.entry)?.clone(),
-                    file_offset: part.file_offset,
-                    group_offset: part.group_offset,
-                    len: part.len,
-                })
-            })
-            .collect();
+        let mut pieces = Vec::new();
+        for part in layout.parts(group).filter(|part| !self.failed.contains_key(&part.entry)) {
+            let Some(entry) = self.entry(part.entry) else { continue };
+            pieces.extend(part.pieces(entry).map(|(file_offset, group_offset, len)| ReadPiece {
+                id: part.entry,
+                entry: Arc::clone(entry),
+                file_offset,
+                group_offset,
+                len,
+            }));
+        }
         Some(GroupTask {
             object: id,
             group,

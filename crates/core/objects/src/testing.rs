@@ -4,7 +4,7 @@ mod memory;
 
 pub use memory::{MemoryError, MemoryStorage, Node};
 
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath};
 
 /// A file entry of `size` bytes.
 ///
@@ -18,5 +18,6 @@ pub fn file(path: &str, size: u64) -> Entry {
         size,
         identity: [0; 16],
         path: EntryPath::new(path.into()).expect("an allowed path"),
+        attributes: Attributes::default(),
     }
 }

@@ -1,6 +1,7 @@
 //! The messages of stream 0, by which source and sink agree on what is copied
 //! (docs/protocol.md section 7.2).
 
+mod attributes;
 mod compare;
 mod ending;
 mod entry;
@@ -17,6 +18,7 @@ use core::ops::Range;
 
 use longhaul_units::{Bytes, EntryCode, ObjectId};
 
+pub use self::attributes::{Attributes, DataRanges, MAX_ATTRIBUTES, MAX_DATA_RANGES};
 use self::compare::Compare;
 pub use self::compare::FileHashes;
 pub use self::ending::EntryEnd;

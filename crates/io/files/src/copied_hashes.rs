@@ -86,7 +86,10 @@ impl CopiedHashes {
         again: Again,
     ) {
         for (entry, offset, bytes) in pieces {
-            if entry.size >= LARGE_FILE_MIN {
+            if has_holes(entry) {
+                // Its groups are of its data alone.
+                lock(&self.state).file(entry);
+            } else if entry.size >= LARGE_FILE_MIN {
                 lock(&self.state).note_large(entry, group, value, again);
             } else if bytes.len() as u64 == entry.size {
                 let hash = *blake3::hash(bytes).as_bytes();
@@ -100,6 +103,7 @@ impl CopiedHashes {
     /// Group number `group` of a file was read, and has this value.
     pub fn note_value(&self, entry: &Entry, group: u32, value: ChainingValue) {
         match entry.size >= LARGE_FILE_MIN {
+            _ if has_holes(entry) => _ = lock(&self.state).file(entry),
             true => lock(&self.state).note_large(entry, group, value, Again::Same),
             false => lock(&self.state).note_hash(entry, value),
         }
@@ -236,6 +240,10 @@ impl CopiedFile {
         let same = before.modified()? == after.modified()? && after.len() == self.size;
         tree.root().copied().filter(|_| same).ok_or_else(changed)
     }
+}
+
+fn has_holes(entry: &Entry) -> bool {
+    entry.attributes.data.is_some()
 }
 
 fn changed() -> io::Error {

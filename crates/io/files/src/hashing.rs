@@ -220,7 +220,7 @@ fn fill(file: &File, buffer: &mut Vec<u8>, len: u32, offset: u64) -> Result<(), 
 
 fn still_is(file: &File, was: &FileIdentity) -> Result<(), EntryEnd> {
     let stat = fstat(file).map_err(|error| explain::at_source(&error.into()))?;
-    match identity(&file_identity(&stat)) == identity(was) {
+    match identity(&file_identity(&stat), None) == identity(was, None) {
         true => Ok(()),
         false => Err(EntryEnd::new(EntryCode::Changed, "it changed while it was hashed")),
     }

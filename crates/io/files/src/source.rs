@@ -1,3 +1,4 @@
+mod holes;
 pub(crate) mod pseudo;
 pub(crate) mod scan;
 
@@ -10,8 +11,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use longhaul_objects::limits::LARGE_FILE_MIN;
-use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity};
+use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity, is_large};
 use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
@@ -138,16 +138,16 @@ impl SourceTree {
         let mut failed = Vec::new();
         let mut directory = None;
         let mut filled = 0;
-        for piece in &task.pieces {
-            let start = piece.group_offset as usize;
-            let end = start + piece.len as usize;
+        for pieces in task.pieces.chunk_by(|one, next| one.id == next.id) {
+            let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { continue };
+            let start = first.group_offset as usize;
+            let end = (last.group_offset + last.len) as usize;
             into[filled..start].fill(0);
             filled = end;
-            let part = &mut into[start..end];
-            if let Err(end) = self.read_piece(piece, part, &mut directory) {
-                part.fill(0);
-                self.files.remove(&piece.id);
-                failed.push((piece.id, end));
+            if let Err(reason) = self.read_pieces(pieces, into, &mut directory) {
+                into[start..end].fill(0);
+                self.files.remove(&first.id);
+                failed.push((first.id, reason));
             }
         }
         into[filled..].fill(0);
@@ -165,39 +165,48 @@ impl SourceTree {
         read_up_to_at(&file, &mut [0], 0)
     }
 
-    /// As [`Self::read_group`], of one piece.
-    fn read_piece<'a>(
+    /// As [`Self::read_group`], of the pieces of one file.
+    fn read_pieces<'a>(
         &self,
-        piece: &'a ReadPiece,
+        pieces: &'a [ReadPiece],
         into: &mut [u8],
         directory: &mut Option<OpenDirectory<'a>>,
     ) -> Result<(), EntryEnd> {
+        let Some(ReadPiece { id, entry, .. }) = pieces.first() else { return Ok(()) };
         #[cfg(any(test, feature = "test-faults"))]
-        crate::test_faults::inject_delay(&piece.entry, "read");
+        crate::test_faults::inject_delay(entry, "read");
         let explain = |error| explain::at_source(&error);
-        let path = piece.entry.path.as_bytes();
-        let file = if piece.entry.size < LARGE_FILE_MIN {
+        let path = entry.path.as_bytes();
+        let file = if !is_large(entry) {
             Arc::new(PositionedFile::new(self.open_file(path, directory).map_err(explain)?))
         } else {
-            match self.files.get(&piece.id) {
+            match self.files.get(id) {
                 Some(file) => file,
                 None => {
                     let file = self.open_file(path, directory);
                     let file = file.and_then(|file| large(file, self.direct)).map_err(explain)?;
                     let file = Arc::new(file);
-                    self.files.insert(piece.id, Arc::clone(&file));
+                    self.files.insert(*id, Arc::clone(&file));
                     file
                 }
             }
         };
-        let count = read(&file, into, piece.file_offset).map_err(explain)?;
-        let stat = rustix::fs::fstat(file.file()).map_err(|error| explain(error.into()))?;
-        if identity(&file_identity(&stat)) != piece.entry.identity {
-            return Err(changed(&piece.entry, &stat));
+        let mut short = None;
+        for piece in pieces {
+            let start = piece.group_offset as usize;
+            let part = &mut into[start..start + piece.len as usize];
+            let count = read(&file, part, piece.file_offset).map_err(explain)?;
+            if count < part.len() {
+                short.get_or_insert(piece.file_offset + count as u64);
+            }
         }
-        if count < into.len() {
+        let stat = rustix::fs::fstat(file.file()).map_err(|error| explain(error.into()))?;
+        if identity(&file_identity(&stat), entry.attributes.data.as_ref()) != entry.identity {
+            return Err(changed(entry, &stat));
+        }
+        if let Some(end) = short {
             // As files of `/sys` do, which say that they have a page.
-            let (size, end) = (piece.entry.size, piece.file_offset + count as u64);
+            let size = entry.size;
             let reason = format!(
                 "it reports {size} bytes but ends after {end} bytes, so it is not copied; \
                  longhaul pipe can send it"
@@ -214,7 +223,9 @@ impl SourceTree {
     pub fn reopen(&self, path: &[u8], was: &[u8; 16]) -> io::Result<File> {
         let file = self.open_file(path, &mut None)?;
         let stat = rustix::fs::fstat(&file)?;
-        match identity(&file_identity(&stat)) == *was {
+        let data = holes::may_have_holes(&stat).then(|| holes::data_ranges(&file, &stat)).flatten();
+        let found = file_identity(&stat);
+        match [identity(&found, None), identity(&found, data.as_ref())].contains(was) {
             true => Ok(file),
             false => Err(io::Error::other("it changed since it was copied")),
         }
@@ -222,7 +233,7 @@ impl SourceTree {
 
     /// Opens the file of the entry `path`. `directory` is kept from one call to the next, since
     /// files of a group are mostly neighbours.
-    fn open_file<'a>(
+    pub(crate) fn open_file<'a>(
         &self,
         path: &'a [u8],
         directory: &mut Option<OpenDirectory<'a>>,
@@ -381,7 +392,7 @@ fn changed(entry: &Entry, stat: &Stat) -> EntryEnd {
     EntryEnd::new(EntryCode::Changed, &reason)
 }
 
-const READ: OFlags =
+pub(crate) const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 /// Unless it is limited otherwise: some half a million.

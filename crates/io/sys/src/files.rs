@@ -12,6 +12,7 @@ mod tests;
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -49,28 +50,29 @@ pub enum Allocation {
     Sparse,
 }
 
-/// Gives `file` a length of at least `len` bytes, and the blocks for them where possible.
+/// Gives `file` a length up to the end of `part` at least, and the blocks for that part where possible.
 ///
 /// # Errors
 /// `StorageFull`, `QuotaExceeded` or `FileTooLarge` before a byte is moved, and other I/O errors.
-pub fn preallocate(file: &File, len: u64) -> io::Result<Allocation> {
+pub fn preallocate(file: &File, part: Range<u64>) -> io::Result<Allocation> {
+    if part.is_empty() {
+        return Ok(Allocation::Reserved);
+    }
     loop {
-        return match len {
-            0 => Ok(Allocation::Reserved),
-            _ => match fallocate(file, FallocateFlags::empty(), 0, len) {
-                Ok(()) => Ok(Allocation::Reserved),
-                Err(Errno::INTR) => continue,
-                // Only a want of room, or a disk that fails, would keep the file from its bytes.
-                Err(
-                    error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS),
-                ) => Err(error.into()),
-                Err(_) => {
-                    if file.metadata()?.len() < len {
-                        file.set_len(len)?;
-                    }
-                    Ok(Allocation::Sparse)
+        let reserved = fallocate(file, FallocateFlags::empty(), part.start, part.end - part.start);
+        return match reserved {
+            Ok(()) => Ok(Allocation::Reserved),
+            Err(Errno::INTR) => continue,
+            // Only a want of room, or a disk that fails, would keep the file from its bytes.
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO | Errno::ROFS)) => {
+                Err(error.into())
+            }
+            Err(_) => {
+                if file.metadata()?.len() < part.end {
+                    file.set_len(part.end)?;
                 }
-            },
+                Ok(Allocation::Sparse)
+            }
         };
     }
 }

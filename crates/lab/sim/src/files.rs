@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{FileIdentity, identity};
-use longhaul_wire::{Entry, EntryKind, EntryPath, MAX_PATH};
+use longhaul_wire::{Attributes, DataRanges, Entry, EntryKind, EntryPath, MAX_PATH};
 
 use crate::draw::Draw;
 
@@ -66,7 +66,11 @@ impl Files {
             let size = if number + 1 == entries && kind == EntryKind::File { left } else { size };
             let size = size.min(left);
             left -= size;
-            items.push(Item::new(&path, kind, contents(draw, size), number + 1));
+            let mut item = Item::new(&path, kind, contents(draw, size), number + 1);
+            if draw.below(8) == 0 {
+                item.dig(draw, number + 1);
+            }
+            items.push(item);
         }
         Self::of(items)
     }
@@ -91,7 +95,7 @@ impl Files {
 
     /// Bytes of the present files.
     pub fn bytes(&self) -> u64 {
-        self.items.iter().filter(|i| !i.vanished).map(|i| i.present().entry.size).sum()
+        self.items.iter().filter(|i| !i.vanished).map(|i| i.present().entry.data_len()).sum()
     }
 
     /// Contents under name number `number`, unless it has vanished.
@@ -133,10 +137,14 @@ impl Files {
         let entry = Entry {
             size,
             modified,
-            identity: identity_of(inode, size, modified),
+            identity: identity_of(inode, size, modified, None),
+            attributes: Attributes::default(),
             ..present.entry.clone()
         };
         item.versions.push(Version { entry, data });
+        if draw.below(8) == 0 {
+            item.dig(draw, inode);
+        }
         true
     }
 
@@ -150,8 +158,10 @@ impl Files {
             data[at] ^= 1;
         }
         let (size, modified) = (present.entry.size, present.entry.modified + 1_000_000_000);
-        let identity = identity_of(draw.word(), size, modified);
-        let entry = Entry { modified, identity, ..present.entry.clone() };
+        let identity = identity_of(draw.word(), size, modified, None);
+        // The byte may be where a hole was.
+        let attributes = Attributes::default();
+        let entry = Entry { modified, identity, attributes, ..present.entry.clone() };
         item.versions.push(Version { entry, data: Arc::new(data) });
     }
 
@@ -194,7 +204,10 @@ impl Files {
 
     fn is_foreign(&self, disk: &MemoryStorage, version: &Version) -> bool {
         let mut other = version.data.to_vec();
-        other.iter_mut().for_each(foreign);
+        // Holes were not sent, so they are what they were.
+        for part in version.entry.parts(0, version.entry.data_len()) {
+            other[part.start as usize..part.end as usize].iter_mut().for_each(foreign);
+        }
         self.has_foreign && disk.contents(version.entry.path.as_bytes()) == Some(&other)
     }
 
@@ -236,10 +249,32 @@ impl Item {
             mode: 0o640,
             modified,
             size,
-            identity: identity_of(number, size, modified),
+            identity: identity_of(number, size, modified, None),
             path: EntryPath::new(path.into()).expect("made of numbers and slashes"),
+            attributes: Attributes::default(),
         };
         Self { versions: vec![Version { entry, data: Arc::new(data) }], vanished: false }
+    }
+
+    /// Makes holes in the present version of a file, at random places: in all of it, perhaps.
+    fn dig(&mut self, draw: &mut Draw, inode: u64) {
+        let Version { entry, data } = self.versions.last_mut().expect("an item has a version");
+        let (mut ranges, mut at) = (Vec::new(), 0);
+        while at < entry.size && draw.below(4) > 0 {
+            let start = at + draw.below(entry.size - at);
+            let end = start + 1 + draw.below(entry.size - start);
+            ranges.push(start..end);
+            at = end + 1;
+        }
+        let holes = DataRanges::new(ranges).filter(|holes| holes.fit(entry.size));
+        let Some(holes) = holes.filter(|_| entry.kind == EntryKind::File) else { return };
+        let mut sparse = vec![0; data.len()];
+        for range in holes.iter().map(|range| range.start as usize..range.end as usize) {
+            sparse[range.clone()].copy_from_slice(&data[range]);
+        }
+        *data = Arc::new(sparse);
+        entry.identity = identity_of(inode, entry.size, entry.modified, Some(&holes));
+        entry.attributes.data = Some(holes);
     }
 
     fn present(&self) -> &Version {
@@ -255,8 +290,8 @@ pub(crate) fn foreign(byte: &mut u8) {
 /// Of the number of an item.
 const DIGITS_MAX: usize = 20;
 
-fn identity_of(inode: u64, size: u64, modified: i64) -> [u8; 16] {
-    identity(&FileIdentity { device: 1, inode, size, modified, changed: modified })
+fn identity_of(inode: u64, size: u64, modified: i64, data: Option<&DataRanges>) -> [u8; 16] {
+    identity(&FileIdentity { device: 1, inode, size, modified, changed: modified }, data)
 }
 
 /// Bytes without a pattern that a misplaced packet could hide in.

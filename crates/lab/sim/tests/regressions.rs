@@ -276,6 +276,11 @@ const LATER_SEEDS: &[(u64, &str)] = &[
     (50_075_337, "jitter kept `auto` at a few packets a round trip, where 8 % were lost by chance"),
     (51_148_750, "a client was asked to move to a circuit that it had left: the check"),
     (50_084_116, "a packet that was delayed by 7 s kept messages from being sent for a minute"),
+    (
+        35,
+        "of an earlier copy that was foreign the holes were taken for foreign bytes, after a power cut",
+    ),
+    (1477, "the same without one"),
 ];
 
 /// The world as it was drawn while there were four profiles: many seeds found what they did with one of

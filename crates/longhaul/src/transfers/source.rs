@@ -68,7 +68,7 @@ impl SourceDriver {
     /// Bytes of all entries, by a scan of its own.
     pub fn sum(&self) -> u64 {
         let size = |found| match found {
-            Scanned::Entry(entry) => entry.size,
+            Scanned::Entry(entry) => entry.data_len(),
             Scanned::Failed(_) => 0,
         };
         self.tree.scan().map(size).sum()

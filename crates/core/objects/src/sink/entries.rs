@@ -10,9 +10,9 @@ use super::Kept;
 use crate::action::{NamedEntry, NamedFile, Publication, WritePiece};
 use crate::directory::{Directory, Named};
 use crate::entry::{EntryId, EntryKey, TempName};
-use crate::entry::{cost, key};
+use crate::entry::{cost, is_large, key};
 use crate::layout::Part;
-use crate::limits::{LARGE_FILE_MIN, PREPARED_MAX};
+use crate::limits::PREPARED_MAX;
 use crate::name_memory::NameMemory;
 use crate::record::{Claim, Recorded};
 use crate::window::Window;
@@ -47,7 +47,9 @@ pub(super) struct Entries {
 pub(super) struct Slot {
     /// `None` when settled, and for directories.
     entry: Option<Arc<Entry>>,
+    /// Bytes of its contents, without holes.
     size: u64,
+    is_large: bool,
     temp: TempName,
     directory: Option<EntryId>,
     /// Written straight into its directory.
@@ -204,7 +206,8 @@ impl Entries {
         let Beginning { temp, state, directory, aside } = beginning;
         self.slots.push(Slot {
             entry: Some(Arc::clone(entry)),
-            size: entry.size,
+            size: entry.data_len(),
+            is_large: is_large(entry),
             temp,
             directory,
             aside,
@@ -220,17 +223,18 @@ impl Entries {
         self.slots.push(Slot::empty(State::Waiting));
     }
 
-    /// An entry of so many bytes was announced that is not taken in.
-    pub(super) fn leave_out(&mut self, size: u64) {
-        self.slots.push(Slot { size, ..Slot::empty(State::Settled) });
+    /// An entry was announced that is not taken in.
+    pub(super) fn leave_out(&mut self, entry: &Entry) {
+        let (size, is_large) = (entry.data_len(), is_large(entry));
+        self.slots.push(Slot { size, is_large, ..Slot::empty(State::Settled) });
     }
 
     /// The entry is within the range of an object. Returns the size of what it adds to that, if it
-    /// adds anything.
-    pub(super) fn join_object(&mut self, id: EntryId, object: u32) -> Option<u64> {
+    /// adds anything, and whether it is large.
+    pub(super) fn join_object(&mut self, id: EntryId, object: u32) -> Option<(u64, bool)> {
         let slot = self.slots.get_mut(id.0).filter(|slot| slot.size > 0)?;
         slot.object = object;
-        Some(slot.size)
+        Some((slot.size, slot.is_large))
     }
 
     /// The directory is made.
@@ -284,7 +288,7 @@ impl Entries {
     /// A small file or a link that was open has to wait. Returns whether it is such.
     pub(super) fn wait_again(&mut self, id: EntryId) -> bool {
         let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.entry.is_some());
-        let Some(slot) = slot.filter(|slot| !is_large(slot.size)) else {
+        let Some(slot) = slot.filter(|slot| !slot.is_large) else {
             return false;
         };
         slot.state = State::Waiting;
@@ -426,8 +430,8 @@ impl Entries {
 
     /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
-        let slot = self.get(id).filter(|slot| !slot.recorded)?;
-        slot.entry.as_deref().filter(|entry| entry.size > 0).map(key)
+        let slot = self.get(id).filter(|slot| !slot.recorded && slot.size > 0)?;
+        slot.entry.as_deref().map(key)
     }
 
     /// The file is about to get its name, unless it failed meanwhile.
@@ -458,7 +462,7 @@ impl Entries {
         if core::mem::take(&mut slot.waived) {
             self.waived -= cost(&entry);
         }
-        Some(entry.size)
+        Some(slot.size)
     }
 
     /// Ends a directory that was made.
@@ -525,6 +529,7 @@ impl Slot {
         Self {
             entry: None,
             size: 0,
+            is_large: false,
             temp: TempName([0; 16]),
             directory: None,
             aside: false,
@@ -570,19 +575,21 @@ impl Slot {
     }
 
     pub(super) fn is_large(&self) -> bool {
-        is_large(self.size)
+        self.is_large
     }
 
-    /// Write of a part of a group that belongs to it.
-    pub(super) fn piece(&self, part: Part) -> Option<WritePiece> {
-        Some(WritePiece {
-            id: part.entry,
-            entry: self.entry.clone()?,
-            temp: self.temp,
-            aside: self.aside,
-            file_offset: part.file_offset,
-            group_offset: part.group_offset,
-            len: part.len,
+    /// Writes of a part of a group that belongs to it.
+    pub(super) fn pieces(&self, part: Part) -> impl Iterator<Item = WritePiece> + '_ {
+        self.entry.iter().flat_map(move |entry| {
+            part.pieces(entry).map(move |(file_offset, group_offset, len)| WritePiece {
+                id: part.entry,
+                entry: Arc::clone(entry),
+                temp: self.temp,
+                aside: self.aside,
+                file_offset,
+                group_offset,
+                len,
+            })
         })
     }
 
@@ -602,11 +609,6 @@ impl State {
     pub(super) fn is_publishing(self) -> bool {
         matches!(self, Self::Aside | Self::Publishing | Self::Named)
     }
-}
-
-/// True if a file of so many bytes is an object of its own.
-pub(super) fn is_large(size: u64) -> bool {
-    size >= LARGE_FILE_MIN
 }
 
 const NO_OBJECT: u32 = u32::MAX;

@@ -38,14 +38,13 @@ impl Sink {
             Arrival::Awaited { new } => new,
         };
         let mut aside = Vec::new();
-        let mut piece = |part: crate::layout::Part| {
-            let slot = self.entries.in_state(part.entry, State::Open)?;
+        let mut pieces: Vec<WritePiece> = Vec::new();
+        for part in self.objects.parts(id, group) {
+            let Some(slot) = self.entries.in_state(part.entry, State::Open) else { continue };
             let directory = slot.aside().filter(|directory| !aside.contains(directory));
             aside.extend(directory);
-            slot.piece(part)
-        };
-        let pieces: Vec<WritePiece> =
-            self.objects.parts(id, group).filter_map(&mut piece).collect();
+            pieces.extend(slot.pieces(part));
+        }
         if pieces.is_empty() {
             self.credit.drop_new(new);
             self.finish_group(id, group);
@@ -224,7 +223,11 @@ impl Sink {
     /// Everything of the file is verified and written.
     pub(super) fn became_whole(&mut self, id: EntryId) {
         self.entries.became_whole(id);
-        if let Some(slot) = self.entries.get(id).filter(|slot| slot.is_large()) {
+        let has_digest = |slot: &&Slot| {
+            let entry = slot.entry();
+            slot.is_large() && entry.is_some_and(|entry| entry.attributes.data.is_none())
+        };
+        if let Some(slot) = self.entries.get(id).filter(has_digest) {
             self.objects.finish_digest(slot.object(), id);
         }
         match self.fsync {

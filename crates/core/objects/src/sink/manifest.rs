@@ -8,16 +8,16 @@ use alloc::vec::Vec;
 use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, ManifestObject};
 
-use super::entries::{Beginning, Entries, Slot, State, is_large};
+use super::entries::{Beginning, Entries, State};
 use super::objects::Object;
 use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
 use crate::entry::EntryId;
-use crate::entry::{PathKey, check, cost, own_name, parent};
+use crate::entry::{PathKey, check, cost, is_large, own_name, parent};
 use crate::limits::{
-    ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, LARGE_FILE_MIN,
-    PATH_COST, UNSETTLED_COST, WINDOW_MAX,
+    ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, PATH_COST,
+    UNSETTLED_COST, WINDOW_MAX,
 };
 use crate::names::TopNames;
 use crate::names::{shown_name, shown_top};
@@ -84,7 +84,7 @@ impl Sink {
                 }
                 Place::In(parent) => self.announce(id, Arc::new(entry), parent),
                 Place::Out(reason) => {
-                    self.entries.leave_out(entry.size);
+                    self.entries.leave_out(&entry);
                     let end = EntryEnd::new(EntryCode::OutOfResources, reason);
                     self.note_ended(id, &entry, end, SourceKnows::No);
                 }
@@ -94,8 +94,8 @@ impl Sink {
             let mut object = Object::new();
             let past = spec.first_entry + spec.entries;
             for id in (spec.first_entry as u32..past as u32).map(EntryId) {
-                if let Some(size) = self.entries.join_object(id, spec.id.0) {
-                    object.push(id, size);
+                if let Some((size, is_large)) = self.entries.join_object(id, spec.id.0) {
+                    object.push(id, size, is_large);
                 }
             }
             self.objects.announce(object);
@@ -120,7 +120,7 @@ impl Sink {
             is_made && !self.staged.is_staged(id)
         };
         let is_made = || directory.is_none_or(is_there);
-        is_large(entry.size) || is_made()
+        is_large(entry) || is_made()
     }
 
     fn announce_directory(&mut self, id: EntryId, entry: &Entry, parent: Option<EntryId>) {
@@ -211,7 +211,7 @@ impl Manifest {
         let more = entries.iter().filter(|entry| entry.kind == EntryKind::Directory).count() as u64;
         let bytes = entries
             .iter()
-            .try_fold(self.bytes, |sum, entry| sum.checked_add(entry.size))
+            .try_fold(self.bytes, |sum, entry| sum.checked_add(entry.data_len()))
             .ok_or(SinkError::TooMany)?;
         let directories = u64::from(self.directories) + more;
         let others = entries.iter().filter(|entry| entry.kind != EntryKind::Directory);
@@ -279,10 +279,17 @@ impl Manifest {
         objects: &[ManifestObject],
     ) -> Result<u32, SinkError> {
         let first = EntryId(known.entries.end());
-        let size_of = |number: u32| match number.checked_sub(first.0) {
-            Some(index) => entries.get(index as usize).map(|entry| entry.size),
-            None => known.entries.get(EntryId(number)).map(Slot::size),
+        let file = |number: u32| match number.checked_sub(first.0) {
+            Some(index) => {
+                let entry = entries.get(index as usize)?;
+                Some((entry.data_len(), is_large(entry)))
+            }
+            None => {
+                let slot = known.entries.get(EntryId(number))?;
+                Some((slot.size(), slot.is_large()))
+            }
         };
+        let size_of = |number| file(number).map(|(size, _)| size);
         let end = first.0 + entries.len() as u32;
         let skip = |mut number: u32| {
             while number < end && size_of(number) == Some(0) {
@@ -303,8 +310,8 @@ impl Manifest {
             }
             let mut size = 0;
             for number in covered..past {
-                let more = size_of(number).ok_or_else(error)?;
-                let fits = spec.entries == 1 || more < LARGE_FILE_MIN && size + more <= BUNDLE_MAX;
+                let (more, is_large) = file(number).ok_or_else(error)?;
+                let fits = spec.entries == 1 || !is_large && size + more <= BUNDLE_MAX;
                 if !fits {
                     return Err(error());
                 }

@@ -461,8 +461,12 @@ impl Object {
         }
     }
 
-    pub(super) fn push(&mut self, id: EntryId, size: u64) {
-        self.layout.push(id, size);
+    /// A file of so many bytes, which is in it alone if it is large.
+    pub(super) fn push(&mut self, id: EntryId, size: u64, is_large: bool) {
+        match is_large {
+            true => self.layout = Layout::of_large(id, size),
+            false => self.layout.push(id, size),
+        }
         self.remaining = self.layout.groups();
     }
 
@@ -525,7 +529,7 @@ mod tests {
         let mut objects = Objects::new();
         for number in 0..2 {
             let mut object = Object::new();
-            object.push(EntryId(number), 3 * GROUP_SIZE);
+            object.push(EntryId(number), 3 * GROUP_SIZE, true);
             objects.announce(object);
             assert_eq!(objects.offer_next(number + 1), Some(ObjectId(number)));
             objects.accept_next();

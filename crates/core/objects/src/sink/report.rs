@@ -146,11 +146,11 @@ impl Report {
             EntryCode::Skipped => self.stats.skipped += 1,
             code if code.stays() => {
                 self.stats.unchanged += 1;
-                self.stats.unchanged_bytes += entry.size;
+                self.stats.unchanged_bytes += entry.data_len();
                 self.stats.newer += u32::from(code == EntryCode::Newer);
                 if code.would_change() {
                     let (entries, bytes) = &mut self.stats.would_change;
-                    (*entries, *bytes) = (*entries + 1, *bytes + entry.size);
+                    (*entries, *bytes) = (*entries + 1, *bytes + entry.data_len());
                 }
             }
             _ => self.stats.failed += 1,

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::Sink;
-use super::entries::{Entries, State, is_large};
+use super::entries::{Entries, State};
 use crate::action::{Action, Existing, NamedEntry};
 use crate::entry::{EntryId, EntryKey, TempName};
 use crate::hash::ChainingValue;
@@ -58,12 +58,13 @@ impl Earlier {
         id: EntryId,
         key: &EntryKey,
         size: u64,
+        is_large: bool,
         compares_contents: bool,
     ) -> Option<Option<Stamp>> {
         if compares_contents {
             return self.resume.stamp_of_kept(key).map(Some);
         }
-        if is_large(size) {
+        if is_large {
             let file = self.resume.take_whole(key)?;
             let is_whole = file.groups.len() as u64 == u64::from(group_count(size));
             return is_whole.then(|| {

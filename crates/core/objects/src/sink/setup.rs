@@ -7,14 +7,14 @@ use longhaul_units::EntryCode;
 use longhaul_wire::{Entry, EntryEnd, EntryKind};
 
 use super::contents::Contents;
-use super::entries::{Entries, Slot, State, is_large};
+use super::entries::{Entries, Slot, State};
 use super::resumed::Earlier;
 use super::{Kept, Sink, SourceKnows};
 use crate::action::{
     Action, Checked, Compared, Existing, Made, NamedEntry, Prepared, RecordedFile,
 };
-use crate::entry::key;
 use crate::entry::{EntryId, TempName};
+use crate::entry::{is_large, key};
 use crate::limits::{ACTION_ENTRIES_MAX, BACKLOG_MAX};
 use crate::record::{Fsync, Stamp};
 
@@ -77,16 +77,16 @@ impl Setup {
         Looks { compared, contents }: Looks,
         earlier: &mut Earlier,
     ) -> (TempName, State) {
-        let (key, size) = (key(entry), entry.size);
+        let (key, size, is_large) = (key(entry), entry.data_len(), is_large(entry));
         let small = TempName::of_small(key);
         if size == 0 && !compared {
             return (small, State::Open);
         }
-        if let Some(stamp) = earlier.published(id, &key, size, contents) {
+        if let Some(stamp) = earlier.published(id, &key, size, is_large, contents) {
             self.queue.push_back((id, Step::Check(stamp)));
             return (small, State::Waiting);
         }
-        if !is_large(size) {
+        if !is_large {
             if compared {
                 self.compare(id);
             }
@@ -302,7 +302,9 @@ impl Sink {
         let is_new = matches!(existing, None | Some(Existing::Nothing));
         let is_newer = matches!(compared, Compared::Newer { .. }) && self.keeps.newer;
         let by_contents = self.keeps.equal && is_file;
-        if by_contents && same_size && is_new && !is_newer {
+        // What is in its holes would be compared with nothing.
+        let has_holes = slot.entry().is_some_and(|entry| entry.attributes.data.is_some());
+        if by_contents && !has_holes && same_size && is_new && !is_newer {
             let size = slot.size();
             return self.compare_contents(id, size);
         }

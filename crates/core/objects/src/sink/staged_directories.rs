@@ -8,10 +8,10 @@ use longhaul_units::ObjectId;
 use longhaul_wire::Entry;
 
 use super::Sink;
-use super::entries::{Entries, Slot, State, is_large};
+use super::entries::{Entries, Slot, State};
 use crate::action::{Action, FilledDirectory, Made};
 use crate::entry::EntryId;
-use crate::entry::{cost, own_name};
+use crate::entry::{cost, is_large, own_name};
 use crate::limits::{ACTION_ENTRIES_MAX, ASIDE_BYTES_MAX, ASIDE_COST, ASIDE_NAMES_MAX};
 use crate::name_memory::NameMemory;
 use crate::record::Fsync;
@@ -114,7 +114,7 @@ impl StagedDirectories {
         state: State,
         names: &mut NameMemory,
     ) -> bool {
-        if self.open.is_none() || directory != self.open || is_large(entry.size) {
+        if self.open.is_none() || directory != self.open || is_large(entry) {
             self.close();
             return false;
         }
@@ -123,7 +123,7 @@ impl StagedDirectories {
         };
         staged.held += cost(entry);
         let is_readable = entry.mode & OWNER_READS != 0;
-        let fits = state == State::Open && entry.size > 0 && is_readable;
+        let fits = state == State::Open && entry.data_len() > 0 && is_readable;
         let is_admitted = fits && names.is_plentiful();
         if is_admitted {
             let own = SPOILED_COST + own_name(entry).len() as u64;

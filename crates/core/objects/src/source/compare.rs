@@ -63,7 +63,9 @@ impl Source {
             }
             // Each group is asked for once, in order.
             let next = asked.insert(id, groups.end).unwrap_or(slot.compared);
-            if groups.start < next || groups.end > group_count(slot.size).into() {
+            let entry = slot.entry.as_ref();
+            let has_holes = entry.is_some_and(|entry| entry.attributes.data.is_some());
+            if has_holes || groups.start < next || groups.end > group_count(slot.size).into() {
                 return Err(error);
             }
         }

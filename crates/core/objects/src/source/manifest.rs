@@ -8,11 +8,11 @@ use longhaul_wire::{Entry, EntryKind, ManifestObject, SourceMessage};
 
 use super::{Bundle, EntrySlot, EntryState, NO_OBJECT, Object, PushError, Source};
 use crate::entry::EntryId;
-use crate::entry::{check, cost};
+use crate::entry::{check, cost, is_large};
 use crate::layout::Layout;
 use crate::limits::{
     BUNDLE_FILES_MAX, BUNDLE_FILL, BUNDLE_MAX, BUNDLE_SPREAD, ENTRIES_MAX, GROUP_SIZE,
-    LARGE_FILE_MIN, MANIFEST_BYTES, UNANNOUNCED_COST, UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
+    MANIFEST_BYTES, UNANNOUNCED_COST, UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
 };
 
 /// The file's own name and size say that a bundle begins with it: so one that comes, goes or changes
@@ -49,7 +49,7 @@ impl Source {
             return Err(PushError::Finished);
         }
         check(&entry)?;
-        let bytes = self.stats.bytes + entry.size;
+        let bytes = self.stats.bytes + entry.data_len();
         if self.stats.entries >= ENTRIES_MAX || bytes > BYTES_MAX {
             return Err(PushError::TooMany);
         }
@@ -58,7 +58,7 @@ impl Source {
         }
         self.unannounced += cost(&entry);
         let id = EntryId(self.stats.entries);
-        let size = entry.size;
+        let (size, is_large) = (entry.data_len(), is_large(&entry));
         let begins = begins_bundle(&entry);
         self.entries.push(EntrySlot {
             entry: Some(Arc::new(entry)),
@@ -69,9 +69,10 @@ impl Source {
         });
         self.stats.entries += 1;
         self.stats.bytes = bytes;
-        if size >= LARGE_FILE_MIN {
+        if is_large {
             self.close_bundle();
-            self.bundle_file(id, size);
+            let layout = Layout::of_large(id, size);
+            self.bundle = Some(Bundle { first: id, last: id, layout });
             self.close_bundle();
         } else if size > 0 {
             let full = self.bundle.as_ref().is_some_and(|bundle| {

@@ -377,13 +377,20 @@ impl Storage for MemoryStorage {
             return Ok(Prepared::Ready);
         }
         match self.visible.temps.get(&temp) {
-            Some(inode) if self.files[*inode].visible.len() == size => match existing {
+            Some(&inode) if self.files[inode].visible.len() == size => match existing {
                 Existing::Part(Some(stamp)) | Existing::Whole(Some(stamp))
-                    if stamp == self.stamp_of(*inode) =>
+                    if stamp == self.stamp_of(inode) =>
                 {
                     Ok(Prepared::Ready)
                 }
-                _ => Ok(Prepared::Altered),
+                _ => {
+                    let data = entry.attributes.data.as_ref();
+                    for hole in data.into_iter().flat_map(|data| data.holes(entry.size)) {
+                        let zeros = vec![0; (hole.end - hole.start) as usize];
+                        self.put(inode, hole.start as usize, &zeros);
+                    }
+                    Ok(Prepared::Altered)
+                }
             },
             _ if matches!(existing, Existing::Whole(_))
                 && self.is(self.node(entry.path.as_bytes()), entry) =>
@@ -520,8 +527,13 @@ impl Storage for MemoryStorage {
             EntryKind::Link { target } => Node::Link { target: target[..].into() },
             _ => {
                 let inode = match self.visible.temps.get(temp) {
+                    // Also in the place of what a power cut has left of an earlier publication.
+                    _ if entry.data_len() == 0 => {
+                        let inode = self.create(*temp, entry.size as usize)?;
+                        self.files[inode].sync();
+                        inode
+                    }
                     Some(inode) => *inode,
-                    None if entry.size == 0 => self.create(*temp, 0)?,
                     None => return Err(MemoryError::Missing),
                 };
                 Node::File { mode: entry.mode, modified: entry.modified, inode }
@@ -635,9 +647,14 @@ fn range_of(entry: &Entry, group: u32) -> core::ops::Range<usize> {
 
 /// True if the group of these contents has this chaining value.
 fn has_group(contents: &[u8], entry: &Entry, (group, value): &(u32, ChainingValue)) -> bool {
-    let data = contents.get(range_of(entry, *group));
-    let only = group_count(entry.size) == 1;
-    data.is_some_and(|data| group_chaining_value(data, *group, only) == *value)
+    let len = group_len(entry.data_len(), *group);
+    let mut data = Vec::new();
+    for part in entry.parts(u64::from(*group) * GROUP_SIZE, u64::from(len)) {
+        let part = part.start as usize..part.end as usize;
+        data.extend_from_slice(contents.get(part).unwrap_or_default());
+    }
+    let only = group_count(entry.data_len()) == 1;
+    data.len() == len as usize && group_chaining_value(&data, *group, only) == *value
 }
 
 /// The directory that a path is in; the empty path is at the top.

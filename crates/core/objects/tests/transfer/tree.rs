@@ -2,7 +2,7 @@
 
 use longhaul_objects::FileIdentity;
 use longhaul_objects::identity;
-use longhaul_wire::{Entry, EntryKind, EntryPath};
+use longhaul_wire::{Attributes, DataRanges, Entry, EntryKind, EntryPath};
 use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -25,8 +25,9 @@ pub fn item(path: &str, kind: EntryKind, data: Vec<u8>, version: u64) -> Item {
         mode: 0o640,
         modified,
         size,
-        identity: identity(&file),
+        identity: identity(&file, None),
         path: EntryPath::new(path.into()).unwrap(),
+        attributes: Attributes::default(),
     };
     Item { entry, data }
 }
@@ -39,6 +40,31 @@ pub fn contents(rng: &mut Xoshiro256PlusPlus, size: u64) -> Vec<u8> {
         chunk.copy_from_slice(&word.to_le_bytes()[..chunk.len()]);
     }
     data
+}
+
+/// Makes holes in a file, at random places: in all of it, perhaps.
+pub fn dig(rng: &mut Xoshiro256PlusPlus, item: &mut Item) {
+    let size = item.entry.size;
+    let (mut ranges, mut at) = (Vec::new(), 0);
+    while at < size && below(rng, 4) > 0 {
+        let start = at + below(rng, size - at);
+        let end = start + 1 + below(rng, size - start);
+        ranges.push(start..end);
+        at = end + 1;
+    }
+    let data = DataRanges::new(ranges).filter(|data| data.fit(size));
+    if let Some(data) = data.filter(|_| item.entry.kind == EntryKind::File) {
+        let mut past = 0;
+        for range in data.iter().chain(std::iter::once(size..size)) {
+            item.data[past..range.start as usize].fill(0);
+            past = range.end as usize;
+        }
+        let Entry { size, modified, .. } = item.entry;
+        let (inode, changed) = (modified as u64, modified);
+        let file = FileIdentity { device: 1, inode, size, modified, changed };
+        item.entry.identity = identity(&file, Some(&data));
+        item.entry.attributes.data = Some(data);
+    }
 }
 
 /// At most `bytes` in at most `entries`, parents first; in every other tree in the order of a scan.
@@ -67,7 +93,11 @@ pub fn tree(rng: &mut Xoshiro256PlusPlus, entries: u64, bytes: u64) -> Vec<Item>
         };
         let size = size.min(left);
         left -= size;
-        items.push(item(&path, kind, contents(rng, size), number + 1));
+        let mut item = item(&path, kind, contents(rng, size), number + 1);
+        if below(rng, 8) == 0 {
+            dig(rng, &mut item);
+        }
+        items.push(item);
     }
     if below(rng, 2) == 0 {
         items.sort_by(|a, b| scanned(a).cmp(&scanned(b)));

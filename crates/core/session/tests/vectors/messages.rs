@@ -3,10 +3,10 @@
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
-    Bottleneck, Cipher, CloseCode, Direction, Entry, EntryCode, EntryEnd, EntryKind, EntryPath,
-    Frame, JOIN_LEN, Losses, ManifestObject, Message, MessageReader, Offered, PipeRequest,
-    PipeRole, RecordHead, Refused, Request, SinkMessage, SourceMessage, SourceReport, Summary,
-    Writer,
+    Attributes, Bottleneck, Cipher, CloseCode, Direction, Entry, EntryCode, EntryEnd, EntryKind,
+    EntryPath, Frame, JOIN_LEN, Losses, ManifestObject, Message, MessageReader, Offered,
+    PipeRequest, PipeRole, RecordHead, Refused, Request, SinkMessage, SourceMessage, SourceReport,
+    Summary, Writer,
 };
 use siphasher::sip::SipHasher24;
 
@@ -174,5 +174,6 @@ fn entry(kind: EntryKind, mode: u16, size: u64, path: &str) -> Entry {
         size,
         identity: *b"identity16 bytes",
         path: EntryPath::new(path.into()).unwrap(),
+        attributes: Attributes::default(),
     }
 }

@@ -1,6 +1,8 @@
 use alloc::vec::Vec;
 use core::fmt;
+use core::ops::Range;
 
+use super::attributes::Attributes;
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -24,6 +26,8 @@ pub struct Entry {
     pub identity: [u8; 16],
     /// Where it goes below the destination.
     pub path: EntryPath,
+    /// What few entries have.
+    pub attributes: Attributes,
 }
 
 /// Kind of an [`Entry`].
@@ -48,24 +52,39 @@ impl Entry {
             EntryKind::Link { target } => sized(target),
             EntryKind::File | EntryKind::Directory => 0,
         };
-        1 + 2 + 8 + varint::len(self.size) + 16 + sized(&self.path.0) + target
+        let fixed = 1 + 2 + 8 + varint::len(self.size) + 16;
+        fixed + sized(&self.path.0) + target + self.attributes.encoded_len()
+    }
+
+    /// Bytes of its contents that are sent: all but holes.
+    pub fn data_len(&self) -> u64 {
+        self.attributes.data.as_ref().map_or(self.size, |data| data.total())
+    }
+
+    /// Where `len` of these bytes, from number `from` on, are in the file: parts of it, in order.
+    pub fn parts(&self, from: u64, len: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let data = self.attributes.data.as_ref();
+        let whole = data.is_none().then(|| from..from.saturating_add(len));
+        whole.into_iter().chain(data.into_iter().flat_map(move |data| data.parts(from, len)))
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
-        w.u8(match self.kind {
+        let kind = match self.kind {
             EntryKind::File => FILE,
             EntryKind::Directory => DIRECTORY,
             EntryKind::Link { .. } => LINK,
-        })?;
+        };
+        w.u8(if self.attributes.is_empty() { kind } else { kind | WITH_ATTRIBUTES })?;
         w.u16(self.mode & MODE_BITS)?;
         w.bytes(&self.modified.to_be_bytes())?;
         w.varint(self.size)?;
         w.bytes(&self.identity)?;
         w.sized(&self.path.0)?;
         match &self.kind {
-            EntryKind::Link { target } => w.sized(target),
-            EntryKind::File | EntryKind::Directory => Ok(()),
+            EntryKind::Link { target } => w.sized(target)?,
+            EntryKind::File | EntryKind::Directory => {}
         }
+        if self.attributes.is_empty() { Ok(()) } else { self.attributes.encode(w) }
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -76,7 +95,8 @@ impl Entry {
         let identity = r.array()?;
         let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec())
             .map_err(|_| DecodeError::Invalid { what: "path of an entry" })?;
-        let kind = match kind {
+        let has_attributes = kind & WITH_ATTRIBUTES != 0;
+        let kind = match kind & !WITH_ATTRIBUTES {
             FILE => EntryKind::File,
             DIRECTORY => EntryKind::Directory,
             LINK => EntryKind::Link {
@@ -87,7 +107,13 @@ impl Entry {
         if mode & !MODE_BITS != 0 {
             return Err(DecodeError::Invalid { what: "mode of an entry" });
         }
-        Ok(Self { kind, mode, modified, size, identity, path })
+        let attributes =
+            if has_attributes { Attributes::decode(r)? } else { Attributes::default() };
+        let is_file = kind == EntryKind::File;
+        if attributes.data.as_ref().is_some_and(|data| !is_file || !data.fit(size)) {
+            return Err(DecodeError::Invalid { what: "data of a file with holes" });
+        }
+        Ok(Self { kind, mode, modified, size, identity, path, attributes })
     }
 }
 
@@ -157,6 +183,8 @@ pub struct InvalidPath;
 const FILE: u8 = 1;
 const DIRECTORY: u8 = 2;
 const LINK: u8 = 3;
+/// Added to the kind of an entry that has attributes.
+const WITH_ATTRIBUTES: u8 = 128;
 /// Bits that a mode may have.
 pub(super) const MODE_BITS: u16 = 0o7777;
 

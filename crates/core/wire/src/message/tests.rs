@@ -37,6 +37,7 @@ fn file() -> Entry {
         size: 100,
         identity: *b"0123456789abcdef",
         path: EntryPath::new(b"a/b".to_vec()).unwrap(),
+        attributes: Attributes::default(),
     }
 }
 
@@ -108,6 +109,13 @@ fn literal_bytes() {
     bytes.extend(b"0123456789abcdef\x03a/b");
     bytes.extend([1, 1, 7, 1, 0x40, 100]);
     check(&bytes, manifest);
+    let data = DataRanges::new(vec![0..1, 9..12]);
+    let entries = vec![Entry { attributes: Attributes { data }, ..file() }];
+    let mut bytes = vec![44, 2, 7, 1, 0x81, 0x01, 0xa4];
+    bytes.extend([0xff; 7]);
+    bytes.extend([0xfe, 0x40, 100]);
+    bytes.extend(b"0123456789abcdef\x03a/b\x06\x01\x04\x00\x01\x08\x03\x00");
+    check(&bytes, SourceMessage::Manifest { first_entry: 7, entries, objects: vec![] });
 
     let end = SourceMessage::ManifestEnd { entries: 3, objects: 2, bytes: Bytes::new(64) };
     check(&[5, 3, 3, 2, 0x40, 64], end);
@@ -273,6 +281,40 @@ fn forbidden_entries() {
 }
 
 #[test]
+fn attributes_that_cannot_be_are_refused() {
+    let with = |kind: u8, attributes: &[u8]| {
+        let mut entry = vec![2, 0, 1, kind, 0, 0];
+        entry.extend([0; 8]);
+        entry.push(10);
+        entry.extend([0; 16]);
+        entry.extend(b"\x01a");
+        Writer::append(&mut entry).sized(attributes).unwrap();
+        entry.push(0);
+        let mut message = Vec::new();
+        Writer::append(&mut message).sized(&entry).unwrap();
+        decode(&message)
+    };
+    assert!(with(0x81, &[1, 2, 2, 8]).is_ok());
+    for (kind, wrong) in [
+        (0x81, &[][..]),
+        (0x81, &[1, 2, 2, 9]),
+        (0x81, &[1, 2, 0, 10]),
+        (0x81, &[1, 2, 2, 0]),
+        (0x81, &[1, 4, 2, 3, 0, 1]),
+        (0x81, &[1, 1, 2]),
+        (0x81, &[1, 3, 2]),
+        (0x81, &[1, 2, 2, 1, 1, 2, 2, 1]),
+        (0x81, &[99, 0]),
+        (0x82, &[1, 2, 2, 1]),
+        (0x83, &[1, 2, 2, 1]),
+    ] {
+        assert!(with(kind, wrong).is_err(), "{kind} {wrong:?}");
+    }
+    assert!(with(0x81, &vec![1; 10 << 10]).is_err());
+    assert!(with(0x81, &vec![1; MAX_ATTRIBUTES + 1]).is_err());
+}
+
+#[test]
 fn a_claimed_count_reserves_nothing() {
     let mut bytes = vec![18, 2, 0];
     bytes.extend([0xbf, 0xff, 0xff, 0xff]);
@@ -321,16 +363,19 @@ fn entry() -> impl Strategy<Value = Entry> {
     ];
     let path = prop::collection::vec("[a-z\u{1}-\u{1f}é]{1,9}", 0..5)
         .prop_map(|parts| EntryPath::new(parts.join("/").into_bytes()).unwrap());
-    (kind, 0u16..0o10000, any::<i64>(), number(), any::<[u8; 16]>(), path).prop_map(
-        |(kind, mode, modified, size, identity, path)| Entry {
-            kind,
-            mode,
-            modified,
-            size,
-            identity,
-            path,
-        },
-    )
+    let holes = prop::collection::vec((1u64..1 << 40, 1u64..1 << 40), 0..5);
+    let entry = (kind, 0u16..0o10000, any::<i64>(), number(), any::<[u8; 16]>(), path, holes);
+    entry.prop_map(|(kind, mode, modified, size, identity, path, holes)| {
+        let mut past = 0;
+        let ranges = holes.into_iter().map(|(hole, len)| {
+            past += hole + len;
+            past - len..past
+        });
+        let data = DataRanges::new(ranges.collect());
+        let data = data.filter(|data| kind == EntryKind::File && data.fit(size));
+        let attributes = Attributes { data };
+        Entry { kind, mode, modified, size, identity, path, attributes }
+    })
 }
 
 fn listed(entry: Entry) -> Listed {

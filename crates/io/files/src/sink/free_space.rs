@@ -11,6 +11,7 @@ use longhaul_objects::TempName;
 use longhaul_sys::files::{Allocation, preallocate};
 use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
+use longhaul_wire::Entry;
 use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
 
 use crate::identify::hex;
@@ -142,7 +143,8 @@ impl SinkTree {
 
     /// Gives a new large file its length, and its blocks where that is quick; nothing where it does
     /// not fit.
-    pub(crate) fn reserve(&self, temp: TempName, file: &File, len: u64) -> io::Result<()> {
+    pub(crate) fn reserve(&self, temp: TempName, file: &File, entry: &Entry) -> io::Result<()> {
+        let len = entry.data_len();
         {
             let mut budget = lock(&self.space_budget);
             let owed = self.owed(&budget);
@@ -151,7 +153,7 @@ impl SinkTree {
             // Before it has the blocks, so that nobody else is given them meanwhile.
             budget.promised.insert(temp, len);
         }
-        let allocated = allocate(file, len);
+        let allocated = allocate(file, entry);
         if !matches!(allocated, Ok(Allocation::Sparse)) {
             self.forget_promise(temp);
         }
@@ -177,11 +179,19 @@ impl SinkTree {
 }
 
 /// A file system in memory would touch every page before the first byte has arrived.
-fn allocate(file: &File, len: u64) -> io::Result<Allocation> {
+fn allocate(file: &File, entry: &Entry) -> io::Result<Allocation> {
     if fstatfs(file).is_ok_and(|system| system.f_type == TMPFS) {
-        return file.set_len(len).map(|()| Allocation::Sparse);
+        return file.set_len(entry.size).map(|()| Allocation::Sparse);
     }
-    preallocate(file, len)
+    if entry.data_len() < entry.size {
+        file.set_len(entry.size)?;
+    }
+    for part in entry.parts(0, entry.data_len()) {
+        if preallocate(file, part)? == Allocation::Sparse {
+            return Ok(Allocation::Sparse);
+        }
+    }
+    Ok(Allocation::Reserved)
 }
 
 /// The reserve is this part of a file system, between two bounds, but never more than the other part.

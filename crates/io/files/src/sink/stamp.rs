@@ -54,7 +54,7 @@ impl SinkTree {
         // A time in whole seconds stays the same for too long.
         (self.keeps_change_times && stat.st_ctime_nsec != 0).then(|| {
             // Devices get new numbers when they are mounted again.
-            Stamp(identity(&FileIdentity { device: 0, ..file_identity(stat) }))
+            Stamp(identity(&FileIdentity { device: 0, ..file_identity(stat) }, None))
         })
     }
 
@@ -67,11 +67,16 @@ impl SinkTree {
     ) -> Vec<u32> {
         let opened = self.open_to_recheck(temp);
         let is_wrong = |file: &PositionedFile, buffer: &mut Pages, group, value| {
-            let data = &mut buffer[..group_len(entry.size, group) as usize];
-            let len = read(file, data, u64::from(group) * GROUP_SIZE);
-            let only = group_count(entry.size) == 1;
-            !len.is_ok_and(|len| len == data.len())
-                || group_chaining_value(data, group, only) != value
+            let len = group_len(entry.data_len(), group);
+            let data = &mut buffer[..len as usize];
+            let mut at = 0;
+            let is_read = entry.parts(u64::from(group) * GROUP_SIZE, len.into()).all(|part| {
+                let piece = &mut data[at..at + (part.end - part.start) as usize];
+                at += piece.len();
+                read(file, piece, part.start).is_ok_and(|len| len == piece.len())
+            });
+            let only = group_count(entry.data_len()) == 1;
+            !is_read || group_chaining_value(data, group, only) != value
         };
         let Ok((file, mut buffer)) = opened else {
             return groups.iter().map(|(group, _)| *group).collect();

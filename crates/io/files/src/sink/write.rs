@@ -2,19 +2,20 @@
 
 use crate::explain::{Replaced, Vanished};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use longhaul_objects::limits::LARGE_FILE_MIN;
-use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece};
+use longhaul_objects::{Existing, Fsync, Prepared, Publication, TempName, WritePiece, is_large};
 use longhaul_sys::files::PositionedFile;
 use longhaul_sys::sync::lock;
 use longhaul_wire::{Entry, EntryEnd, EntryKind};
-use rustix::fs::{AtFlags, Mode, OFlags, Stat, fstat, statat, symlinkat, unlinkat};
-use rustix::io::Errno;
+use rustix::fs::{
+    AtFlags, FallocateFlags, Mode, OFlags, Stat, fallocate, fstat, statat, symlinkat, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::explain;
 use crate::identify::{hex, staged_name};
@@ -73,7 +74,7 @@ impl SinkTree {
         let entry = &piece.entry;
         #[cfg(any(test, feature = "test-faults"))]
         crate::test_faults::inject_delay(entry, "write");
-        if entry.size >= LARGE_FILE_MIN {
+        if is_large(entry) {
             return self.open_file(piece.temp)?.write_all_at(data, piece.file_offset);
         }
         self.take_space(data.len())?;
@@ -105,7 +106,7 @@ impl SinkTree {
                 explain::at_destination("cannot look at what has its name", &error)
             })?;
             let file = File::from(self.create(temp, PRIVATE).map_err(explain)?);
-            let reserved = self.reserve(temp, &file, entry.size);
+            let reserved = self.reserve(temp, &file, entry);
             let file = reserved.and_then(|()| large(file, self.direct)).map_err(|error| {
                 self.forget_promise(temp);
                 lock(&self.own).remove(&temp);
@@ -122,11 +123,16 @@ impl SinkTree {
             Existing::Nothing => (false, None),
         };
         if let Ok(stat) = self.open_left(temp, entry.size) {
-            self.promise(temp, entry.size);
+            self.promise(temp, entry.data_len());
             lock(&self.rough).insert(temp);
             lock(&self.own).insert(temp, (stat.st_dev, stat.st_ino));
-            let is_as_it_was = stamp.is_some() && stamp == self.stamp(&stat);
-            return Ok(if is_as_it_was { Prepared::Ready } else { Prepared::Altered });
+            if stamp.is_some() && stamp == self.stamp(&stat) {
+                return Ok(Prepared::Ready);
+            }
+            // What is in them is compared with nothing.
+            if self.make_holes(entry, temp).is_ok() {
+                return Ok(Prepared::Altered);
+            }
         }
         match is_whole && self.is_published(entry, &mut None) {
             true => Ok(Prepared::Published),
@@ -147,6 +153,18 @@ impl SinkTree {
             open.file().set_len(size)?;
         }
         Ok(stat)
+    }
+
+    /// Makes the holes of a file that an earlier run has left, whatever somebody has written there.
+    fn make_holes(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
+        let Some(data) = &entry.attributes.data else { return Ok(()) };
+        let open = self.open_file(temp)?;
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        for hole in data.holes(entry.size) {
+            let len = hole.end - hole.start;
+            retry_on_intr(|| fallocate(open.file(), flags, hole.start, len))?;
+        }
+        Ok(())
     }
 
     /// Checks early for a special file in the place: what cannot be published need not be sent.
@@ -210,8 +228,8 @@ impl SinkTree {
     /// this run has set, if it may; FAT does not keep that as it was set.
     fn check_own(&self, entry: &Entry, temp: TempName) -> io::Result<()> {
         let own = lock(&self.own).remove(&temp);
-        // An empty one was made in this call.
-        if entry.kind != EntryKind::File || entry.size == 0 {
+        // One without contents was made in this call.
+        if entry.kind != EntryKind::File || entry.data_len() == 0 {
             return Ok(());
         }
         let name = hex(&temp.0);
@@ -234,9 +252,16 @@ impl SinkTree {
             symlinkat(&target[..], &self.hidden, &name[..])?;
             return self.set_link_time(&self.hidden, &name, entry);
         }
-        if entry.size == 0 {
-            let file = create_new_file(&self.hidden, &name, u32::from(entry.mode) & 0o777)?;
-            return self.set_attributes(file, None, entry);
+        if entry.data_len() == 0 {
+            let mode = u32::from(entry.mode) & 0o777;
+            let file = File::from(create_new_file(&self.hidden, &name, mode)?);
+            if entry.size > 0 {
+                file.set_len(entry.size)?;
+            }
+            self.set_attributes(&file, None, entry)?;
+            // No checkpoint knows of it before it has its name, which then says how long it is.
+            let is_due = entry.size > 0 && self.fsync == Fsync::End;
+            return if is_due { sync_whole(&file, &self.notes) } else { Ok(()) };
         }
         if lock(&self.rough).remove(&temp) {
             self.set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry)?;
@@ -262,7 +287,7 @@ impl SinkTree {
             symlinkat(&target[..], parent, &hidden[..])?;
             self.set_link_time(parent, &hidden, entry)?;
         } else {
-            self.fits_elsewhere(parent, entry.size)?;
+            self.fits_elsewhere(parent, entry.data_len())?;
             let mut contents = File::from(open_at(
                 directory,
                 from,
@@ -271,8 +296,8 @@ impl SinkTree {
             )?);
             let mut to =
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
-            let copied = io::copy(&mut contents, &mut to)
-                .and_then(|_| self.set_attributes(&to, Some(self.mode(entry)), entry))
+            let copied = copy_data(&mut contents, &mut to, entry)
+                .and_then(|()| self.set_attributes(&to, Some(self.mode(entry)), entry))
                 .and_then(|()| {
                     if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
                 });
@@ -337,6 +362,17 @@ impl SinkTree {
         self.files.insert(temp, Arc::clone(&open));
         Ok(open)
     }
+}
+
+/// Copies the contents of `entry` without its holes.
+fn copy_data(from: &mut File, to: &mut File, entry: &Entry) -> io::Result<()> {
+    to.set_len(entry.size)?;
+    for part in entry.parts(0, entry.data_len()) {
+        from.seek(SeekFrom::Start(part.start))?;
+        to.seek(SeekFrom::Start(part.start))?;
+        io::copy(&mut from.take(part.end - part.start), to)?;
+    }
+    Ok(())
 }
 
 /// Makes a new file, instead of one that is there.

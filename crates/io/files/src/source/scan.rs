@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use longhaul_objects::identity;
 use longhaul_sys::random;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, EntryPath};
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
+use longhaul_wire::{Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
+use super::holes::{data_ranges, may_have_holes};
 use super::pseudo;
-use crate::source::{SourceTree, file_identity, nanoseconds};
+use crate::place::open_at;
+use crate::source::{READ, SourceTree, file_identity, nanoseconds};
 use crate::{explain, identify};
 
 /// Entries that are found, one after the other: parents before what is in them, files of a
@@ -305,8 +307,20 @@ fn leaf(
     };
     let is_file = kind == EntryKind::File;
     let size = if is_file { stat.st_size as u64 } else { 0 };
-    let identity = if size > 0 { identity(&file_identity(stat)) } else { [0; 16] };
-    let entry = entry(kind, stat, size, identity, path);
+    let data = if is_file && may_have_holes(stat) {
+        let file = match link {
+            Some((directory, name)) => {
+                open_at(directory, name, READ | OFlags::NOFOLLOW, Mode::empty()).ok()
+            }
+            None => tree.open_file(path.as_bytes(), &mut None).ok().map(Into::into),
+        };
+        file.and_then(|file| data_ranges(&file.into(), stat))
+    } else {
+        None
+    };
+    let contents = identity(&file_identity(stat), data.as_ref());
+    let mut entry = entry(kind, stat, size, if size > 0 { contents } else { [0; 16] }, path);
+    entry.attributes.data = data;
     match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
         Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
         None => Scanned::Entry(entry),
@@ -316,7 +330,8 @@ fn leaf(
 fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: EntryPath) -> Entry {
     let mode = (stat.st_mode & 0o7777) as u16;
     let modified = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
-    Entry { kind, mode, modified, size, identity, path }
+    let attributes = Attributes::default();
+    Entry { kind, mode, modified, size, identity, path, attributes }
 }
 
 /// A failure that can be reported to the sink.
@@ -326,7 +341,8 @@ fn unreadable(path: Vec<u8>, end: EntryEnd) -> Scanned {
 }
 
 fn stand_in_at(path: EntryPath) -> Entry {
-    Entry { kind: EntryKind::File, mode: 0, modified: 0, size: 1, identity: [0; 16], path }
+    let (kind, attributes) = (EntryKind::File, Attributes::default());
+    Entry { kind, mode: 0, modified: 0, size: 1, identity: [0; 16], path, attributes }
 }
 
 fn failed(path: &[u8], end: EntryEnd, stand_in: Option<Entry>) -> Scanned {

@@ -15,7 +15,14 @@ const GROUPS: usize = 12;
 fn interrupted(stopped: bool) -> (Scratch, u64) {
     let scratch = Scratch::new();
     let data = bytes(GROUPS * GROUP_SIZE as usize + 5, 1);
-    let from = scratch.file("from/f", data);
+    scratch.file("from/f", data);
+    let left = interrupted_in(&scratch, stopped);
+    (scratch, left)
+}
+
+/// The same of what the source has: the groups that are recorded.
+fn interrupted_in(scratch: &Scratch, stopped: bool) -> u64 {
+    let from = scratch.at("from/f");
     let copy = Copy::new(SourceTree::local(&[from], false), &scratch.at("to"));
     copy.run_until(|sink| sink.stats().received_bytes >= 5 * GROUP_SIZE);
     copy.exchange();
@@ -29,7 +36,7 @@ fn interrupted(stopped: bool) -> (Scratch, u64) {
         assert!(lock(&copy.sink).is_wound_up());
     }
     drop(copy);
-    (scratch, if stopped { 8 } else { 5 })
+    if stopped { 8 } else { 5 }
 }
 
 fn goes_on(scratch: &Scratch) -> SinkStats {
@@ -111,6 +118,19 @@ fn data_written_after_the_last_checkpoint_are_compared_and_kept() {
     let (scratch, groups) = interrupted(false);
     let stats = goes_on(&scratch);
     assert_eq!((stats.resumed_bytes, stats.rechecked), (groups * GROUP_SIZE, groups));
+}
+
+#[test]
+fn what_is_written_into_holes_between_two_runs_is_not_kept() {
+    let scratch = Scratch::new();
+    let file = File::create(scratch.file("from/f", "")).unwrap();
+    file.set_len(64 << 20).unwrap();
+    file.write_all_at(&bytes(GROUPS << 20, 1), 8 << 20).unwrap();
+    let left = interrupted_in(&scratch, false);
+    let written = File::options().write(true).open(unpublished(&scratch)).unwrap();
+    written.write_all_at(b"foreign", 5 << 20).unwrap();
+    written.write_all_at(b"foreign", 63 << 20).unwrap();
+    assert!(goes_on(&scratch).resumed_bytes >= left * GROUP_SIZE);
 }
 
 #[test]

@@ -53,12 +53,48 @@ fn a_large_file_with_holes_arrives() {
     let from = scratch.file("from", "head");
     let file = std::fs::OpenOptions::new().write(true).open(&from).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, b"tail", 200 << 20).unwrap();
-    copy(&from, &scratch.at("to"));
+    let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &scratch.at("to"));
+    copy.run();
+    assert_eq!(copy.failures(), []);
+    assert!(lock(&copy.source).stats().sent_bytes <= 2 << 16, "holes were sent");
+    drop(copy);
     let to = std::fs::File::open(scratch.at("to")).unwrap();
     assert_eq!(to.metadata().unwrap().len(), (200 << 20) + 4);
+    assert!(to.metadata().unwrap().blocks() * 512 <= 2 << 16, "holes were written");
     let mut tail = [0; 8];
     std::os::unix::fs::FileExt::read_exact_at(&to, &mut tail, (200 << 20) - 4).unwrap();
     assert_eq!(&tail, b"\0\0\0\0tail");
+}
+
+#[test]
+fn a_terabyte_of_which_a_megabyte_is_data_moves_as_that() {
+    let scratch = Scratch::new();
+    let from = scratch.directory("from");
+    let sparse = std::fs::File::create(from.join("sparse")).unwrap();
+    sparse.set_len(1 << 40).unwrap();
+    for number in 0..16u64 {
+        let data = bytes(1 << 16, number as usize + 1);
+        std::os::unix::fs::FileExt::write_all_at(&sparse, &data, number << 36).unwrap();
+    }
+    std::fs::File::create(from.join("hole")).unwrap().set_len(1 << 40).unwrap();
+    std::fs::File::create(from.join("small")).unwrap().set_len(100_000).unwrap();
+    let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &scratch.at("to"));
+    copy.run();
+    assert_eq!(copy.failures(), []);
+    assert_eq!(lock(&copy.source).stats().sent_bytes, 1 << 20);
+    drop(copy);
+    let to = std::fs::File::open(scratch.at("to/sparse")).unwrap();
+    for number in 0..16u64 {
+        let mut there = vec![1; 1 << 17];
+        std::os::unix::fs::FileExt::read_exact_at(&to, &mut there, number << 36).unwrap();
+        assert_eq!(there[..1 << 16], bytes(1 << 16, number as usize + 1));
+        assert!(there[1 << 16..].iter().all(|byte| *byte == 0));
+    }
+    for (name, size) in [("sparse", 1 << 40), ("hole", 1 << 40), ("small", 100_000)] {
+        let there = std::fs::metadata(scratch.at("to").join(name)).unwrap();
+        assert_eq!(there.len(), size, "{name}");
+        assert!(there.blocks() * 512 <= 2 << 20, "{name}");
+    }
 }
 
 #[test]

@@ -51,16 +51,16 @@ fn preallocation_gives_the_length() {
     let scratch = Scratch::new();
     let file = scratch.root().open("file", &NEW).unwrap();
     file.write_all_at(b"kept", 0).unwrap();
-    preallocate(&file, 1 << 20).unwrap();
+    preallocate(&file, 0..1 << 20).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 1 << 20);
-    preallocate(&file, 10).unwrap();
-    preallocate(&file, 0).unwrap();
+    preallocate(&file, 0..10).unwrap();
+    preallocate(&file, 0..0).unwrap();
     assert_eq!(file.metadata().unwrap().len(), 1 << 20);
     let mut start = [0; 4];
     file.read_exact_at(&mut start, 0).unwrap();
     assert_eq!(&start, b"kept");
     // No file system holds this; what fails is the call, not a later write.
-    assert!(preallocate(&file, i64::MAX as u64).is_err());
+    assert!(preallocate(&file, 0..i64::MAX as u64).is_err());
 }
 
 fn contents(len: usize) -> Pages {

@@ -9,7 +9,7 @@ use longhaul_connection::Wish;
 use longhaul_files::DestinationError;
 use longhaul_session::Token;
 use longhaul_units::Bytes;
-use longhaul_wire::{Entry, EntryKind, EntryPath, Message, SourceMessage};
+use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath, Message, SourceMessage};
 
 use super::*;
 
@@ -69,7 +69,8 @@ fn sink(client: &Part) -> &SinkDriver {
 fn directory(path: &[u8]) -> Entry {
     let path = EntryPath::new(path.to_vec()).unwrap();
     let kind = EntryKind::Directory;
-    Entry { kind, mode: 0o755, modified: 0, size: 0, identity: [0; 16], path }
+    let attributes = Attributes::default();
+    Entry { kind, mode: 0o755, modified: 0, size: 0, identity: [0; 16], path, attributes }
 }
 
 fn file(path: &[u8]) -> Entry {
