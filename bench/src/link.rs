@@ -13,14 +13,14 @@ use longhaul_units::Rate;
 
 /// The path between the two ends.
 pub(crate) enum Link {
-    Hosts { testbed: Testbed, mtu: u16 },
+    Hosts { testbed: Box<Testbed>, mtu: u16 },
     Loopback { why: String },
 }
 
 impl Link {
     pub(crate) fn new(mtu: u16) -> Self {
         match Testbed::direct(mtu.into()) {
-            Ok(testbed) => Self::Hosts { testbed, mtu },
+            Ok(testbed) => Self::Hosts { testbed: Box::new(testbed), mtu },
             Err(error) => Self::Loopback { why: error.to_string() },
         }
     }
@@ -37,7 +37,7 @@ impl Link {
         let forward = Conditions { loss: Some(loss), ..Conditions::default() };
         let topology = Topology::two_hosts(LinkSpec { forward, ..LinkSpec::between_hosts(both) });
         let testbed = Testbed::new(&topology, &TestbedOptions::default());
-        Ok(Self::Hosts { testbed: testbed.map_err(io::Error::other)?, mtu: 1500 })
+        Ok(Self::Hosts { testbed: Box::new(testbed.map_err(io::Error::other)?), mtu: 1500 })
     }
 
     pub(crate) fn describe(&self) -> String {

@@ -45,6 +45,7 @@ const ALL: &[(&str, Probe)] = &[
     // Threads may run before others.
     ("priority", || run("chrt", &["--fifo", "1", "true"])),
     ("postgresql", || programs(&["initdb", "postgres", "setpriv"])),
+    ("ip", || programs(&["ip"])),
     ("curl", || programs(&["curl"])),
     // Other programs for moving data.
     // Debian's, with what checks metrics.

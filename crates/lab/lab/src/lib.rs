@@ -44,7 +44,8 @@ pub use emulator::{
 pub use longhaul_pathsim::Direction;
 pub use packet::Flow;
 pub use testbed::{
-    Cleaned, Host, Place, Testbed, TestbedError, TestbedOptions, clean_up, shared_folder,
+    Cleaned, Host, OtherCounts, OtherPath, Place, Testbed, TestbedError, TestbedOptions, clean_up,
+    shared_folder,
 };
 pub use topology::{
     Builtin, BurstLoss, Conditions, Duplicate, Egress, JitterSpec, LineKind, LinkSpec, Marking,

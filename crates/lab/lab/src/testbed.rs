@@ -6,6 +6,7 @@ mod keeper;
 mod leftovers;
 mod links;
 mod listeners;
+mod other_emulator;
 mod place;
 mod processes;
 mod quota;
@@ -14,6 +15,7 @@ mod switch;
 
 use std::io;
 use std::net::IpAddr;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +30,8 @@ use self::keeper::{Keeper, pin};
 use self::leftovers::Registration;
 pub(crate) use self::leftovers::disk_mark;
 pub use self::leftovers::{Cleaned, Place, clean_up, shared_folder};
+use self::other_emulator::OtherEmulator;
+pub use self::other_emulator::{OtherCounts, OtherPath};
 use self::processes::TAG;
 use self::quota::Quota;
 use crate::emulator::{Emulator, LinkSetup, LinkStats, Loss, class};
@@ -42,6 +46,7 @@ use crate::topology::{Egress, Topology};
 pub struct Testbed {
     // Fields are dropped in this order: processes inside end before their network does.
     registration: Registration,
+    other: Option<Box<OtherEmulator>>,
     hosts: Vec<Host>,
     emulator: Emulator,
     topology: Topology,
@@ -176,6 +181,35 @@ impl Testbed {
         Self::assemble(&topology, namespaces, Vec::new(), &options, (registration, ipv6))
     }
 
+    /// Two hosts, joined by a path that another program emulates. There are no [`Testbed::stats`];
+    /// [`Testbed::close_other`] has what the program counted.
+    ///
+    /// # Errors
+    /// Errors of [`Testbed::new`], and what the program writes when it does not come up.
+    pub fn emulated_by(program: &Path, path: &OtherPath) -> Result<Self, TestbedError> {
+        let registration = Registration::new().map_err(step("take stock of running testbeds"))?;
+        let mut namespaces = Vec::new();
+        for _ in 0..2 {
+            let namespace = Namespace::new().map_err(step("make a network namespace"))?;
+            configure(&namespace, false, Some(TCP_BUFFER))
+                .map_err(step("set up a network namespace"))?;
+            namespaces.push(namespace);
+        }
+        let topology = Topology::direct();
+        let options = TestbedOptions { seed: path.seed, log: 0 };
+        let mut testbed =
+            Self::assemble(&topology, namespaces, Vec::new(), &options, (registration, false))?;
+        let hosts = [&testbed.hosts[0], &testbed.hosts[1]];
+        let mark = (TAG, testbed.registration.tag());
+        let unnamed = || step("name a network namespace")(io::ErrorKind::PermissionDenied.into());
+        let name = |host| testbed.netns_name(host).ok_or_else(unnamed);
+        let names = [name(hosts[0])?, name(hosts[1])?];
+        let other = OtherEmulator::start(program, path, mark, hosts, names)
+            .map_err(step("start another program's emulator"))?;
+        testbed.other = Some(Box::new(other));
+        Ok(testbed)
+    }
+
     fn assemble(
         topology: &Topology,
         namespaces: Vec<Namespace>,
@@ -216,7 +250,8 @@ impl Testbed {
             let name = format!("{}.{direction}", topology.links[link].name);
             registration.name(&name, switch).map_err(step("name a network namespace"))?;
         }
-        Ok(Self { registration, hosts, emulator, topology: topology.clone(), interrupted })
+        let (topology, other) = (topology.clone(), None);
+        Ok(Self { registration, other, hosts, emulator, topology, interrupted })
     }
 
     /// The topology it was made from.
@@ -316,6 +351,15 @@ impl Testbed {
     pub fn interrupt(&self) {
         self.interrupted.store(true, Ordering::Relaxed);
         self.registration.kill_inside();
+    }
+
+    /// Ends a testbed of [`Testbed::emulated_by`]; tells what the program counted.
+    ///
+    /// # Errors
+    /// A program that ended before, or says something else.
+    pub fn close_other(mut self) -> io::Result<OtherCounts> {
+        let mut other = self.other.take().ok_or(io::ErrorKind::NotFound)?;
+        other.stop()
     }
 
     /// Ends the testbed and reports whether packets were carried until now.

@@ -15,6 +15,7 @@ use super::*;
 use crate::topology::Builtin;
 
 mod htb;
+mod other_emulator;
 
 #[needs(namespaces, ipv6)]
 #[test]
