@@ -10,6 +10,8 @@
 //! cargo xtask chains --seeds 100000 --from 1
 //! ```
 
+mod ablate;
+mod altered;
 mod arguments;
 mod ci;
 mod command;
@@ -77,6 +79,12 @@ fn run() -> Result<()> {
             arguments.finish()?;
             mutants::run(&root, seeds, &only)
         }
+        "ablate" => {
+            let seeds = arguments.number("--seeds")?.unwrap_or(1);
+            let only = arguments.text("--only")?.unwrap_or_default();
+            arguments.finish()?;
+            ablate::run(&root, seeds, &only)
+        }
         "deb" => {
             arguments.finish()?;
             deb::run(&root)
@@ -109,6 +117,7 @@ cargo xtask COMMAND
   chains [--seeds N] [--from S]  the same with sessions through chains of gateways
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
+  ablate [--seeds N] [--only S]  take the rules of `auto` out, one at a time; what each is worth (1 seed)
   deb                         the Debian package of the program in target/release; lintian looks at it
   api                         write the list of what the library offers, which tidy compares
   errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words

@@ -12,31 +12,13 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{command, swarm};
-
-/// A fault: in `file`, `with` in place of `what`, which is there once.
-struct Mutant {
-    name: &'static str,
-    file: &'static str,
-    what: &'static str,
-    with: &'static str,
-}
-
-impl Mutant {
-    /// The text of its file with the fault.
-    fn put_into(&self, sound: &str) -> Result<String> {
-        if sound.matches(self.what).count() != 1 {
-            bail!("{}: `{}` is not once in {}", self.name, self.what, self.file);
-        }
-        Ok(sound.replace(self.what, self.with))
-    }
-}
+use crate::{altered, command, swarm};
 
 /// Tries the faults whose names contain `only`, each with up to `seeds` seeds from 1 on. Those that no
 /// seed finds are an error.
 pub fn run(root: &Path, seeds: u64, only: &str) -> Result<()> {
     let tree = root.join("target/mutants/tree");
-    copy(root, &tree)?;
+    altered::copy(root, &tree)?;
     let mut survivors = Vec::new();
     println!("| fault | found by seed | as |\n|---|---|---|");
     for mutant in faults::ALL.iter().filter(|mutant| mutant.name.contains(only)) {
@@ -89,24 +71,6 @@ fn reason(line: &str) -> String {
     why.chars().take(REASON_MAX).map(|c| if c == '|' { '/' } else { c }).collect()
 }
 
-/// Makes `tree` what is tracked below `root`, with what is not committed.
-fn copy(root: &Path, tree: &Path) -> Result<()> {
-    let tracked = command::output(Command::new("git").arg("ls-files").current_dir(root))?;
-    for name in tracked.lines() {
-        let Ok(bytes) = fs::read(root.join(name)) else { continue };
-        let to = tree.join(name);
-        // What is the same keeps its time, and need not be built again.
-        if fs::read(&to).is_ok_and(|there| there == bytes) {
-            continue;
-        }
-        if let Some(folder) = to.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::write(&to, bytes)?;
-    }
-    Ok(())
-}
-
 const REASON_MAX: usize = 90;
 
 #[cfg(test)]
@@ -115,11 +79,7 @@ mod tests {
 
     #[test]
     fn every_fault_has_its_place_in_the_code() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        for mutant in faults::ALL {
-            let text = fs::read_to_string(root.join(mutant.file)).unwrap();
-            assert_ne!(mutant.put_into(&text).unwrap(), text, "{}", mutant.name);
-        }
+        altered::check(faults::ALL);
     }
 
     #[test]

@@ -1,364 +1,364 @@
 //! The faults: each breaks one rule of docs/connection.md.
 
-use super::Mutant;
+use crate::altered::Alteration;
 
-pub(super) const ALL: &[Mutant] = &[
-    Mutant {
+pub(super) const ALL: &[Alteration] = &[
+    Alteration {
         name: "a repair that the lanes never hear of",
         file: "crates/core/connection/src/incoming.rs",
         what: "                self.forget(object, group);\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "what came on another lane is not given up",
         file: "crates/core/connection/src/incoming.rs",
         what: "self.give_up((object, group)).into_iter().collect()",
         with: "Vec::new()",
     },
-    Mutant {
+    Alteration {
         name: "a late repetition begins its group again",
         file: "crates/core/connection/src/incoming.rs",
         what: "        if is_done(&self.done, self.over, target.key()) {\n            return Ok(false);",
         with: "        if false {\n            return Ok(false);",
     },
-    Mutant {
+    Alteration {
         name: "payloads lie one byte early",
         file: "crates/core/connection/src/incoming.rs",
         what: "Slot::Place(&mut buffer.as_mut()[target.start as usize..]",
         with: "Slot::Place(&mut buffer.as_mut()[(target.start as usize).saturating_sub(1)..]",
     },
-    Mutant {
+    Alteration {
         name: "repeated bytes go straight to their place",
         file: "crates/core/connection/src/incoming.rs",
         what: "if !assembly.is_vacant(target.start, target.len) {",
         with: "if false {",
     },
-    Mutant {
+    Alteration {
         name: "gaps are filled from the start of the packet",
         file: "crates/core/connection/src/incoming.rs",
         what: "let from = (gap.start - target.start) as usize..(gap.end - target.start) as usize;",
         with: "let from = 0..(gap.end - gap.start) as usize;",
     },
-    Mutant {
+    Alteration {
         name: "a group is whole before its last bytes",
         file: "crates/core/connection/src/incoming.rs",
         what: "        if !assembly.is_complete() {",
         with: "        if !assembly.is_complete() && target.start + target.len < assembly.len() {",
     },
-    Mutant {
+    Alteration {
         name: "credit is counted twice",
         file: "crates/core/objects/src/intake.rs",
         what: "        self.bytes += self.len(object, group).unwrap_or(0);",
         with: "        self.bytes += 2 * self.len(object, group).unwrap_or(0);",
     },
-    Mutant {
+    Alteration {
         name: "what is sent again counts again",
         file: "crates/core/objects/src/intake.rs",
         what: "        if self.has_begun(object, group) {\n            return false;",
         with: "        if false {\n            return false;",
     },
-    Mutant {
+    Alteration {
         name: "credit never reaches a lane",
         file: "crates/core/connection/src/lane_half.rs",
         what: "        self.lane.set_credit(standing.credit);\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "a repair overtakes the report of its group",
         file: "crates/core/connection/src/lane_half.rs",
         what: "if self.outgoing.contains_key(&key) {",
         with: "if false {",
     },
-    Mutant {
+    Alteration {
         name: "a repair that waited is lost",
         file: "crates/core/connection/src/lane_half.rs",
         what: "in core::mem::take(&mut self.repairs) {",
         with: "in core::mem::take(&mut self.repairs).into_iter().skip(1) {",
     },
-    Mutant {
+    Alteration {
         name: "delivered groups are kept",
         file: "crates/core/connection/src/lane_half.rs",
         what: "self.outgoing.remove(&(extent.object, extent.offset));\n                \
                self.news.push_back(News::Delivered(extent));",
         with: "self.news.push_back(News::Delivered(extent));",
     },
-    Mutant {
+    Alteration {
         name: "a lane is forgotten at close",
         file: "crates/core/connection/src/lane_half.rs",
         what: "Order::Close(code, reason) => self.lane.close(now, code, &reason),",
         with: "Order::Close(..) => {}",
     },
-    Mutant {
+    Alteration {
         name: "a blast round never ends",
         file: "crates/core/connection/src/lane_half.rs",
         what: "if standing.drained && self.lane.backlog() == 0 {",
         with: "if false {",
     },
-    Mutant {
+    Alteration {
         name: "nothing need arrive of what was withdrawn",
         file: "crates/core/engine/src/outbox.rs",
         what: "(begun.remaining < begun.extent.len).then_some(begun.extent)",
         with: "Some(begun.extent)",
     },
-    Mutant {
+    Alteration {
         name: "replayed packets are taken",
         file: "crates/core/connection/src/receive.rs",
         what: "if !lane.accepts(number) {",
         with: "if false {",
     },
-    Mutant {
+    Alteration {
         name: "forged packets are placed",
         file: "crates/core/connection/src/receive.rs",
         what: "let authentic = with.opener.open_run(run, bytes, place);",
         with: "let authentic = with.opener.open_run(run, bytes, place).max(run.count());",
     },
-    Mutant {
+    Alteration {
         name: "forged packets are acknowledged",
         file: "crates/core/connection/src/receive.rs",
         what: "self.extend_arrival(now, lane, batch, &part.first(authentic));",
         with: "self.extend_arrival(now, lane, batch, &part.first(looked_at));",
     },
-    Mutant {
+    Alteration {
         name: "a run takes in bytes from elsewhere",
         file: "crates/core/connection/src/run.rs",
         what: "            && self.offset + self.payload_len() as u64 == next.offset\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "packets carry bytes of the start of a group",
         file: "crates/core/connection/src/send.rs",
         what: "let base = extent.offset - extent.offset % GROUP_SIZE;",
         with: "let base = extent.offset;",
     },
-    Mutant {
+    Alteration {
         name: "a last packet is as long as the others",
         file: "crates/core/connection/src/send.rs",
         what: "let end = (offset + payload).min(extent.end());",
         with: "let end = offset + payload;",
     },
-    Mutant {
+    Alteration {
         name: "the end overtakes the last message",
         file: "crates/core/connection/src/messages.rs",
         what: "let ends = self.wants_more() && lane.stream_finish(STREAM).is_ok();",
         with: "let ends = self.own == Half::Open && lane.stream_finish(STREAM).is_ok();",
     },
-    Mutant {
+    Alteration {
         name: "what the stream did not take of a message is lost",
         file: "crates/core/connection/src/messages.rs",
         what: "        self.unwritten.drain(..written);",
         with: "        self.unwritten.clear();",
     },
-    Mutant {
+    Alteration {
         name: "a client closes before its result was read",
         file: "crates/core/connection/src/conversation.rs",
         what: "Some(Part::Sink) => self.received_all,",
         with: "Some(Part::Sink) => true,",
     },
-    Mutant {
+    Alteration {
         name: "what a refused client says breaks the connection",
         file: "crates/core/connection/src/conversation.rs",
         what: "(Stage::Refusing, Message::Source(_) | Message::Sink(_) | Message::Verify(_)) => {",
         with: "(Stage::Refusing, Message::Source(_)) if false => {",
     },
-    Mutant {
+    Alteration {
         name: "a server plays the part of its client",
         file: "crates/core/connection/src/conversation.rs",
         what: "Stage::Asked(wish.part().other())",
         with: "Stage::Asked(wish.part())",
     },
-    Mutant {
+    Alteration {
         name: "lanes never hear that a repaired group has come",
         file: "crates/core/connection/src/incoming_copy.rs",
         what: "self.taken.extend(self.repairs.take(object, group)),",
         with: "{\n                self.repairs.take(object, group);\n            }",
     },
-    Mutant {
+    Alteration {
         name: "a lane keeps what it has of a failed object",
         file: "crates/core/connection/src/incoming.rs",
         what: "keys.into_iter().filter_map(|key| self.give_up(key)).collect()",
         with: "Vec::new()",
     },
-    Mutant {
+    Alteration {
         name: "what comes of a failed object keeps its credit",
         file: "crates/core/connection/src/incoming_copy.rs",
         what: "            if self.intake.begin(object, group) {\n                self.sink.group_dropped(object, group);\n            }\n",
         with: "            self.intake.begin(object, group);\n",
     },
-    Mutant {
+    Alteration {
         name: "what a lane gives up of a failed object keeps its credit",
         file: "crates/core/connection/src/transfer.rs",
         what: "CopyIn(copy) => copy.handle_given_up(object, group),",
         with: "CopyIn(_) => {}",
     },
-    Mutant {
+    Alteration {
         name: "what was withdrawn still counts",
         file: "crates/core/connection/src/outgoing_copy.rs",
         what: "self.source.group_withdrawn(extent.object, group, extent.len as u32);",
         with: "let _ = group;",
     },
-    Mutant {
+    Alteration {
         name: "a group that was dealt counts as being read",
         file: "crates/core/connection/src/outgoing_copy.rs",
         what: "        self.reading -= 1;\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "a source goes on beyond the credit",
         file: "crates/core/connection/src/outgoing_copy.rs",
         what: "self.source.next_group(self.gate.credit())",
         with: "self.source.next_group(u64::MAX)",
     },
-    Mutant {
+    Alteration {
         name: "pieces go beyond the credit",
         file: "crates/core/connection/src/outgoing_pipe.rs",
         what: "self.source.may_send(self.gate.credit())",
         with: "self.source.may_send(u64::MAX)",
     },
-    Mutant {
+    Alteration {
         name: "a piece is forgotten when it is sent",
         file: "crates/core/connection/src/outgoing_pipe.rs",
         what: "            self.kept.insert(piece.number, bytes.clone());\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "a verified piece is kept",
         file: "crates/core/connection/src/outgoing_pipe.rs",
         what: "drop(self.kept.remove(&piece.number))",
         with: "()",
     },
-    Mutant {
+    Alteration {
         name: "lanes never hear of a damaged piece",
         file: "crates/core/connection/src/incoming_pipe.rs",
         what: "self.repair_queue.push_back(self.repairs.ask(piece.object(), piece.number));",
         with: "self.repairs.ask(piece.object(), piece.number);",
     },
-    Mutant {
+    Alteration {
         name: "memory of damaged pieces is promised again",
         file: "crates/core/connection/src/incoming_pipe.rs",
         what: "self.sink.set_freed(buffers.saturating_sub(self.wasted));",
         with: "self.sink.set_freed(buffers);",
     },
-    Mutant {
+    Alteration {
         name: "a dead path keeps its lanes",
         file: "crates/core/connection/src/paths.rs",
         what: "Offer::Share(weight) if known.carries() => weight.max(1),",
         with: "Offer::Share(weight) if !known.is_narrow => weight.max(1),",
     },
-    Mutant {
+    Alteration {
         name: "a path that carries nothing lives",
         file: "crates/core/connection/src/paths.rs",
         what: "        known.liveness.look(now, seen);\n",
         with: "        let _ = seen;\n",
     },
-    Mutant {
+    Alteration {
         name: "nobody looks whether a dead path lives again",
         file: "crates/core/connection/src/paths.rs",
         what: "if wanted && known.liveness.is_tried() && all[most] > 1 {",
         with: "if wanted && false {",
     },
-    Mutant {
+    Alteration {
         name: "the first lane stays on a dead path",
         file: "crates/core/connection/src/paths.rs",
         what: "first.map_or(self.lanes[0], |path| PathId(path as u16))",
         with: "first.map_or(self.lanes[0], |_| self.lanes[0])",
     },
-    Mutant {
+    Alteration {
         name: "a closed circuit keeps its lanes",
         file: "crates/core/connection/src/paths.rs",
         what: "        known.offer = offer;\n",
         with: "        if offer != Offer::Closed {\n            known.offer = offer;\n        }\n",
     },
-    Mutant {
+    Alteration {
         name: "data goes over a path on standby",
         file: "crates/core/connection/src/paths.rs",
         what: "            _ => 0,\n        };\n        let standby",
         with: "            Offer::Standby if known.liveness.beats() => 1,\n            _ => 0,\n        };\n        let standby",
     },
-    Mutant {
+    Alteration {
         name: "a server asks for no move",
         file: "crates/core/connection/src/paths.rs",
         what: "            self.asks.push_back(MoveAsked { order: self.order, lane, beside });\n",
         with: "            let _ = (lane, beside);\n",
     },
-    Mutant {
+    Alteration {
         name: "a lost MOVE is not repeated",
         file: "crates/core/engine/src/lane/moves.rs",
         what: "    } else {\n        ask.due = true;\n    }",
         with: "    }",
     },
-    Mutant {
+    Alteration {
         name: "a client does not heed MOVE",
         file: "crates/core/connection/src/paths.rs",
         what: "            self.paths[usize::from(from.0)].liveness.fall_silent(now);\n",
         with: "            let _ = now;\n",
     },
-    Mutant {
+    Alteration {
         name: "a server does not note where its client has taken a lane",
         file: "crates/core/connection/src/paths.rs",
         what: "            *place = path;\n",
         with: "            let _ = (place, path);\n",
     },
-    Mutant {
+    Alteration {
         name: "each path has the whole limit of the user",
         file: "crates/core/connection/src/limits.rs",
         what: "governor.set_share(share)",
         with: "{\n                    let _ = (governor, share);\n                }",
     },
-    Mutant {
+    Alteration {
         name: "a booking leaves the others the whole limit",
         file: "crates/core/connection/src/limits.rs",
         what: "Some(rate) => reserved = reserved + rate,",
         with: "Some(_) => {}",
     },
-    Mutant {
+    Alteration {
         name: "what is booked is taken off the limit twice",
         file: "crates/core/connection/src/limits.rs",
         what: "reserved = reserved + rate,",
         with: "reserved = reserved + rate + rate,",
     },
-    Mutant {
+    Alteration {
         name: "a booking that began counts from the next look on",
         file: "crates/core/connection/src/limits.rs",
         what: "            path.handle_timeout(now);\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "a circuit does not slow down as it is booked",
         file: "crates/core/rate_control/src/controllers/trc.rs",
         what: "            self.rate = self.vector.rate_at(now);\n",
         with: "            self.rate = self.rate.max(self.vector.rate_at(now));\n",
     },
-    Mutant {
+    Alteration {
         name: "SUSPEND holds no path but the one that brought it",
         file: "crates/core/connection/src/limits.rs",
         what: "            self.suspension.into_iter().for_each(|suspension| path.suspend(now, suspension));\n",
         with: "",
     },
-    Mutant {
+    Alteration {
         name: "SUSPEND is forgotten with the path that brought it",
         file: "crates/core/connection/src/limits.rs",
         what: "            self.suspension = self.suspension.max(path.suspension());\n            if *lanes == 0 {",
         with: "            self.suspension = self.suspension.max(path.suspension().filter(|_| *lanes > 0));\n            if *lanes == 0 {",
     },
-    Mutant {
+    Alteration {
         name: "resends go on while SUSPEND holds",
         file: "crates/core/engine/src/lane/transmit.rs",
         what: "path.suspended_until(now).or(path.quiet_until(now)).is_some()",
         with: "path.suspended_until(now).filter(|_| !self.outbox.has_resends()).or(path.quiet_until(now)).is_some()",
     },
-    Mutant {
+    Alteration {
         name: "fresh bytes are sent while SUSPEND holds",
         file: "crates/core/engine/src/path.rs",
         what: "suspension.until).filter(|until| *until > now)",
         with: "suspension.until).filter(|_| now == Instant::FAR_FUTURE)",
     },
-    Mutant {
+    Alteration {
         name: "what a receiving host takes is not heeded",
         file: "crates/core/rate_control/src/receiver.rs",
         what: "[limit, cpu].into_iter()",
         with: "[limit.filter(|_| share == 0), cpu].into_iter()",
     },
-    Mutant {
+    Alteration {
         name: "each path has all that a receiving host takes",
         file: "crates/core/rate_control/src/receiver.rs",
         what: "limit.rate.scale(share, 1_000_000)",

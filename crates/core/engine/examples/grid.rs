@@ -3,6 +3,8 @@
 //! `grid [CELL [SEEDS [FROM]]]`: per mille of link x (1-p) from the first packet on, for the least and the
 //! median of the seeds, and packets lost beyond chance in parts per million.
 //! `grid trace CELL HOST [MS [MS]]`: what `auto` believes, so often, for so long.
+//! `grid wide [SEEDS [FROM]]`: every combination of five round trips, three rates, four queues and three losses,
+//! the hosts in turn; a line for each, its name, a tab, and the median.
 
 #[path = "../tests/scenarios/world.rs"]
 mod world;
@@ -66,6 +68,9 @@ fn main() {
         return;
     }
     let (seeds, from) = (number(1, 5), number(2, 7));
+    if args.first().is_some_and(|arg| arg == "wide") {
+        return wide(seeds, from);
+    }
     let wanted = args.first().filter(|name| *name != "all");
     for cell in
         CELLS.iter().filter(|cell| wanted.is_none_or(|wanted| cell.name.contains(&**wanted)))
@@ -80,6 +85,33 @@ fn main() {
         }
         println!("  bbr {:4}", beside(cell));
     }
+}
+
+fn wide(seeds: u64, from: u64) {
+    let mut hosts = HOSTS.iter().cycle();
+    for (rtt_ms, mbps, percent, loss_ppm) in combinations() {
+        let product = mbps * 1_000_000 / 8 * u64::from(rtt_ms) / 1_000;
+        let queue_kb = product * percent / 100 / 1_000;
+        let cell = Cell { name: "", mbps, rtt_ms, queue_kb, loss_ppm };
+        let Some((host, batches, late)) = hosts.next() else { return };
+        let mut used: Vec<u64> =
+            (from..from + seeds).map(|seed| run(&cell, *batches, *late, seed).0).collect();
+        used.sort_unstable();
+        let loss = f64::from(loss_ppm) / 10_000.0;
+        println!(
+            "{mbps} Mb/s, {rtt_ms} ms, {percent} %, loss {loss} %, {host}\t{}",
+            used[used.len() / 2]
+        );
+    }
+}
+
+fn combinations() -> impl Iterator<Item = (u32, u64, u64, u32)> {
+    let queues = |rtt, mbps| [2, 5, 20, 100].map(move |percent| (rtt, mbps, percent));
+    let rates = move |rtt| [50, 200, 1_000].into_iter().flat_map(move |mbps| queues(rtt, mbps));
+    let paths = [10, 20, 40, 100, 300].into_iter().flat_map(rates);
+    paths.flat_map(|(rtt, mbps, percent)| {
+        [0, 1_000, 10_000].map(move |loss| (rtt, mbps, percent, loss))
+    })
 }
 
 fn measured(cell: &Cell, world: &mut World) -> (u64, u64) {
