@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 use longhaul_needs::needs;
 use longhaul_sys::processes::with_variable;
 use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
 
 use crate::program::{Ended, PROGRAM, Program};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
+use crate::verify::{assert_spoilt, spoil, tree};
 
 /// An ssh server that lets one key in, and what a client needs to know of it: hosts `dtn2`, and `dtn3` behind it.
 struct Sshd<'t> {
@@ -22,57 +24,62 @@ struct Sshd<'t> {
 }
 
 /// Treatment of a command by the account.
-enum Login<'a> {
+pub enum Login<'a> {
     /// Runs it in the test's folder `there`, which is the home, after these commands.
     After(&'a str),
     /// Something else, as the key says.
     Key(&'a str),
 }
 
+/// Writes keys, and the configurations of an ssh server at that address and of a client that knows it.
+pub fn configure(test: &Test, login: &Login<'_>, (address, port): (&str, u16)) {
+    let folder = test.folder().display();
+    for name in ["host-key", "user-key", "other-key"] {
+        let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
+        run(Command::new("ssh-keygen").args(words).arg(test.path(name)));
+    }
+    let key = fs::read_to_string(test.path("user-key.pub")).unwrap();
+    let host_key = fs::read_to_string(test.path("host-key.pub")).unwrap();
+    let (options, force) = match login {
+        Login::After(commands) => (
+            String::new(),
+            format!(
+                "ForceCommand cd {folder}/there; HOME={folder}/there; export HOME; {commands} eval \
+                 \"$SSH_ORIGINAL_COMMAND\"\n"
+            ),
+        ),
+        Login::Key(options) => (format!("{options} "), String::new()),
+    };
+    fs::write(test.path("authorized_keys"), format!("{options}{key}")).unwrap();
+    fs::write(test.path("known"), format!("[{address}]:{port} {host_key}")).unwrap();
+    let server = format!(
+        "Port {port}\nListenAddress {address}\nHostKey {folder}/host-key\nPidFile none\n\
+         AuthorizedKeysFile {folder}/authorized_keys\nUsePAM no\nStrictModes no\n\
+         PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+         SetEnv {VARIABLE}={folder}\n{force}"
+    );
+    fs::write(test.path("sshd_config"), server).unwrap();
+    let client = format!(
+        "Host dtn2 dtn3\n HostName {address}\n Port {port}\n IdentityFile {folder}/user-key\n \
+         IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {folder}/known\n \
+         StrictHostKeyChecking yes\n BatchMode yes\n"
+    );
+    fs::write(test.path("ssh_config"), client).unwrap();
+    // As root sshd wants the folder that it is built for, which a service manager makes elsewhere.
+    if rustix::process::geteuid().is_root() {
+        fs::create_dir_all("/run/sshd").unwrap();
+    }
+    let bin = test.there(".local/bin");
+    fs::create_dir_all(&bin).unwrap();
+    symlink(PROGRAM, bin.join("longhaul")).unwrap();
+}
+
 impl<'t> Sshd<'t> {
     fn start(test: &'t Test, login: &Login<'_>) -> Self {
-        let folder = test.folder().display();
-        for name in ["host-key", "user-key", "other-key"] {
-            let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
-            run(Command::new("ssh-keygen").args(words).arg(test.path(name)));
-        }
-        let key = fs::read_to_string(test.path("user-key.pub")).unwrap();
-        let host_key = fs::read_to_string(test.path("host-key.pub")).unwrap();
-        let (options, force) = match login {
-            Login::After(commands) => (
-                String::new(),
-                format!(
-                    "ForceCommand cd {folder}/there; HOME={folder}/there; export HOME; {commands} eval \
-                     \"$SSH_ORIGINAL_COMMAND\"\n"
-                ),
-            ),
-            Login::Key(options) => (format!("{options} "), String::new()),
-        };
-        fs::write(test.path("authorized_keys"), format!("{options}{key}")).unwrap();
         // Free now, at an address that few others use.
         let free = TcpListener::bind(test.own_address()).unwrap().local_addr().unwrap();
         let (address, port) = (free.ip().to_string(), free.port());
-        fs::write(test.path("known"), format!("[{address}]:{port} {host_key}")).unwrap();
-        let server = format!(
-            "Port {port}\nListenAddress {address}\nHostKey {folder}/host-key\nPidFile none\n\
-             AuthorizedKeysFile {folder}/authorized_keys\nUsePAM no\nStrictModes no\n\
-             PermitRootLogin yes\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
-             SetEnv {VARIABLE}={folder}\n{force}"
-        );
-        fs::write(test.path("sshd_config"), server).unwrap();
-        let client = format!(
-            "Host dtn2 dtn3\n HostName {address}\n Port {port}\n IdentityFile {folder}/user-key\n \
-             IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {folder}/known\n \
-             StrictHostKeyChecking yes\n BatchMode yes\n"
-        );
-        fs::write(test.path("ssh_config"), client).unwrap();
-        // As root sshd wants the folder that it is built for, which a service manager makes elsewhere.
-        if rustix::process::geteuid().is_root() {
-            fs::create_dir_all("/run/sshd").unwrap();
-        }
-        let bin = test.there(".local/bin");
-        fs::create_dir_all(&bin).unwrap();
-        symlink(PROGRAM, bin.join("longhaul")).unwrap();
+        configure(test, login, (&address, port));
         let mut command = Command::new("/usr/sbin/sshd");
         let mut server =
             Program::spawn(test, command.args(["-D", "-e", "-f"]).arg(test.path("sshd_config")));
@@ -266,6 +273,14 @@ fn a_key_with_a_command_does_what_the_command_says_whatever_the_client_asks() {
         let copy = sshd.cp(&["here/secret", "dtn2:"]);
         assert_failed(&copy, "dtn2: this key lets nobody copy to here");
         assert!(!test.there("secret").exists());
+        let hash = blake3::hash(b"secret").to_hex();
+        fs::write(test.path("list"), format!("{hash}  secret\n")).unwrap();
+        let compared = sshd.program(&["verify", "--ignore-extra", "list", "dtn2:/tree"]).end();
+        assert_eq!(compared.json()["missing"]["count"], 1, "{compared:?}");
+        let outside = sshd.program(&["verify", "list", "dtn2:../here"]).end();
+        assert_failed(&outside, "leads upwards");
+        let outside = sshd.program(&["verify", "list", "dtn2:out"]).end();
+        assert_eq!(outside.json()["files"], Value::Null, "{outside:?}");
         let upwards = sshd.cp(&["dtn2:../here/secret", "here/stolen"]);
         assert_failed(&upwards, "leads upwards");
         let through = sshd.cp(&["dtn2:out/secret", "here/stolen"]);
@@ -295,6 +310,26 @@ fn ls_and_probe_look_over_ssh() {
         let server = probed.json()["server"].as_str().unwrap().to_owned();
         let port: u16 = server.rsplit_once(':').unwrap().1.parse().unwrap();
         assert!((first..=last).contains(&port), "{server}");
+    });
+}
+
+#[needs(sshd)]
+#[test]
+fn verify_compares_where_the_files_are_over_ssh() {
+    limited(|test| {
+        let folder = test.there("data");
+        tree(test, &folder);
+        let sshd = Sshd::start(test, &Login::After(""));
+        let verify = |place: &str| sshd.program(&["verify", "list", place]).end();
+        for place in ["dtn2:data", "dtn2:~/data/", "ssh://dtn2/data"] {
+            let ended = verify(place);
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+            assert_eq!(ended.json()["files"], 4, "{ended:?}");
+        }
+        spoil(&folder);
+        assert_spoilt(&verify("dtn2:data"));
+        assert_failed(&verify("dtn2:none"), "no such file or directory");
+        assert_failed(&verify("dtn2:data/other"), "it is no directory");
     });
 }
 

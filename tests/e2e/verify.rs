@@ -11,7 +11,7 @@ use crate::server::Server;
 use crate::test::{Test, limited};
 
 /// Makes `tree` in `folder`: small files, a large one, odd names, a link; and its list of hashes.
-fn tree(test: &Test, folder: &Path) {
+pub fn tree(test: &Test, folder: &Path) {
     fs::create_dir_all(folder.join("tree/sub")).unwrap();
     let large: Vec<u8> = (0..11_000_003_u32).map(|n| (n * 7 + n / 1000) as u8).collect();
     fs::write(folder.join("tree/large"), large).unwrap();
@@ -39,7 +39,7 @@ fn verify(test: &Test, words: &[&str], place: &str) -> Ended {
 }
 
 /// Makes it differ in each manner.
-fn spoil(folder: &Path) {
+pub fn spoil(folder: &Path) {
     fs::write(folder.join("tree/sub/leaf"), "fall").unwrap();
     fs::remove_file(folder.join("tree/empty")).unwrap();
     fs::write(folder.join("tree/sub/more"), "more").unwrap();
@@ -50,7 +50,7 @@ fn spoil(folder: &Path) {
     symlink("/etc/passwd", folder.join("tree/large")).unwrap();
 }
 
-fn assert_spoilt(ended: &Ended) {
+pub fn assert_spoilt(ended: &Ended) {
     let answer = ended.json();
     assert_eq!(ended.status, Some(1), "{ended:?}");
     assert_eq!(answer["missing"], json!({ "count": 1, "paths": ["tree/empty"] }), "{ended:?}");

@@ -101,7 +101,7 @@ pub enum Command {
 /// used; where [...] matches several, a slash behind DST says so.
 ///
 /// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
-/// speed. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
+/// speed, or through it where no port is open. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
 /// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.
 ///
 /// A file appears under its name only when it is whole, verified and durable. What an interrupted

@@ -10,6 +10,7 @@ mod settings;
 
 use std::io::{self, IsTerminal};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -174,7 +175,10 @@ fn by_ssh(args: &ServeArgs, serve: ServeOptions, stop: &Stop) -> Result<(), Fail
     let root = args.directory.as_ref().or(args.root.as_ref()).cloned();
     let mut options = SshServeOptions::new(serve, root);
     options.serve.ports = args.ports;
-    longhaul::serve_over_ssh(&options, io::stdin(), io::stdout(), &|_| {}, stop)
+    let own = |stream: io::Result<OwnedFd>| stream.map_err(here);
+    let input = own(io::stdin().as_fd().try_clone_to_owned())?;
+    let output = own(io::stdout().as_fd().try_clone_to_owned())?;
+    longhaul::serve_over_ssh(&options, input, output, &|_| {}, stop)
         .map_err(|error| Failure::of(&error, Map::new))
 }
 

@@ -30,6 +30,7 @@ pub use connection::circuit::{
 pub use connection::links::{LinkChoice, LinkUse};
 pub use connection::path_history::HistoryReport;
 pub use endpoint::serve::{Server, serve};
+pub use endpoint::ssh::arrivals::SshArrivals;
 pub use endpoint::ssh::command::{InvalidSshHost, SshHost, SshOptions};
 pub use endpoint::ssh::grant::Grant;
 pub use endpoint::ssh::serve::{SshServeOptions, serve_over_ssh};

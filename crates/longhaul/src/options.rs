@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_carriers::losses::LossLog;
+use longhaul_control::tunnel::Tunnel;
 use longhaul_control::{Remote, Via};
 use longhaul_history::History;
 use longhaul_session::Token;
@@ -15,6 +16,7 @@ use longhaul_wire::{FilterRule, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
+use crate::endpoint::ssh::arrivals::SshArrivals;
 use crate::endpoint::ssh::grant::Grant;
 use crate::endpoint::ssh::started::SshServer;
 
@@ -168,10 +170,16 @@ impl ConnectOptions {
     /// Where the server is dialled.
     pub(crate) fn remote<'a>(&'a self, via: Option<&'a Via>) -> Remote<'a> {
         let Endpoint { host, port } = &self.server;
+        let tunnel = self.tunnel();
         match self.ssh.as_ref().and_then(|ssh| ssh.addresses().split_first()) {
-            Some((host, others)) => Remote { host, others, port: *port, via },
-            None => Remote { host, others: &[], port: *port, via },
+            Some((host, others)) => Remote { host, others, port: *port, via, tunnel },
+            None => Remote { host, others: &[], port: *port, via, tunnel },
         }
+    }
+
+    /// The streams of ssh that started the server, if they carry connections.
+    pub(crate) fn tunnel(&self) -> Option<&Arc<Tunnel>> {
+        self.ssh.as_ref()?.tunnel()
     }
 }
 
@@ -328,6 +336,8 @@ pub struct ServeOptions {
     pub once: bool,
     /// All that clients may do, where it is less than their access.
     pub grant: Option<Grant>,
+    /// Where its one client comes from that ssh brings.
+    pub ssh: Option<Arc<SshArrivals>>,
     /// A copy to here begins, and goes on, while so much is free on the file system of its destination.
     pub min_free: Option<Bytes>,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
@@ -368,6 +378,7 @@ impl ServeOptions {
             ports: None,
             once: false,
             grant: None,
+            ssh: None,
             min_free: None,
             memory: None,
             direct: false,

@@ -1,5 +1,7 @@
 //! Messages that start a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
 
+mod frames;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -9,6 +11,8 @@ use crate::handshake::MAX_IMPLEMENTATION;
 use crate::message::MAX_PATH;
 use crate::options::{By, Options, kinds, put};
 use crate::writer::Writer;
+
+pub use frames::{MAX_SSH_DATA, MAX_SSH_PORTS, SSH_WINDOW, SshFrame};
 
 /// Version of both messages.
 pub const SSH_VERSION: u16 = 1;
@@ -69,6 +73,8 @@ pub struct SshServing {
     pub address: Option<String>,
     /// As requests have to name them.
     pub paths: Vec<Vec<u8>>,
+    /// It takes frames.
+    pub frames: bool,
 }
 
 impl SshAsk {
@@ -140,13 +146,16 @@ impl SshAnswer {
         }
         match &self.outcome {
             Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes()),
-            Ok(SshServing { port, token, address, paths }) => {
+            Ok(SshServing { port, token, address, paths, frames }) => {
                 put(&mut body, VERSION, &SSH_VERSION.to_be_bytes());
                 put_paths(&mut body, paths)?;
                 put(&mut body, PORT, &port.to_be_bytes());
                 put(&mut body, TOKEN, token);
                 if let Some(address) = address {
                     put(&mut body, ADDRESS, address.as_bytes());
+                }
+                if *frames {
+                    put(&mut body, FRAMES, &[]);
                 }
             }
         }
@@ -181,7 +190,12 @@ impl SshAnswer {
         }
         let (token, paths) = (options.array(TOKEN)?, paths(&options)?);
         let address = options.text(ADDRESS, MAX_ADDRESS)?;
-        let outcome = Ok(SshServing { port, token, address, paths });
+        let frames = match options.find(FRAMES) {
+            None => false,
+            Some([]) => true,
+            Some(_) => return Err(DecodeError::Invalid { what: FRAMES.what }),
+        };
+        let outcome = Ok(SshServing { port, token, address, paths, frames });
         Ok(Some(Self { implementation, outcome }))
     }
 }
@@ -218,6 +232,7 @@ kinds! {
     7 true TOKEN Server "token over ssh"
     8 false ADDRESS Server "address over ssh"
     9 true REFUSAL Server "refusal over ssh"
+    10 false FRAMES Server "frames over ssh"
 }
 
 fn read(body: &[u8], by: By) -> Result<Options<'_>, DecodeError> {

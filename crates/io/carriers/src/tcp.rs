@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_connection::{CarrierSeen, Times};
+use longhaul_control::tunnel::Tunnel;
 use longhaul_control::{Control, Via};
 use longhaul_engine::Closed;
 use longhaul_sys::clock;
@@ -46,6 +47,8 @@ pub struct TcpCarrierOptions {
     pub join_timeout: Duration,
     /// Gateways on the path.
     pub via: Option<Via>,
+    /// The connections go in here.
+    pub tunnel: Option<Arc<Tunnel>>,
     /// Most bytes of an IP packet, in both directions, where the path takes no larger ones.
     pub packet_max: Option<u64>,
     /// Data that stays unacknowledged for so long ends the connection.
@@ -55,6 +58,8 @@ pub struct TcpCarrierOptions {
 /// The running TCP connections of a connection.
 #[derive(Debug)]
 pub struct TcpLanes {
+    /// They go in a tunnel: what the kernel counts is about the way there.
+    in_tunnel: bool,
     mailboxes: Vec<Arc<Mailbox>>,
     views: Vec<Arc<Mutex<TcpView>>>,
     threads: Vec<JoinHandle<()>>,
@@ -110,7 +115,8 @@ impl TcpLanes {
         let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
         let (views, threads) = (Vec::new(), Vec::new());
         let (thread_group, black_hole) = (Arc::default(), Mutex::default());
-        let mut lanes = Self { mailboxes, views, threads, thread_group, black_hole };
+        let in_tunnel = false;
+        let mut lanes = Self { in_tunnel, mailboxes, views, threads, thread_group, black_hole };
         for (connection, mailbox) in connections.into_iter().zip(&lanes.mailboxes) {
             let view = Arc::new(Mutex::new(TcpView::default()));
             let name = format!("tcp{}", connection.lane.0);
@@ -131,6 +137,12 @@ impl TcpLanes {
             lanes.threads.push(thread);
         }
         Ok(lanes)
+    }
+
+    /// The same, of connections in a tunnel.
+    pub const fn in_tunnel(mut self) -> Self {
+        self.in_tunnel = true;
+        self
     }
 
     /// All connections together.
@@ -168,7 +180,7 @@ impl TcpLanes {
 
 impl Carrier for TcpLanes {
     fn name(&self) -> &'static str {
-        "tcp"
+        if self.in_tunnel { "ssh" } else { "tcp" }
     }
 
     fn close(&self, code: CloseCode, reason: &str) {
@@ -181,6 +193,10 @@ impl Carrier for TcpLanes {
 
     fn totals(&self) -> Totals {
         let info = self.view().info;
+        let received = info.bytes_received + info.bytes_acknowledged;
+        if self.in_tunnel {
+            return Totals { sending: SourceReport::default(), received };
+        }
         let resent = u64::from(info.segments_resent);
         let sending = SourceReport {
             packets_sent: u64::from(info.segments_sent),
@@ -191,17 +207,26 @@ impl Carrier for TcpLanes {
             rtt_min: info.rtt_min,
             ..SourceReport::default()
         };
-        Totals { sending, received: info.bytes_received + info.bytes_acknowledged }
+        Totals { sending, received }
     }
 
     fn seen(&self) -> CarrierSeen {
         let view = self.view();
+        let (round_trip, times) = match self.in_tunnel {
+            false => (view.info.rtt_min, view.times()),
+            true => {
+                let mut times = Times::default();
+                times.add(Bottleneck::UserLimit, view.paced);
+                times.add(Bottleneck::Network, view.info.busy.saturating_sub(view.paced));
+                (Duration::ZERO, times)
+            }
+        };
         CarrierSeen {
             delivered: view.info.bytes_acknowledged,
             received: view.info.bytes_received,
             moved: view.moved,
-            round_trip: view.info.rtt_min,
-            times: view.times(),
+            round_trip,
+            times,
             spent: self.thread_group.spent(),
             peer: view.peer,
         }

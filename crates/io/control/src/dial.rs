@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,6 +21,7 @@ use super::live::Control;
 use super::resolve::{Connected, connect_with, resolve};
 use super::tls::{self, Purpose, ServerIdentity};
 use super::tls_stream::{TlsStream, TlsStreamError, Until};
+use super::tunnel::Tunnel;
 use super::via::Via;
 
 /// A server that has proven that it holds the token, and let us in.
@@ -38,6 +39,9 @@ pub struct Dialed {
     pub local: IpAddr,
     /// Round-trip time of the TCP handshake.
     pub rtt: Duration,
+    /// No TCP connection came through to the server, and this one goes in here. The address of the server is
+    /// one that may be, or none.
+    pub tunnel: Option<Arc<Tunnel>>,
 }
 
 /// A server, and how it is reached.
@@ -51,9 +55,35 @@ pub struct Remote<'a> {
     pub port: u16,
     /// Gateways on the path to it, which then resolve its name.
     pub via: Option<&'a Via>,
+    /// Where it can be reached besides.
+    pub tunnel: Option<&'a Arc<Tunnel>>,
+}
+
+/// A connection to a server, by the network or inside another.
+struct Reached {
+    connected: Connected,
+    tunnel: Option<Arc<Tunnel>>,
 }
 
 impl Remote<'_> {
+    /// Connects, through the tunnel where nothing else leads there soon.
+    fn reach(&self, timeout: Duration, stop: &Stop) -> Result<Reached, ConnectError> {
+        let Some(tunnel) = self.tunnel.filter(|_| self.via.is_none()) else {
+            return Ok(Reached { connected: self.connect(timeout, stop)?, tunnel: None });
+        };
+        let begun = clock::now();
+        let error = match self.connect(timeout.min(HEAD_START), stop) {
+            Ok(connected) => return Ok(Reached { connected, tunnel: None }),
+            Err(ConnectError::Stopped) => return Err(ConnectError::Stopped),
+            Err(error) => error,
+        };
+        let Ok(stream) = tunnel.connect() else { return Err(error) };
+        let server = self.addresses(stop).ok().and_then(|all| all.first().copied());
+        let server = server.unwrap_or((Ipv4Addr::UNSPECIFIED, self.port).into());
+        let connected = Connected { stream, server, rtt: clock::now() - begun };
+        Ok(Reached { connected, tunnel: Some(tunnel.clone()) })
+    }
+
     fn connect(&self, timeout: Duration, stop: &Stop) -> Result<Connected, ConnectError> {
         let Some(via) = self.via else {
             // What it carries is small, and is to pass wherever anything passes.
@@ -105,10 +135,16 @@ pub fn dial(
     idle_timeout: Duration,
     stop: &Stop,
 ) -> Result<Dialed, ConnectError> {
-    let connected = remote.connect(config.timeout.min(CONNECT_TIMEOUT), stop)?;
+    let Reached { connected, tunnel } = remote.reach(config.timeout.min(CONNECT_TIMEOUT), stop)?;
     let server = connected.server;
     let until = Until { deadline: clock::now() + config.timeout, stop };
-    let local = connected.stream.local_addr().map_err(ConnectError::System)?.ip();
+    let local = match &tunnel {
+        None => connected.stream.local_addr().map_err(ConnectError::System)?.ip(),
+        Some(_) => own_address(server),
+    };
+    let fewer = ClientConfig { lanes: config.lanes.min(TUNNEL_LANES), ..config.clone() };
+    let config = if tunnel.is_some() { &fewer } else { config };
+    let is_end_to_end = remote.via.is_none() && tunnel.is_none();
     // The kernel's sample of the TCP handshake has no scheduling in it.
     let kernel_rtt = match tcp::info(&connected.stream) {
         Ok(info) if info.rtt > Duration::ZERO => info.rtt,
@@ -126,8 +162,8 @@ pub fn dial(
         TlsStreamError::Ended => ConnectError::HungUp { server },
         error => ConnectError::NotLonghaul { server, reason: error.to_string() },
     })?;
-    // Behind gateways the kernel knows the first segment only; TLS has been to the end and back.
-    let rtt = if remote.via.is_some() { clock::now().since(begun) } else { kernel_rtt };
+    // Elsewhere the kernel knows the first segment only; TLS has been to the end and back.
+    let rtt = if is_end_to_end { kernel_rtt } else { clock::now().since(begun) };
     let identity = ServerIdentity::of(&pipe.tls).ok_or_else(|| {
         let reason = "it shows no certificate".into();
         ConnectError::NotLonghaul { server, reason }
@@ -143,10 +179,24 @@ pub fn dial(
         Err(error) => return Err(ConnectError::Lost { server, reason: error.to_string() }),
     };
     let received = std::mem::take(&mut session.rest);
-    let control = Control::start(pipe, &[], received, idle_timeout, remote.via.is_none())
+    let control = Control::start(pipe, &[], received, idle_timeout, is_end_to_end)
         .map_err(ConnectError::System)?;
     let session = Arc::new(session);
-    Ok(Dialed { session, control, server, identity, local, rtt })
+    Ok(Dialed { session, control, server, identity, local, rtt, tunnel })
+}
+
+/// The address of this host from which packets to `server` would go; none where there is no way.
+fn own_address(server: SocketAddr) -> IpAddr {
+    let none = match server {
+        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+    };
+    // Connecting sends nothing.
+    let asked = UdpSocket::bind((none, 0)).and_then(|socket| {
+        socket.connect(server)?;
+        socket.local_addr()
+    });
+    asked.map_or(none, |own| own.ip())
 }
 
 /// Establishes TLS for the control connection.
@@ -195,5 +245,9 @@ fn judge(server: SocketAddr, error: HandshakeError) -> ConnectError {
     }
 }
 
+/// Lanes of a connection through a tunnel, by [10-8] of the protocol.
+const TUNNEL_LANES: u16 = 4;
+/// Time for a connection by the network where there is another way: a lost SYN is one too many.
+const HEAD_START: Duration = Duration::from_secs(1);
 /// Time for an address to answer at all: three lost SYNs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);

@@ -295,7 +295,7 @@ fn a_stop_ends_every_wait() {
     stop.request();
     let (_listener, address) = listen();
     let host = address.ip().to_string();
-    let remote = Remote { host: &host, others: &[], port: address.port(), via: None };
+    let remote = Remote { host: &host, others: &[], port: address.port(), via: None, tunnel: None };
     let dialed = dial(&remote, &token(), &client_config(), IDLE, &stop);
     assert!(matches!(dialed.unwrap_err(), ConnectError::Stopped));
 
@@ -310,7 +310,7 @@ fn a_stop_ends_every_wait() {
 
 #[test]
 fn names_and_ports_that_lead_nowhere() {
-    let remote = Remote { host: "no such host", others: &[], port: 7420, via: None };
+    let remote = Remote { host: "no such host", others: &[], port: 7420, via: None, tunnel: None };
     let nowhere = dial(&remote, &token(), &client_config(), IDLE, &Stop::default());
     let error = nowhere.unwrap_err();
     assert!(matches!(error, ConnectError::Unresolvable { .. }), "{error:?}");
@@ -534,7 +534,7 @@ fn dial_at(
     config: &ClientConfig,
 ) -> Result<Dialed, ConnectError> {
     let host = address.ip().to_string();
-    let remote = Remote { host: &host, others: &[], port: address.port(), via: None };
+    let remote = Remote { host: &host, others: &[], port: address.port(), via: None, tunnel: None };
     dial(&remote, token, config, IDLE, &Stop::default())
 }
 

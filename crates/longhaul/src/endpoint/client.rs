@@ -28,7 +28,7 @@ use crate::memory::budget::{Budget, check_addresses};
 use crate::memory::descriptors;
 use crate::options::{CarrierChoice, ConnectOptions};
 use crate::progress::Progress;
-use longhaul_carriers::tcp::{JoinError, Opened};
+use longhaul_carriers::tcp::{JoinError, Opened, TcpCarrierOptions};
 use longhaul_control::{ConnectError, Dialed, Via, dial};
 use longhaul_files::DestinationError;
 use longhaul_sys::stop::Stop;
@@ -259,7 +259,12 @@ impl<'a> Client<'a> {
         let dialed = self.dial(first, via, stop)?;
         let begun = Begun { dialed: &dialed, via, over_tcp, opened: None, packet_max: None };
         let mut rival = free.then(|| self.rival(&dialed));
-        let failure = match self.attempt(begun, rival.as_mut(), Vec::new(), &make, progress, stop) {
+        let notices: Vec<String> = through_ssh(&dialed, over_tcp).into_iter().collect();
+        let tried = match dialed.server.ip().is_unspecified() {
+            true if free => Err(Failure::NoUdp(UNKNOWN.into())),
+            _ => self.attempt(begun, rival.as_mut(), notices, &make, progress, stop),
+        };
+        let failure = match tried {
             Err(failure) if free && failure.leaves_tcp() && dialed.control.ended().is_none() => {
                 failure
             }
@@ -270,7 +275,10 @@ impl<'a> Client<'a> {
             Failure::UdpBlocked { server } => {
                 self.note_swallowed(&dialed);
                 opened = rival.as_mut().and_then(Rival::take);
-                format!("no UDP packet comes through to {server}")
+                match dialed.tunnel {
+                    None => format!("no UDP packet comes through to {server}"),
+                    Some(_) => format!("neither TCP nor UDP comes through to {server}"),
+                }
             }
             Failure::TooNarrow(narrow) => {
                 packet_max = Some(narrow.passed.unwrap_or(PACKET_LEAST));
@@ -279,7 +287,11 @@ impl<'a> Client<'a> {
             Failure::NoUdp(reason) => reason.clone(),
             _ => return Err(failure),
         };
-        let notices = vec![format!("{why}: TCP carries instead")];
+        let instead = match dialed.tunnel {
+            None => "TCP carries instead",
+            Some(_) => DATA_THROUGH_SSH,
+        };
+        let notices = vec![format!("{why}: {instead}")];
         let begun = Begun { dialed: &dialed, via, over_tcp: true, opened, packet_max };
         match self.attempt(begun, None, notices, &make, progress, stop) {
             // At the server data had moved before: it takes no connections any more.
@@ -386,6 +398,7 @@ impl<'a> Client<'a> {
         // Without a memory UDP is given its time.
         let was_swallowed = history.as_ref().is_some_and(|all| known(all).unwrap_or(false));
         let options = tcp_options(self.profile.rate, *idle_timeout, None);
+        let options = TcpCarrierOptions { tunnel: dialed.tunnel.clone(), ..options };
         Rival::new(dialed, was_swallowed, options)
     }
 
@@ -410,6 +423,15 @@ struct Begun<'a> {
     packet_max: Option<u64>,
 }
 
+/// The notice of a connection that goes through ssh; of its data too, where that is TCP's.
+pub(crate) fn through_ssh(dialed: &Dialed, over_tcp: bool) -> Option<String> {
+    let Dialed { tunnel: Some(_), server, .. } = dialed else { return None };
+    let what = if over_tcp { DATA_THROUGH_SSH } else { "the control connection goes through ssh" };
+    Some(format!("no TCP connection comes through to {server}: {what}"))
+}
+
+const DATA_THROUGH_SSH: &str = "data goes through ssh, and as fast as that (open ports there, TCP and UDP, as of --ports A-B, for more)";
+const UNKNOWN: &str = "the address of the server is not known here";
 /// Bytes of an IP packet that every path takes (RFC 791).
 const PACKET_LEAST: u64 = 576;
 /// The profile of those who name none.

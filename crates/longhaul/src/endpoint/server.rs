@@ -6,7 +6,7 @@ mod datagrams;
 mod peer;
 
 use std::cell::Cell;
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,7 @@ use longhaul_sys::descriptors::{self, MayBeShort, patiently};
 use longhaul_sys::process::descriptor_limit;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
-use longhaul_sys::udp::{UdpOptions, UdpSocket};
+use longhaul_sys::udp::{Route as UdpRoute, UdpOptions, UdpSocket, Wait};
 use longhaul_sys::wait::{self, Interest};
 use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Carrier, CloseCode, Hello, ReceiveLimits};
@@ -30,6 +30,7 @@ use crate::connection::ids::ConnectionIds;
 use crate::endpoint::guests::{self, Guest, Guests};
 use crate::endpoint::policy::Policy;
 use crate::endpoint::request::Handlers;
+use crate::endpoint::ssh::arrivals::SshArrivals;
 use crate::error::{Error, ErrorKind, Side};
 use crate::memory::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
 use crate::memory::descriptors::Descriptors;
@@ -40,6 +41,7 @@ use datagrams::Known;
 use longhaul_carriers::tcp::Joins;
 use longhaul_carriers::udp::socket_notices;
 use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
+use longhaul_control::tunnel::Arrival;
 use longhaul_control::{Accepted, Acceptor, PendingClient};
 use longhaul_control::{Place, Places};
 use longhaul_sys::stop::Stop;
@@ -217,6 +219,9 @@ impl Running<'_> {
         scope: &'scope std::thread::Scope<'scope, 'env>,
         listener: &TcpListener,
     ) -> io::Result<()> {
+        if let Some(arrivals) = &self.options.ssh {
+            threads::spawn_scoped(scope, "longhaul-ssh", move || self.take(scope, arrivals))?;
+        }
         let (mut refused, mut lacked) = (None, false);
         while !self.is_over() {
             let deadline = clock::now() + INTERVAL;
@@ -242,18 +247,8 @@ impl Running<'_> {
                     continue;
                 }
             };
-            let from = canonical(from);
-            let Some(attended) = self.place_to_attend() else { continue };
-            let Ok(at_door) = self.with_room(|| self.door.admit(&stream, from.ip())) else {
-                continue;
-            };
-            let attend = move || {
-                // The thread has reported a panic. Places come back, and others are served on.
-                let _ = catch_unwind(AssertUnwindSafe(|| {
-                    self.attend(stream, from, (attended, at_door));
-                }));
-            };
-            if let Err(error) = threads::spawn_scoped(scope, "longhaul-client", attend) {
+            let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
+            if let Err(error) = self.let_in(scope, stream, (canonical(from), local)) {
                 if !std::mem::replace(&mut lacked, true) {
                     let notice = format!("cannot let clients in: {error}");
                     (self.events)(ServeEvent::Notice(notice));
@@ -264,6 +259,62 @@ impl Running<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Attends to a connection between these ends on a thread of its own, if there is room at the door.
+    fn let_in<'scope, 'env>(
+        &'env self,
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+        stream: TcpStream,
+        (from, local): (SocketAddr, SocketAddr),
+    ) -> io::Result<()> {
+        let Some(attended) = self.place_to_attend() else { return Ok(()) };
+        let Ok(at_door) = self.with_room(|| self.door.admit(&stream, from.ip())) else {
+            return Ok(());
+        };
+        let attend = move || {
+            // The thread has reported a panic. Places come back, and others are served on.
+            let _ = catch_unwind(AssertUnwindSafe(|| {
+                self.attend(stream, (from, local), (attended, at_door));
+            }));
+        };
+        threads::spawn_scoped(scope, "longhaul-client", attend).map(drop)
+    }
+
+    /// Takes what the client sends through ssh, as if it came to this host by the network.
+    fn take<'scope, 'env>(
+        &'env self,
+        scope: &'scope std::thread::Scope<'scope, 'env>,
+        arrivals: &SshArrivals,
+    ) {
+        let own = self.udp.local_addr();
+        let (from, local) = match arrivals.ends() {
+            Some(ends) => (ends.client, SocketAddr::new(ends.server, own.port())),
+            None => (own, own),
+        };
+        while !self.is_over() {
+            match arrivals.next(INTERVAL) {
+                Some(Arrival::Connection(stream)) => {
+                    if let Err(error) = self.let_in(scope, stream, (from, local)) {
+                        self.note_refused(from, error.to_string());
+                    }
+                }
+                Some(Arrival::Ports(ports)) if arrivals.ends().is_some() => {
+                    self.send_first(from.ip(), local.ip(), &ports);
+                }
+                Some(Arrival::Ports(_)) | None => {}
+            }
+        }
+    }
+
+    /// Sends a packet to where lanes begin, which opens a firewall of this end's to them.
+    fn send_first(&self, to: IpAddr, local: IpAddr, ports: &[u16]) {
+        for port in ports {
+            let to = SocketAddr::new(to, *port);
+            let route = UdpRoute::to(to).from(Some(local));
+            // What is not sent is as lost as one that does not pass.
+            let _ = self.udp.send(&route, &[IoSlice::new(&[0])], None, Wait::No);
+        }
     }
 
     /// Does `open`; where descriptors are short, when what is kept is closed and strangers have gone.
@@ -289,11 +340,11 @@ impl Running<'_> {
         None
     }
 
-    /// One TCP connection, to its end.
+    /// One TCP connection between these ends, to its own.
     fn attend(
         &self,
         stream: TcpStream,
-        from: SocketAddr,
+        (from, local): (SocketAddr, SocketAddr),
         stranger: (Place<'_>, PendingConnection<'_>),
     ) {
         let from = match self.options.trust_proxy.contains(&from.ip()) {
@@ -307,7 +358,6 @@ impl Running<'_> {
                 Err(error) => return self.note_refused(from, error.to_string()),
             },
         };
-        let local = stream.local_addr().map_or(self.udp.local_addr(), canonical);
         let policy = lock(self.policy).clone();
         match self.acceptor.accept(stream, from, &policy.keyring, |stage| stranger.1.reach(stage)) {
             Ok(Accepted::Client(client)) => {

@@ -1,5 +1,6 @@
 //! A server that ssh starts for one client, and hands its token (docs/protocol.md section 10).
 
+pub mod arrivals;
 pub mod command;
 pub mod grant;
 mod paths;

@@ -23,7 +23,7 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
-use crate::endpoint::client::{Idle, profile};
+use crate::endpoint::client::{Idle, profile, through_ssh};
 use crate::error::Error;
 use crate::options::{ConnectOptions, Endpoint};
 
@@ -95,8 +95,9 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
     let boxes = mailboxes(session.lanes).map_err(|error| Error::here(error.to_string()))?;
     let silent = Arc::new(Silent::default());
     let chosen = profile("auto", None, &[]).map_err(failed)?;
-    let idle = Idle { dialed: &dialed, profile: &chosen, idle_timeout: *idle_timeout };
-    let (mut lanes, notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
+    let idle = Idle { dialed: &dialed, profile: &chosen, options };
+    let (mut lanes, mut notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
+    notices.extend(through_ssh(&dialed, false));
     let begun = clock::now();
     let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
     while clock::now() - begun < patience && !stop.is_requested() {

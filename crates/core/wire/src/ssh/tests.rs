@@ -36,6 +36,7 @@ fn answer() -> SshAnswer {
         token: [7; 16],
         address: Some("::1".into()),
         paths: vec![b"home/me/run-17".to_vec(), b"".to_vec()],
+        frames: true,
     };
     SshAnswer { implementation: None, outcome: Ok(serving) }
 }
@@ -113,12 +114,13 @@ proptest! {
         token: [u8; 16],
         address in prop::option::of("[0-9a-f:.]{0,20}"),
         implementation in prop::option::of("[a-z/.0-9]{0,20}"),
+        frames: bool,
     ) {
         let asked = SshAsk { ports, paths: paths.clone(), implementation: implementation.clone(), ..ask() };
         let mut out = Vec::new();
         asked.encode(&mut out).unwrap();
         prop_assert_eq!(SshAsk::parse(&out), Ok(Some(asked)));
-        let serving = SshServing { port, token, address, paths };
+        let serving = SshServing { port, token, address, paths, frames };
         let answer = SshAnswer { implementation, outcome: Ok(serving) };
         let mut out = Vec::new();
         answer.encode(&MARK, &mut out).unwrap();

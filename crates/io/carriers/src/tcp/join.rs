@@ -200,12 +200,14 @@ fn open(
     let mut segments = TcpOptions::default();
     segments.segment_max = options.packet_max.map(segment);
     let prepare = |socket: &Socket| segments.apply(socket);
-    let connected = match &options.via {
+    let stream = match (&options.tunnel, &options.via) {
+        (Some(tunnel), _) => tunnel.connect()?,
         // By the address that the control connection went to: a name may have several.
-        Some(via) => via.connect(&server.into(), options.join_timeout, stop),
-        None => resolve::connect_with(&[server], options.join_timeout, stop, &prepare),
+        (None, Some(via)) => via.connect(&server.into(), options.join_timeout, stop)?.stream,
+        (None, None) => {
+            resolve::connect_with(&[server], options.join_timeout, stop, &prepare)?.stream
+        }
     };
-    let stream = connected?.stream;
     apply(options, &stream)?;
     if session.protect == Protect::Clear {
         return Ok(Opened::Bare(stream));

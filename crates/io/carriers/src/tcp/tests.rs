@@ -563,7 +563,8 @@ impl Host {
         let config =
             ClientConfig { protect, lanes, carrier: Carrier::Tcp, ..ClientConfig::default() };
         let host = self.address.ip().to_string();
-        let remote = Remote { host: &host, others: &[], port: self.address.port(), via: None };
+        let remote =
+            Remote { host: &host, others: &[], port: self.address.port(), via: None, tunnel: None };
         let (mut options, stop) = (options(), Stop::default());
         adapt(&mut options, &stop);
         thread::scope(|scope| {
@@ -706,6 +707,7 @@ fn noise(len: usize, seed: u8) -> Vec<u8> {
 fn options() -> TcpCarrierOptions {
     TcpCarrierOptions {
         via: None,
+        tunnel: None,
         packet_max: None,
         congestion_control: None,
         rate: None,

@@ -12,6 +12,7 @@ use longhaul_carriers::udp::paths::{ConnectionPaths, Ends, Owner};
 use longhaul_carriers::udp::{self, path, socket_notices};
 use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_connection::HostFailure;
+use longhaul_control::tunnel::Tunnel;
 use longhaul_control::{Dialed, ServerIdentity, Via};
 use longhaul_rate_control::{ChosenProfile, Profile};
 use longhaul_session::Session;
@@ -38,6 +39,8 @@ pub(super) struct Link<'a> {
     pub options: &'a ConnectOptions,
     /// The gateways on the path.
     pub via: Option<&'a Via>,
+    /// Where TCP connections go in.
+    pub tunnel: Option<&'a Arc<Tunnel>>,
     /// Over TCP, where no larger packets pass.
     pub packet_max: Option<u64>,
 }
@@ -72,9 +75,9 @@ impl Link<'_> {
         mailboxes: &[Arc<Mailbox>],
         stop: &Stop,
     ) -> Result<Box<dyn Carrier>, Failure> {
-        let Self { session, identity, server, options, via, packet_max, .. } = *self;
+        let Self { session, identity, server, options, via, tunnel, packet_max, .. } = *self;
         let tcp = tcp_options(self.profile.rate, options.idle_timeout, packet_max);
-        let tcp = TcpCarrierOptions { via: via.cloned(), ..tcp };
+        let tcp = TcpCarrierOptions { via: via.cloned(), tunnel: tunnel.cloned(), ..tcp };
         let opened = match opened {
             Some(opened) => opened,
             None => tcp::open_all(server, identity, session, &tcp, stop),
@@ -87,7 +90,8 @@ impl Link<'_> {
         let refused = |error| {
             Failure::Local(HostFailure::System(format!("cannot use a TCP connection: {error}")))
         };
-        Ok(Box::new(lanes.map_err(refused)?))
+        let lanes = lanes.map_err(refused)?;
+        Ok(Box::new(if tunnel.is_some() { lanes.in_tunnel() } else { lanes }))
     }
 
     /// Starts UDP lanes; `booked` says that a circuit is to carry the data.
@@ -100,7 +104,7 @@ impl Link<'_> {
     ) -> Result<Box<dyn Carrier>, Failure> {
         let Self { session, ends, rtt, profile, options, .. } = *self;
         let idle_timeout = options.idle_timeout;
-        let sockets = sockets(ends, session.lanes, notices)?;
+        let sockets = sockets(ends, session.lanes, options.tunnel(), notices)?;
         let path = path(profile, rtt);
         let feedback = profile.feedback();
         let any = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
@@ -146,7 +150,7 @@ impl Link<'_> {
 pub(crate) struct Idle<'a> {
     pub dialed: &'a Dialed,
     pub profile: &'a ChosenProfile,
-    pub idle_timeout: Duration,
+    pub options: &'a ConnectOptions,
 }
 
 impl Idle<'_> {
@@ -156,11 +160,12 @@ impl Idle<'_> {
         upper: Arc<dyn UpperLayer>,
         mailboxes: &[Arc<Mailbox>],
     ) -> Result<(Box<dyn Carrier>, Vec<String>), Failure> {
-        let Self { dialed, profile, idle_timeout } = *self;
+        let Self { dialed, profile, options } = *self;
+        let idle_timeout = options.idle_timeout;
         let Dialed { session, server, local, rtt, .. } = dialed;
         let ends = Ends { local: *local, remote: udp_address(*server, session) };
         let mut notices = Vec::new();
-        let sockets = sockets(ends, session.lanes, &mut notices)?;
+        let sockets = sockets(ends, session.lanes, options.tunnel(), &mut notices)?;
         let Profile { feedback, .. } = *profile.profile;
         let rules = LaneRules { repair: profile.repair(), feedback, idle_timeout, duty: Duty::Any };
         let hosting = Hosting { monitor: None, priority: Priority::Usual };
@@ -180,17 +185,30 @@ pub(super) fn udp_address(server: SocketAddr, session: &Session) -> SocketAddr {
     address
 }
 
-/// Where lanes begin; what the user should know of the first socket goes to `notices`.
-fn sockets(ends: Ends, count: u16, notices: &mut Vec<String>) -> Result<Vec<LaneEnd>, Failure> {
+/// Where lanes begin, which the server learns by `tunnel`; what the user should know of the first socket goes
+/// to `notices`.
+fn sockets(
+    ends: Ends,
+    count: u16,
+    tunnel: Option<&Arc<Tunnel>>,
+    notices: &mut Vec<String>,
+) -> Result<Vec<LaneEnd>, Failure> {
     let remote = ends.remote;
+    let mut ports = Vec::new();
     let bind = |lane| {
         let socket = ends.socket().map_err(|error| no_udp(ends, &error))?;
         if lane == 0 {
             notices.extend(socket_notices(&socket));
         }
+        ports.push(socket.local_addr().port());
         Ok((LaneId(lane), LaneSocket::Own(socket, remote), Some(remote)))
     };
-    (0..count).map(bind).collect()
+    let sockets = (0..count).map(bind).collect::<Result<_, Failure>>()?;
+    if let Some(tunnel) = tunnel {
+        // Where ssh has gone, the server has.
+        let _ = tunnel.announce(ports);
+    }
+    Ok(sockets)
 }
 
 /// This host refuses a socket for lanes.
@@ -210,6 +228,7 @@ pub(crate) fn tcp_options(
         rate,
         join_timeout: JOIN_TIMEOUT,
         via: None,
+        tunnel: None,
         packet_max,
         idle_timeout,
     }

@@ -55,7 +55,8 @@ impl<'c, T: Task> Running<'c, T> {
         stop: &Stop,
     ) -> Result<Self, Failure> {
         let Begun { dialed, via, over_tcp, opened, packet_max } = begun;
-        let Dialed { ref session, ref control, server, ref identity, local, rtt } = *dialed;
+        let Dialed { ref session, ref control, server, ref identity, local, rtt, ref tunnel } =
+            *dialed;
         let mailboxes = mailboxes(session.lanes)?;
         let shared = Shared::client(&client.wish, Mailboxes::new(mailboxes.clone()));
         let task = make(server, &shared)?;
@@ -74,6 +75,7 @@ impl<'c, T: Task> Running<'c, T> {
             profile,
             options,
             via,
+            tunnel: tunnel.as_ref(),
             packet_max,
         };
         let lanes = match over_tcp {

@@ -104,8 +104,9 @@ impl Running<'_> {
             },
         })?;
         let upper: Arc<dyn UpperLayer> = shared.clone();
-        let lanes = TcpLanes::start(joined, &tcp, &upper, boxes);
-        Ok(Box::new(lanes.map_err(text)?))
+        let lanes = TcpLanes::start(joined, &tcp, &upper, boxes).map_err(text)?;
+        let in_tunnel = self.options.ssh.as_ref().is_some_and(|ssh| ssh.carries());
+        Ok(Box::new(if in_tunnel { lanes.in_tunnel() } else { lanes }))
     }
 }
 

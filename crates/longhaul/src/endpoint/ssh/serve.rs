@@ -1,16 +1,18 @@
 //! The server that ssh starts: `longhaul serve --ssh`.
 
+use std::fs::File;
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use longhaul_session::Token;
+use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
-use longhaul_sys::{random, threads};
 use longhaul_wire::{DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshPurpose, SshServing};
 
+use super::arrivals::{SshArrivals, SshEnds};
 use super::grant::Grant;
 use super::paths::Base;
 use crate::api::ServeEvent;
@@ -36,18 +38,18 @@ impl SshServeOptions {
 }
 
 /// Reads from `input` what one client wants, writes the answer to `output`, and serves it, until that is
-/// done, `input` ends or `stop` is asked for.
+/// done, `input` ends or `stop` is asked for. Connections of the client may come by both as well.
 ///
 /// # Errors
 /// The input is no question, or asks for more than may be had; or as [`serve()`].
 pub fn serve_over_ssh(
     options: &SshServeOptions,
-    mut input: impl Read + Send + 'static,
-    output: impl Write + Send,
+    input: OwnedFd,
+    output: OwnedFd,
     events: &(dyn Fn(ServeEvent) + Sync),
     stop: &Stop,
 ) -> Result<(), Error> {
-    let output = Mutex::new(output);
+    let (mut input, output) = (File::from(input), File::from(output));
     let answer = |mark: &[u8; SSH_MARK_LEN], outcome| {
         let mut bytes = Vec::new();
         let answer = SshAnswer {
@@ -55,8 +57,7 @@ pub fn serve_over_ssh(
             outcome,
         };
         let written = answer.encode(mark, &mut bytes).map_err(std::io::Error::other);
-        let mut output = lock(&output);
-        written.and_then(|()| output.write_all(&bytes)).and_then(|()| output.flush())
+        written.and_then(|()| (&output).write_all(&bytes))
     };
     let refuse = |mark: &[u8; SSH_MARK_LEN], reason: String| {
         // Where nobody reads it, nobody waits for it.
@@ -72,20 +73,28 @@ pub fn serve_over_ssh(
     let token = random::bytes().map_err(|error| Error::here(error.to_string()))?;
     let token_of_client = Token::from_random(token);
     serve_options.access.iter_mut().for_each(|it| it.tokens = vec![token_of_client.clone()]);
-    let gone = stop.clone();
-    let watch = move || {
-        // Nothing more is to come: what comes is passed over, and any end is the end.
-        let _ = std::io::copy(&mut input, &mut std::io::sink());
-        gone.request();
+    let ends = std::env::var("SSH_CONNECTION").ok();
+    let ends = ends.and_then(|connection| SshEnds::parse(&connection));
+    let arrivals = Arc::new(SshArrivals::new(ends));
+    serve_options.ssh = Some(arrivals.clone());
+    let streams = Mutex::new(Some(input.into()));
+    // As long as it serves.
+    let tunnel = Mutex::new(None);
+    let begin = |port| {
+        let (address, frames) = (ends.map(|ends| ends.server.to_string()), true);
+        let paths = places.clone();
+        let serving = SshServing { port, token, address, paths, frames };
+        answer(&ask.mark, Ok(serving))?;
+        let Some(input) = lock(&streams).take() else { return Ok(()) };
+        let output = output.try_clone()?.into();
+        *lock(&tunnel) = Some(arrivals.listen((input, output), stop)?);
+        Ok::<(), std::io::Error>(())
     };
-    threads::spawn("ssh", watch).map_err(|error| Error::here(error.to_string()))?;
     let on_event = |event: ServeEvent| {
-        if let ServeEvent::Listening(at) = &event {
-            let (port, address) = (at.port(), own_address());
-            let serving = SshServing { port, token, address, paths: places.clone() };
-            if answer(&ask.mark, Ok(serving)).is_err() {
-                stop.request();
-            }
+        if let ServeEvent::Listening(at) = &event
+            && begin(at.port()).is_err()
+        {
+            stop.request();
         }
         events(event);
     };
@@ -155,14 +164,6 @@ fn read(input: &mut impl Read) -> Result<Result<SshAsk, [u8; SSH_MARK_LEN]>, Err
     }
 }
 
-/// The address of this host that the client's ssh came to.
-fn own_address() -> Option<String> {
-    let connection = std::env::var("SSH_CONNECTION").ok()?;
-    let address = connection.split(' ').nth(2)?;
-    let (ip, _zone) = address.split_once('%').unwrap_or((address, ""));
-    ip.parse::<IpAddr>().ok().map(|ip| ip.to_string())
-}
-
 const NOBODY: &str =
     "no longhaul asks on standard input; `longhaul cp SRC HOST:PATH` starts this by ssh";
 const OTHER_VERSION: &str = concat!(
@@ -194,10 +195,15 @@ mod tests {
 
     /// The server's answer to `bytes`, and its end.
     fn answered(bytes: &[u8], options: &SshServeOptions) -> (Vec<u8>, Result<(), Error>) {
-        let mut output = Vec::new();
-        let input = std::io::Cursor::new(bytes.to_vec());
-        let ended = serve_over_ssh(options, input, &mut output, &|_| {}, &Stop::default());
-        (output, ended)
+        let ((input, mut question), (mut answer, output)) =
+            (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        question.write_all(bytes).unwrap();
+        drop(question);
+        let (input, output) = (input.into(), output.into());
+        let ended = serve_over_ssh(options, input, output, &|_| {}, &Stop::default());
+        let mut answered = Vec::new();
+        answer.read_to_end(&mut answered).unwrap();
+        (answered, ended)
     }
 
     #[test]

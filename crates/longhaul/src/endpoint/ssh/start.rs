@@ -6,6 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+use longhaul_control::tunnel::Tunnel;
 use longhaul_files::own_name;
 use longhaul_session::Token;
 use longhaul_sys::process::wait_for_end;
@@ -17,7 +18,7 @@ use longhaul_units::shown;
 use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing};
 
 use super::command::SshOptions;
-use super::started::{Found, NoServer, SshServer};
+use super::started::{Found, NoServer, SshServer, Streams};
 use crate::error::{Error, ErrorKind, Side};
 
 /// Starts a server that grants `purpose` for `paths`, which are as people write them behind `HOST:`.
@@ -65,10 +66,11 @@ pub fn start_by_ssh(
     let mut running = Running::start(options.command()?, words.clone())?;
     let resolved = options.configuration().map(hostname);
     let answer = running.converse(&question, &mark, options, stop)?;
-    let SshServing { port, token, address, paths: places } = answer.outcome.map_err(|reason| {
-        let message = format!("{}: {}", options.host, shown(&reason));
-        Error::new(ErrorKind::Refused, Side::There, message)
-    })?;
+    let SshServing { port, token, address, paths: places, frames } =
+        answer.outcome.map_err(|reason| {
+            let message = format!("{}: {}", options.host, shown(&reason));
+            Error::new(ErrorKind::Refused, Side::There, message)
+        })?;
     check_names(options, paths, &places)?;
     // Without one, what the user wrote is as good as anything.
     let resolved = resolved.and_then(|it| it.recv_timeout(PATIENCE).ok().flatten());
@@ -77,10 +79,7 @@ pub fn start_by_ssh(
     if !addresses.contains(&resolved) {
         addresses.push(resolved);
     }
-    let Parts { child, input, output, .. } = running.take();
-    // ssh would wait for a reader of what a login script's child may still write.
-    let passed_over = move || drop(io::copy(&mut { output }, &mut io::sink()));
-    threads::spawn("ssh-output", passed_over).map_err(here)?;
+    let (child, streams) = running.take().streams(frames).map_err(here)?;
     let token = Token::from_random(token);
     let found =
         Found { host: options.host.host().to_owned(), port, addresses, token, paths: places };
@@ -92,7 +91,7 @@ pub fn start_by_ssh(
         })
     };
     let name = options.host.record_name();
-    Ok(Arc::new(SshServer::new(name, Box::new(restart), found, (child, input))))
+    Ok(Arc::new(SshServer::new(name, Box::new(restart), found, (child, streams))))
 }
 
 /// ssh, until the server has answered.
@@ -196,6 +195,23 @@ impl Running {
 }
 
 impl Parts {
+    /// ssh, and what its streams are for from now on.
+    fn streams(self, frames: bool) -> io::Result<(Child, Streams)> {
+        let Self { child, input, mut output, .. } = self;
+        let streams = match input {
+            Some(input) if frames => {
+                Streams::Tunnel(Arc::new(Tunnel::client(output.into(), input.into())?))
+            }
+            input => {
+                // ssh would wait for a reader of what a login script's child may still write.
+                let passed_over = move || drop(io::copy(&mut output, &mut io::sink()));
+                threads::spawn("ssh-output", passed_over)?;
+                Streams::Input(Mutex::new(input))
+            }
+        };
+        Ok((child, streams))
+    }
+
     /// ssh has closed its output: why.
     fn ended(&mut self, output: &[u8], options: &SshOptions) -> Error {
         let over = wait_for_end(&self.child, clock::now() + PATIENCE).unwrap_or(false);

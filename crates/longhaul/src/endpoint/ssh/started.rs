@@ -5,6 +5,7 @@ use std::process::{Child, ChildStdin};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use longhaul_control::tunnel::Tunnel;
 use longhaul_session::Token;
 use longhaul_sys::clock;
 use longhaul_sys::process::wait_for_end;
@@ -19,8 +20,15 @@ pub struct SshServer {
     restart: Restart,
     found: Found,
     child: Mutex<Child>,
-    /// The server ends with it.
-    input: Mutex<Option<ChildStdin>>,
+    streams: Streams,
+}
+
+/// Streams of ssh. The server ends with its input.
+pub(super) enum Streams {
+    /// They carry connections.
+    Tunnel(Arc<Tunnel>),
+    /// Of a server that knows nothing of that.
+    Input(Mutex<Option<ChildStdin>>),
 }
 
 /// Starts another server by the same words of the user, for the same.
@@ -45,15 +53,14 @@ pub(super) struct Found {
 }
 
 impl SshServer {
-    /// That of `child`, which ends with its `input`; `name` is that of records.
+    /// That of `child`, which ends with its `streams`; `name` is that of records.
     pub(super) fn new(
         name: String,
         restart: Restart,
         found: Found,
-        (child, input): (Child, Option<ChildStdin>),
+        (child, streams): (Child, Streams),
     ) -> Self {
-        let (child, input) = (Mutex::new(child), Mutex::new(input));
-        Self { name, restart, found, child, input }
+        Self { name, restart, found, child: Mutex::new(child), streams }
     }
 
     /// Starts another one in its place.
@@ -74,7 +81,18 @@ impl SshServer {
 
     /// Lets it end, if ssh still holds it.
     fn leave(&self) {
-        drop(lock(&self.input).take());
+        match &self.streams {
+            Streams::Tunnel(tunnel) => tunnel.close(),
+            Streams::Input(input) => drop(lock(input).take()),
+        }
+    }
+
+    /// What carries connections where nothing else does.
+    pub(crate) const fn tunnel(&self) -> Option<&Arc<Tunnel>> {
+        match &self.streams {
+            Streams::Tunnel(tunnel) => Some(tunnel),
+            Streams::Input(_) => None,
+        }
     }
 
     /// The paths that it was started for, as requests have to name them.
@@ -125,5 +143,5 @@ impl Drop for SshServer {
     }
 }
 
-/// For the server to end, and ssh after it.
-const ENDING: Duration = Duration::from_secs(1);
+/// For what was sent to be on its way, the server to end, and ssh after it.
+const ENDING: Duration = Duration::from_secs(2);
