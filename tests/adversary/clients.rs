@@ -48,6 +48,70 @@ fn bad_names_in_a_manifest_are_refused() {
     });
 }
 
+/// NAMES, of which more follow.
+fn listed<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
+    names.into_iter().fold(Bytes::new().varint(27).varint(0), Bytes::sized)
+}
+
+#[test]
+fn a_list_of_names_that_makes_no_sense_or_never_ends_takes_nothing_of_a_server() {
+    limited(|test| {
+        fs::create_dir(test.there("d")).unwrap();
+        fs::write(test.path("secret"), "secret").unwrap();
+        let victim = Victim::start_with(test, &["--memory", "256MiB", "--stall-timeout", "5"]);
+        let wrong: [&[&[u8]]; 7] = [
+            &[b"../secret"],
+            &[b"/etc/passwd"],
+            &[b"a//b"],
+            &[b""],
+            &[b"b", b"a"],
+            &[b"a", b"a"],
+            &[b"a", b"a/b"],
+        ];
+        for names in wrong {
+            let mut peer = Peer::dial(victim.address, WAYS[5]).unwrap();
+            peer.message(request(true, 1024 + 4, &[b"d"]));
+            peer.message(listed(names.iter().copied()));
+            let ending = sink(&mut peer, BOUND);
+            assert!(ending.closed.is_some() && ending.result.is_none(), "{names:?}: {ending:?}");
+        }
+        // Not announced, of several sources, of a whole one, and with deletion; and one that leads out.
+        let request = |flags, paths: &[&[u8]]| request(true, flags, paths);
+        for (begin, name) in [
+            (request(4, &[b"d"]), &b"a"[..]),
+            (request(1024 + 4, &[b"d", b"d"]), b"a"),
+            (request(1024, &[b"d"]), b"a"),
+            (request(1024 + 4, &[b"../"]), b"secret"),
+        ] {
+            let mut peer = Peer::dial(victim.address, WAYS[5]).unwrap();
+            peer.message(begin);
+            peer.message(listed([name]));
+            let ending = sink(&mut peer, BOUND);
+            assert!(ending.closed.is_some() && ending.result.is_none(), "{ending:?}");
+        }
+        // A million of them, and more, in their order.
+        victim.assert_serves();
+        let before = victim.peak();
+        let mut peer = Peer::dial(victim.address, WAYS[5]).unwrap();
+        peer.message(request(1024 + 4, &[b"d"]));
+        let until = std::time::Instant::now() + Duration::from_secs(120);
+        let mut sent = 0_u64;
+        while sent < 3_000_000 {
+            let names: Vec<_> =
+                (sent..sent + 500).map(|n| format!("{:a<50}{n:08}", "").into_bytes()).collect();
+            if !peer.message_in_turn(listed(names.iter().map(Vec::as_slice)), until) {
+                break;
+            }
+            sent += 500;
+        }
+        assert!((500_000..3_000_000).contains(&sent), "{sent}");
+        let grown = victim.peak() - before;
+        assert!(grown < 224 << 20, "{} MiB", grown >> 20);
+        peer.hang_up();
+        victim.assert_serves();
+    });
+}
+
 #[test]
 fn no_file_follows_a_link_out_of_the_root() {
     limited(|test| {

@@ -65,6 +65,48 @@ fn a_server_cannot_choose_the_names_of_a_pull() {
 }
 
 #[test]
+fn a_server_that_is_sent_a_list_cannot_send_what_is_not_on_it() {
+    limited(|test| {
+        fs::write(test.there("list"), "d/f\ne\n").unwrap();
+        fs::create_dir(test.here("d")).unwrap();
+        fs::write(test.here("d/g"), "mine").unwrap();
+        let top = || vec![Item::directory(b"")];
+        let with = |more: Vec<Item>| top().into_iter().chain(more).collect::<Vec<_>>();
+        let directory = |path: &[u8]| Item { mode: 0o755, ..Item::directory(path) };
+        let file = |path: &[u8]| Item::file(path, b"evil");
+        for (offer, status) in [
+            (with(vec![directory(b"d"), file(b"d/f"), directory(b"e"), file(b"e/any")]), 0),
+            (with(vec![file(b".bashrc")]), 1),
+            (with(vec![directory(b"d"), file(b"d/g")]), 1),
+            (with(vec![file(b"e-f")]), 1),
+            (vec![Item::link(b"", b"..")], 1),
+            // A directory above a name stays one.
+            (with(vec![file(b"d"), file(b"e")]), 1),
+            (with(vec![Item::link(b"d", b".."), file(b"e")]), 1),
+            (with(vec![Item::link(b"d", b".."), file(b"d/f")]), 1),
+            (with(vec![]), 1),
+        ] {
+            let host = Host::new();
+            let from = format!("lh://{}/top", host.address);
+            let copying = copy(test, WAYS[0], &["--files-from", "there/list", &from, "here"]);
+            let mut peer = host.accept().unwrap();
+            await_request(&mut peer);
+            source(&mut peer, &offer, BOUND);
+            peer.hang_up();
+            let ended = end(copying);
+            assert_eq!(ended.status, Some(status), "{offer:?}: {ended:?}");
+            assert!(test.here("d").symlink_metadata().unwrap().is_dir(), "{offer:?}");
+            assert_eq!(fs::read(test.here("d/g")).unwrap(), b"mine", "{offer:?}");
+            assert_only(&test.path("here"), &["d", "e"]);
+            assert_nothing_beside(test.folder());
+            let _ = fs::remove_file(test.here("d/f"));
+            let _ = fs::remove_file(test.here("e"));
+            let _ = fs::remove_dir_all(test.here("e"));
+        }
+    });
+}
+
+#[test]
 fn a_server_that_says_nothing_of_a_source_fails_by_its_name() {
     limited(|test| {
         for way in [WAYS[0], WAYS[3]] {

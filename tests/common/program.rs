@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -43,6 +43,12 @@ impl<'t> Program<'t> {
     pub fn start_within(test: &'t Test, limit: &str, words: &[&str]) -> Self {
         let limited = format!("ulimit {limit} && exec \"$0\" \"$@\"");
         Self::spawn(test, Command::new("sh").args(["-c", &limited, PROGRAM]).args(words))
+    }
+
+    /// Starts `longhaul` with `words`, in the test's folder, and a file as its standard input.
+    pub fn reading(test: &'t Test, input: &Path, words: &[&str]) -> Self {
+        let input = Stdio::from(fs::File::open(input).unwrap());
+        Self::between(test, Command::new(PROGRAM).args(words), input, Stdio::piped())
     }
 
     pub fn spawn(test: &'t Test, command: &mut Command) -> Self {

@@ -13,6 +13,7 @@ mod datagrams;
 mod descriptors;
 mod dry_run;
 mod fallback;
+mod files_from;
 mod firewall;
 mod forgeries;
 mod gateway;

@@ -8,16 +8,20 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 
-use longhaul::{CopyOptions, CopyReport, FilterKind, FilterRule};
+use longhaul::{CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, NameList};
 use longhaul_needs::needs;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
-use crate::trees::noise;
+use crate::trees::{is_hidden, noise};
 
 /// Differences from rsync that are meant, and how the comparison makes up for them.
+///
+/// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
+/// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
 const DIFFERENCES: [(&str, Difference); 2] = [
     ("the destination directory itself keeps its mode and its time", Difference::Top),
     ("a directory that was there keeps its mode", Difference::OldDirectoryMode),
@@ -71,16 +75,27 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     for destination in [&ours, &theirs] {
         fs::create_dir_all(destination).unwrap();
     }
-    let words = Words::draw(&mut draw);
+    let words = Words::draw(&mut draw, &source);
     let mut rsync = Command::new("rsync");
     rsync.arg("-rlpt").args(words.rsync());
+    if let Some(names) = &words.names {
+        let list = test.path("list");
+        let names = names.iter().map(|name| [name.as_os_str().as_encoded_bytes(), b"\0"].concat());
+        fs::write(&list, names.collect::<Vec<_>>().concat()).unwrap();
+        rsync.arg("-0").arg("--files-from").arg(list);
+    }
     let slash = if words.contents { "/" } else { "" };
     rsync.arg(format!("{}{slash}", source.display())).arg(format!("{}/", theirs.display()));
     let output = rsync.output().unwrap();
-    assert!(output.status.success(), "{rsync:?}: {output:?}");
+    let missed = output.status.code() == Some(PARTIAL);
+    assert!(output.status.success() || missed && words.misses(), "{rsync:?}: {output:?}");
 
     let report = run_ours(test, server, &words, pushes, (&source, &ours));
-    assert_eq!(report.failures.count, 0, "seed {seed}, {rsync:?}: {report:?}");
+    assert_eq!(
+        report.failures.count,
+        u64::from(words.misses()),
+        "seed {seed}, {rsync:?}: {report:?}"
+    );
     let (left, right) = (look(&ours, &old, &ours), look(&theirs, &old, &ours));
     for (path, node) in &right {
         let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
@@ -107,8 +122,12 @@ fn run_ours(
     options.update = words.update;
     options.ignore_times = words.ignore_times;
     options.checksum = words.checksum;
-    options.delete = words.delete;
+    options.delete = words.delete.then(Deletes::default);
     options.rules = words.rules.clone();
+    options.names = words.names.clone().map(|names| {
+        let names = names.into_iter().map(|path| path.into_os_string().into_encoded_bytes());
+        Arc::new(NameList::new(names).unwrap())
+    });
     run(test, &options).unwrap()
 }
 
@@ -120,10 +139,12 @@ struct Words {
     checksum: bool,
     delete: bool,
     rules: Vec<FilterRule>,
+    /// Those of `--files-from`.
+    names: Option<Vec<PathBuf>>,
 }
 
 impl Words {
-    fn draw(draw: &mut Draw) -> Self {
+    fn draw(draw: &mut Draw, source: &Path) -> Self {
         let (contents, update) = (draw.one_in(2), draw.one_in(3));
         let (ignore_times, delete) = (draw.one_in(4), draw.one_in(2));
         let checksum = draw.one_in(3);
@@ -133,7 +154,24 @@ impl Words {
             pattern: draw.pick(&PATTERNS).as_bytes().to_vec(),
         };
         let rules = (0..count).map(rule).collect();
-        Self { contents, update, ignore_times, checksum, delete, rules }
+        let names = draw.one_in(3).then(|| {
+            let mut names = all_below(source);
+            names.retain(|_| draw.one_in(5));
+            let drawn = names.clone();
+            let is_within =
+                |name: &PathBuf, other: &PathBuf| name != other && name.starts_with(other);
+            names.retain(|name| !drawn.iter().any(|other| is_within(name, other)));
+            names.extend(draw.one_in(4).then(|| MISSING.into()));
+            names
+        });
+        let listed = names.is_some();
+        let (contents, delete) = (contents || listed, delete && !listed);
+        Self { contents, update, ignore_times, checksum, delete, rules, names }
+    }
+
+    /// A name is listed that is not there: nothing else is missed by it.
+    fn misses(&self) -> bool {
+        self.names.as_ref().is_some_and(|names| names.contains(&PathBuf::from(MISSING)))
     }
 
     fn rsync(&self) -> Vec<String> {
@@ -181,6 +219,24 @@ const PATTERNS: [&str; 26] = [
     "x?y",
 ];
 const NAMES: [&str; 12] = ["a", "b", "c", "d", "a.o", "b.c", "c.o", "d.o", "1", "2x", "x y", ".e"];
+
+/// A listed name that no tree has, and no rule matches.
+const MISSING: &str = "not here";
+/// Exit status of rsync where it could not copy all.
+const PARTIAL: i32 = 23;
+
+/// Paths of all that is below a directory.
+fn all_below(top: &Path) -> Vec<PathBuf> {
+    let (mut found, mut directories) = (Vec::new(), vec![top.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            found.push(entry.path().strip_prefix(top).unwrap().to_owned());
+            directories.extend(entry.file_type().unwrap().is_dir().then(|| entry.path()));
+        }
+    }
+    found.sort();
+    found
+}
 
 /// Files, links and directories, which hold such again.
 fn fill(draw: &mut Draw, at: &Path, depth: u64) {
@@ -286,7 +342,9 @@ fn look(top: &Path, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String
         let own = path.strip_prefix(top).unwrap().to_owned();
         let (mut mode, mut time) = (metadata.mode() & 0o7777, metadata.mtime());
         let contents = if metadata.is_dir() {
-            paths.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+            let inside = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap());
+            // One is left where a listed name was missing.
+            paths.extend(inside.filter(|it| !is_hidden(&it.file_name())).map(|it| it.path()));
             "a directory".to_owned()
         } else if metadata.is_symlink() {
             mode = 0;

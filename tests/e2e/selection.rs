@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-use longhaul::{CopyOptions, CopyReport, EntryCode, ErrorKind, FilterKind, FilterRule};
+use longhaul::{CopyOptions, CopyReport, Deletes, EntryCode, ErrorKind, FilterKind, FilterRule};
 
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
@@ -75,7 +75,7 @@ fn deletion_takes_what_the_source_has_not_and_nothing_else() {
         fs::write(to.with_file_name("beside"), "x").unwrap();
         symlink(to.with_file_name("beside"), to.join("sub/link")).unwrap();
         let report = copy(&|options| {
-            options.delete = true;
+            options.delete = Some(Deletes::default());
             options.rules = vec![exclude("*.o")];
         });
         assert_eq!(report.deleted.count, 4, "{report:?}");
@@ -97,8 +97,7 @@ fn deletion_stops_at_its_bound_and_the_copy_has_failed() {
             fs::write(to.join(format!("more{number}")), "x").unwrap();
         }
         let report = copy(&|options| {
-            options.delete = true;
-            options.max_delete = Some(2);
+            options.delete = Some(Deletes { most: Some(2) });
         });
         assert_eq!((report.deleted.count, report.failures.count), (2, 3), "{report:?}");
         assert!(report.failures.sample[0].reason.contains("--max-delete"), "{report:?}");
@@ -114,7 +113,7 @@ fn nothing_is_deleted_where_something_failed() {
         // A directory in the way of a file is not replaced.
         fs::write(from.join("new"), "new").unwrap();
         fs::create_dir(to.join("new")).unwrap();
-        let report = copy(&|options| options.delete = true);
+        let report = copy(&|options| options.delete = Some(Deletes::default()));
         assert_eq!((report.deleted.count, report.failures.count), (0, 1), "{report:?}");
         assert!(to.join("more").exists());
     });
@@ -127,7 +126,7 @@ fn a_server_has_to_allow_deletion() {
         let refuse = |set: fn(&mut longhaul::ServeOptions)| {
             let server = Server::with(test, set);
             let mut options = push(&test.here("tree"), server.address, b"");
-            options.delete = true;
+            options.delete = Some(Deletes::default());
             let error = run(test, &options).unwrap_err();
             assert_eq!(error.kind, ErrorKind::Refused, "{error}");
             assert!(error.to_string().contains("--allow-delete"), "{error}");

@@ -134,9 +134,9 @@ pub struct CpArgs {
     /// Names that are copied, and names that are not.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// DST is the new name of SRC, also where a directory has that name
-    #[arg(short = 'T', long, hide_short_help = true)]
-    pub no_target_directory: bool,
+    /// Names in a list, which alone are copied.
+    #[command(flatten)]
+    pub names: NamesArgs,
     /// Do not hash the data at both ends
     ///
     /// Takes less processor time, and finds only what is corrupted on the network. Not with --protect clear.
@@ -175,6 +175,20 @@ pub struct CpArgs {
     pub file: FileArgs,
 }
 
+/// Names in a list, which alone are copied.
+#[derive(Args, Clone, Debug, Default)]
+pub struct NamesArgs {
+    /// Copy only the names in SRC, a directory, that FILE lists, one a line; -: standard input
+    ///
+    /// Directories are copied with what is in them; those above a name are made. Lines that are empty or begin
+    /// with # or ; are no names. DST gets them as SRC/. would. Not with --delete.
+    #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "delete")]
+    pub files_from: Option<PathBuf>,
+    /// In the list of --files-from a zero byte ends each name
+    #[arg(short = '0', long, hide_short_help = true, requires = "files_from")]
+    pub from0: bool,
+}
+
 /// Changes that `cp` may make at the destination.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ChangeArgs {
@@ -183,6 +197,9 @@ pub struct ChangeArgs {
     /// The server chooses every name in it and may replace what is there.
     #[arg(long, hide_short_help = true)]
     pub merge: bool,
+    /// DST is the new name of SRC, also where a directory has that name
+    #[arg(short = 'T', long, hide_short_help = true)]
+    pub no_target_directory: bool,
     /// Send also what is there with its size and modification time
     #[arg(short = 'I', long)]
     pub ignore_times: bool,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, EndedEntries, Error, ErrorKind, LossLog,
-    Progress, ReportedLoss, SshPurpose, Stop,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, Error, ErrorKind,
+    LossLog, Progress, ReportedLoss, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Location, Server};
+use crate::names;
 use crate::output::{Output, complain};
 use crate::progress::Display;
 use crate::report;
@@ -160,8 +161,15 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
         return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
     };
-    let contents = paths[0].contents;
-    let mixed = paths.iter().any(|source| source.contents != contents);
+    let listed = args.names.files_from.as_deref();
+    if listed.is_some() && paths.len() > 1 {
+        return Err(Failure::usage(
+            "--files-from lists names in one directory, and there are several SRC",
+        ));
+    }
+    let names = listed.map(|path| names::read(path, args.names.from0)).transpose()?.flatten();
+    let contents = paths[0].contents || listed.is_some();
+    let mixed = listed.is_none() && paths.iter().any(|source| source.contents != contents);
     let sources = paths.into_iter().map(|source| source.location);
     let (server, paths) = sides(sources, destination.location)?;
     if mixed {
@@ -182,13 +190,13 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.ignore_times = args.change.ignore_times;
     options.checksum = args.change.checksum;
     options.update = args.change.update;
-    options.delete = args.change.delete;
-    options.max_delete = args.change.max_delete;
+    options.delete = args.change.delete.then_some(Deletes { most: args.change.max_delete });
     options.max_errors = args.change.max_errors;
     options.dry_run = args.change.dry_run;
     options.names_changes = output.names_changes(args.change.dry_run);
     options.rules = rules;
-    options.destination_is_name = args.no_target_directory;
+    options.names = names;
+    options.destination_is_name = args.change.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
     options.manifest.clone_from(&args.manifest);

@@ -36,6 +36,7 @@ mod link;
 pub mod location;
 mod ls;
 mod man;
+mod names;
 mod output;
 mod pipe;
 mod probe;

@@ -41,12 +41,12 @@ pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
 pub use longhaul_files::{HashList, HashListError};
 pub use longhaul_history::History;
-pub use longhaul_objects::{ChangeKind, NamedChange};
+pub use longhaul_objects::{ChangeKind, NameList, NameListError, NamedChange};
 pub use longhaul_session::{KeyId, Token};
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bottleneck, Bytes, Duration, EntryCode, Losses, Rate};
 pub use longhaul_wire::{
-    CloseCode, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect, SshPurpose,
+    CloseCode, Deletes, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect, SshPurpose,
 };
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{

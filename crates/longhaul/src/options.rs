@@ -10,9 +10,10 @@ use longhaul_carriers::losses::LossLog;
 use longhaul_control::tunnel::Tunnel;
 use longhaul_control::{Remote, Via};
 use longhaul_history::History;
+use longhaul_objects::NameList;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
-use longhaul_wire::{FilterRule, Protect};
+use longhaul_wire::{Deletes, FilterRule, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
@@ -220,6 +221,9 @@ pub struct CopyOptions {
     /// Names that are copied and names that are not: the first rule that matches decides. Patterns are
     /// those of `rsync` (docs/protocol.md section 7.9); at most [`longhaul_wire::MAX_RULES`].
     pub rules: Vec<FilterRule>,
+    /// Of the contents of the one source only these names are copied, with what is in them; needs
+    /// [`copy_contents`](Self::copy_contents), and nothing is deleted.
+    pub names: Option<Arc<NameList>>,
     /// Contents of a server's directory go into a directory here that holds something already too. The
     /// server chooses every name in it then, and may replace what is there.
     pub merge: bool,
@@ -231,10 +235,8 @@ pub struct CopyOptions {
     /// Files stay as they are that were modified later at the destination.
     pub update: bool,
     /// Names in copied directories that only the destination has are deleted at the end, if nothing failed;
-    /// those that [`rules`](Self::rules) leave out stay. A server has to allow it.
-    pub delete: bool,
-    /// Most names that are deleted; the copy fails where there are more.
-    pub max_delete: Option<u64>,
+    /// those that [`rules`](Self::rules) leave out stay. The copy fails where there are more than its bound. A server has to allow it.
+    pub delete: Option<Deletes>,
     /// Nothing is changed: the report says what a copy would do. A server has to let this client read and write.
     pub dry_run: bool,
     /// Each change at the destination is left in [`crate::Progress::take_changes`].
@@ -267,12 +269,12 @@ impl CopyOptions {
             copy_contents: false,
             destination_is_name: false,
             rules: Vec::new(),
+            names: None,
             merge: false,
             ignore_times: false,
             checksum: false,
             update: false,
-            delete: false,
-            max_delete: None,
+            delete: None,
             dry_run: false,
             manifest: None,
             names_changes: false,

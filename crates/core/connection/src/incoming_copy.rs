@@ -2,11 +2,12 @@
 
 use alloc::collections::VecDeque;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, NamedChange,
+    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, NameList, NamedChange,
     ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
@@ -17,6 +18,7 @@ use longhaul_wire::{
 use crate::half_messages::WholeGroup;
 use crate::half_messages::{Over, Repair, Repairs};
 use crate::incoming::{Begun, GroupPart, Unplaceable};
+use crate::listed_names::NamesOut;
 use crate::memory::Stored;
 use crate::watchdog::Counts;
 
@@ -50,6 +52,8 @@ pub struct IncomingCopy<I> {
     bounds: ReceiverBounds,
     /// It ends early: nothing more is taken.
     is_winding_up: bool,
+    /// Where it wants some names only.
+    names: Option<NamesOut>,
 }
 
 /// A group that came whole, to be hashed.
@@ -74,6 +78,7 @@ impl<I> IncomingCopy<I> {
             taken: VecDeque::new(),
             bounds: ReceiverBounds::NONE,
             is_winding_up: false,
+            names: None,
         }
     }
 
@@ -217,10 +222,16 @@ impl<I> IncomingCopy<I> {
         self.sink.wants_messages()
     }
 
+    /// The source is sent a list of the names that are wanted.
+    pub fn ask_names(&mut self, names: Arc<NameList>) {
+        self.names = Some(NamesOut::new(names));
+    }
+
     /// The next message for the source.
     #[must_use]
     pub fn poll_message(&mut self) -> Option<SinkMessage> {
-        self.sink.poll_message()
+        let names = self.names.as_mut().and_then(NamesOut::poll);
+        names.or_else(|| self.sink.poll_message())
     }
 
     /// True if the result is the source's next message: [`Self::set_host`] comes before that.
@@ -318,6 +329,11 @@ impl<I> IncomingCopy<I> {
         self.sink.unannounced()
     }
 
+    /// See [`Sink::unannounced_of_list`].
+    pub fn unannounced_of_list(&self) -> impl Iterator<Item = &[u8]> {
+        self.sink.unannounced_of_list()
+    }
+
     /// Entries that could not be copied, the first of them.
     pub fn failures(&self) -> &[EndedEntry] {
         self.sink.failures()
@@ -352,7 +368,11 @@ impl<I> IncomingCopy<I> {
             moved: stats.received_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: stats.settled().into(),
-            other: stats.repairs + stats.checkpoints + stats.rechecked + stats.answered,
+            other: stats.repairs
+                + stats.checkpoints
+                + stats.rechecked
+                + stats.answered
+                + self.names.as_ref().map_or(0, NamesOut::sent),
         }
     }
 }

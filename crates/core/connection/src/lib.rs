@@ -47,6 +47,7 @@ mod incoming_pipe;
 mod lane_assignment;
 mod lane_half;
 mod limits;
+mod listed_names;
 mod memory;
 mod messages;
 mod outgoing_answers;

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NamedChange, PushError,
-    Source, SourceError, SourceStats,
+    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NameList, NamedChange,
+    PushError, Source, SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{
@@ -14,6 +14,7 @@ use longhaul_wire::{
 
 use crate::diagnosis::Stage;
 use crate::gate::{Gate, Lanes};
+use crate::listed_names::NamesIn;
 use crate::watchdog::Counts;
 
 /// A [`Source`] over a connection. Its driver finds the entries, reads and hashes, and owns
@@ -35,6 +36,8 @@ pub struct OutgoingCopy {
     /// Groups that were given out to be read, and not dealt.
     reading: usize,
     drained: bool,
+    /// Where the sink lists the names that it wants.
+    names: Option<NamesIn>,
 }
 
 /// Knowledge of the bytes that are to be sent.
@@ -52,7 +55,7 @@ impl OutgoingCopy {
     /// One without entries, over so many lanes, which believes so much of what the sink says to have.
     pub fn new(now: Instant, lanes: u16, belief: Belief) -> Self {
         let (source, gate) = (Source::new(belief), Gate::new(now, lanes));
-        Self { source, gate, reading: 0, drained: false }
+        Self { source, gate, reading: 0, drained: false, names: None }
     }
 
     /// See [`Source::begin_dry_run`].
@@ -78,6 +81,16 @@ impl OutgoingCopy {
     /// See [`Source::take_changes`].
     pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
         self.source.take_changes()
+    }
+
+    /// The sink sends a list of the names that it wants, for [`Self::take_names`].
+    pub fn expect_names(&mut self) {
+        self.names = Some(NamesIn::default());
+    }
+
+    /// That list, once, when all of it has come.
+    pub fn take_names(&mut self) -> Option<NameList> {
+        self.names.as_mut()?.take()
     }
 
     // Entries.
@@ -193,7 +206,12 @@ impl OutgoingCopy {
     /// # Errors
     /// It makes no sense: the peer broke the protocol.
     pub fn handle_message(&mut self, message: SinkMessage) -> Result<(), SourceError> {
-        self.source.handle(message)
+        match (message, &mut self.names) {
+            (SinkMessage::Names { names, is_last }, Some(here)) => {
+                here.handle(&names, is_last).map_err(SourceError::Names)
+            }
+            (message, _) => self.source.handle(message),
+        }
     }
 
     /// The next message for the sink.
@@ -264,7 +282,9 @@ impl OutgoingCopy {
             moved: stats.sent_bytes + stats.resumed_bytes,
             entries: stats.entries.into(),
             settled: stats.settled().into(),
-            other: stats.repairs + stats.answered,
+            other: stats.repairs
+                + stats.answered
+                + self.names.as_ref().map_or(0, NamesIn::received),
         }
     }
 

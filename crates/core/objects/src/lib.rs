@@ -72,6 +72,7 @@ pub mod hash;
 mod intake;
 mod layout;
 pub mod limits;
+mod name_list;
 mod name_memory;
 mod names;
 mod paths;
@@ -98,6 +99,7 @@ pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity,
 pub use group_tree::GroupTree;
 pub use hash::ChainingValue;
 pub use intake::Intake;
+pub use name_list::{NAME_LIST_MAX, NameList, NameListError};
 pub use names::{NamePatterns, TopNames};
 pub use paths::AnnouncedPaths;
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};

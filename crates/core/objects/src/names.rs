@@ -7,6 +7,8 @@ use alloc::vec::Vec;
 
 use longhaul_wire::{Entry, EntryKind};
 
+use crate::name_list::{Beside, NameList};
+
 /// The names that a source may give at the top of a copy. Who asked for `data` gets nothing called
 /// `.bashrc`, whatever the other side sends.
 #[derive(Clone, Debug, Default)]
@@ -21,6 +23,8 @@ pub enum TopNames {
     Only(BTreeSet<Vec<u8>>),
     /// These, and what patterns match.
     Matching(BTreeSet<Vec<u8>>, Arc<dyn NamePatterns>),
+    /// Of the contents of a directory only these names, what is in them, and the directories above them.
+    Listed(Arc<NameList>),
 }
 
 /// Patterns of names that were asked for.
@@ -43,7 +47,21 @@ impl TopNames {
 
     /// True if the contents of directories were asked for.
     pub fn are_contents(&self) -> bool {
-        matches!(self, Self::Contents)
+        matches!(self, Self::Contents | Self::Listed(_))
+    }
+
+    /// The list of names, where there is one.
+    pub(crate) fn list(&self) -> Option<&NameList> {
+        match self {
+            Self::Listed(names) => Some(names),
+            _ => None,
+        }
+    }
+
+    /// True if an entry may be announced there that is no directory, but fails: others are listed below it.
+    pub(crate) fn fails(&self, entry: &Entry) -> bool {
+        let is_above = |names: &NameList| names.beside(entry.path.as_bytes()) == Beside::Above;
+        entry.kind != EntryKind::Directory && self.list().is_some_and(is_above)
     }
 
     /// Patterns for which nothing was announced.
@@ -58,7 +76,7 @@ impl TopNames {
     pub(crate) fn due(&self) -> impl Iterator<Item = &[u8]> {
         let (names, top) = match self {
             Self::Any => (None, None),
-            Self::Contents => (None, Some(&b""[..])),
+            Self::Contents | Self::Listed(_) => (None, Some(&b""[..])),
             Self::Only(names) | Self::Matching(names, _) => (Some(names), None),
         };
         names.into_iter().flatten().map(Vec::as_slice).chain(top)
@@ -69,6 +87,8 @@ impl TopNames {
         match self {
             Self::Any => true,
             Self::Contents => !entry.path.is_empty() || entry.kind == EntryKind::Directory,
+            Self::Listed(_) if entry.path.is_empty() => entry.kind == EntryKind::Directory,
+            Self::Listed(names) => names.beside(entry.path.as_bytes()) != Beside::Apart,
             Self::Only(names) => is_under(entry, |first| names.contains(first)),
             Self::Matching(names, patterns) => {
                 is_under(entry, |first| names.contains(first) || patterns.admit(first))

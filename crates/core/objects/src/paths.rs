@@ -14,6 +14,11 @@ impl AnnouncedPaths {
         self.get(&PathKey::of(path)).is_some()
     }
 
+    /// True if an entry that is no directory has this path.
+    pub(crate) fn has_leaf(&self, path: &[u8]) -> bool {
+        matches!(self.get(&PathKey::of(path)), Some(None))
+    }
+
     /// The number of the directory that has the path; nothing of another entry.
     pub(crate) fn get(&self, key: &PathKey) -> Option<&Option<EntryId>> {
         self.0.get(key)

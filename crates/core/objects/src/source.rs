@@ -19,6 +19,7 @@ use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::layout::Layout;
 use crate::limits::{GROUP_SIZE, HASHES_MAX};
+use crate::name_list::NameListError;
 use crate::tags::{Belief, Tag};
 use crate::window::Window;
 
@@ -229,6 +230,9 @@ pub enum SourceError {
         /// The entry.
         entry: u64,
     },
+    /// NAMES that the request does not announce, that are in no order, or too many.
+    #[error("NAMES is not possible: {0}")]
+    Names(NameListError),
     /// REPAIR of a group that was not sent, or too often.
     #[error("REPAIR of group {group} of {object:?} is not possible")]
     Repair {

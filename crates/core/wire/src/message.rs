@@ -86,6 +86,8 @@ pub struct Request {
     pub destination_is_name: bool,
     /// Nothing is changed: of each entry the sink says what a copy would do.
     pub dry_run: bool,
+    /// Of the contents of the one source only the names of NAMES are copied, which follow.
+    pub names_follow: bool,
     /// Names in copied directories at the destination that were not announced are deleted: at most so many,
     /// where there is a bound.
     pub deletes: Option<Deletes>,
@@ -113,6 +115,7 @@ impl Request {
             compares_contents: false,
             destination_is_name: false,
             dry_run: false,
+            names_follow: false,
             deletes: None,
             label: [0; 16],
             paths,
@@ -325,6 +328,13 @@ pub enum SinkMessage {
     Result(Box<Summary>),
     /// COMPARE: files that it has with the same size, and groups of each whose hashes it wants.
     Compare(Vec<(u64, Range<u64>)>),
+    /// NAMES: more of the names that are to be copied.
+    Names {
+        /// Paths below the source, in ascending order of their components.
+        names: Vec<EntryPath>,
+        /// No more names follow.
+        is_last: bool,
+    },
 }
 
 /// RESULT: how the transfer ended, as the sink saw it.
@@ -412,6 +422,7 @@ impl Message {
             COMPARE => "COMPARE",
             VERIFY => "VERIFY",
             HASHED => "HASHED",
+            NAMES => "NAMES",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -508,6 +519,7 @@ impl Request {
                 (self.deletes.is_some(), DELETES),
                 (self.dry_run, DRY_RUN),
                 (self.compares_contents, COMPARES_CONTENTS),
+                (self.names_follow, NAMES_FOLLOW),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -570,6 +582,7 @@ impl Request {
             compares_contents: flags & COMPARES_CONTENTS != 0,
             destination_is_name: flags & DESTINATION_IS_NAME != 0,
             dry_run: flags & DRY_RUN != 0,
+            names_follow: flags & NAMES_FOLLOW != 0,
             deletes,
             label,
             paths,
@@ -780,6 +793,10 @@ impl SinkMessage {
                 summary.host.encode(w)
             }),
             Self::Compare(files) => compare::encode_asked(out, files),
+            Self::Names { names, is_last } => append(out, NAMES, |w| {
+                w.varint(u64::from(*is_last))?;
+                names.iter().try_for_each(|name| w.sized(name.as_bytes()))
+            }),
         }
     }
 
@@ -801,6 +818,21 @@ impl SinkMessage {
                     paths.push(deleted_path(r)?);
                 }
                 Ok(Self::Deleted { paths })
+            }
+            NAMES => {
+                let is_last = match r.varint()? {
+                    0 => false,
+                    1 => true,
+                    _ => return Err(r.invalid()),
+                };
+                let mut names = Vec::new();
+                while !r.is_empty() {
+                    let name = EntryPath::new(r.sized(MAX_PATH)?.to_vec());
+                    names.push(
+                        name.ok().filter(|name| !name.is_empty()).ok_or_else(|| r.invalid())?,
+                    );
+                }
+                Ok(Self::Names { names, is_last })
             }
             NOT_DELETED => {
                 let (path, end) = (deleted_path(r)?, EntryEnd::decode(r)?);
@@ -933,7 +965,8 @@ const DESTINATION_IS_NAME: u64 = 64;
 const DELETES: u64 = 128;
 const DRY_RUN: u64 = 256;
 const COMPARES_CONTENTS: u64 = 512;
-const FLAGS: u64 = 1023;
+const NAMES_FOLLOW: u64 = 1024;
+const FLAGS: u64 = 2047;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;
@@ -959,6 +992,7 @@ const LIST_END: u64 = 21;
 const DELETED: u64 = 22;
 const NOT_DELETED: u64 = 23;
 const COMPARE: u64 = 26;
+const NAMES: u64 = 27;
 const VERIFY: u64 = 28;
 const HASHED: u64 = 30;
 

@@ -18,8 +18,13 @@ pub fn transfer_id(source: &[&[u8]], destination: &[u8], verify: bool) -> [u8; 1
 }
 
 /// Label of the sources of a push, on this host: the same in a later run of
-/// the same command on the same host, in whatever directory it runs.
-pub fn source_label(sources: &[PathBuf], copy_contents: bool) -> [u8; 16] {
+/// the same command on the same host, in whatever directory it runs. `listed` is the digest of the names that
+/// alone are copied.
+pub fn source_label(
+    sources: &[PathBuf],
+    copy_contents: bool,
+    listed: Option<&[u8; 32]>,
+) -> [u8; 16] {
     let machine = std::fs::read("/etc/machine-id")
         .or_else(|_| std::fs::read("/proc/sys/kernel/hostname"))
         .unwrap_or_default();
@@ -27,7 +32,8 @@ pub fn source_label(sources: &[PathBuf], copy_contents: bool) -> [u8; 16] {
         .iter()
         .map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         .collect();
-    let paths = paths.iter().map(|path| path.as_os_str().as_bytes());
+    let listed = listed.map(|digest| &digest[..]);
+    let paths = paths.iter().map(|path| path.as_os_str().as_bytes()).chain(listed);
     digest(LABEL_CONTEXT, [&machine[..], &[u8::from(copy_contents)]].into_iter().chain(paths))
 }
 
@@ -152,10 +158,11 @@ mod tests {
         for other in [id(&[b"ab"], b"c"), id(&[b"a"], b"bc"), unverified] {
             assert_ne!(one, other);
         }
-        let label = source_label(&["x".into()], false);
+        let label = source_label(&["x".into()], false, None);
         let here = std::env::current_dir().unwrap();
-        assert_eq!(label, source_label(&[here.join("x")], false));
-        assert_ne!(label, source_label(&["x".into()], true));
+        assert_eq!(label, source_label(&[here.join("x")], false, None));
+        assert_ne!(label, source_label(&["x".into()], true, None));
+        assert_ne!(label, source_label(&["x".into()], false, Some(&[0; 32])));
     }
 
     #[test]

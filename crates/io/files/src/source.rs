@@ -9,9 +9,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use longhaul_objects::{EntryId, FileIdentity, GroupTask, ReadPiece, identity, is_large};
+use longhaul_objects::{EntryId, FileIdentity, GroupTask, NameList, ReadPiece, identity, is_large};
 use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
@@ -50,6 +50,8 @@ pub struct SourceTree {
     /// Memory for names of directories that were found and are still to be read.
     pub(crate) names_most: usize,
     filter: Option<Filter>,
+    /// Of the contents of the one source these alone are copied.
+    pub(crate) names: OnceLock<Arc<NameList>>,
 }
 
 /// Directory that paths are relative to, and confined to.
@@ -94,7 +96,14 @@ impl SourceTree {
             direct: false,
             names_most: NAMES_MOST,
             filter: None,
+            names: OnceLock::new(),
         }
+    }
+
+    /// Of the contents of the one source only these names are copied, with what is in them and the directories
+    /// above them. To be called once, before [`Self::scan`].
+    pub fn list_names(&self, names: Arc<NameList>) {
+        let _ = self.names.set(names);
     }
 
     /// Memory for names of directories that were found and are still to be read: those beyond it are
@@ -111,6 +120,11 @@ impl SourceTree {
     /// True if what has this path, as an entry has it, is copied.
     pub(crate) fn admits(&self, path: &[u8], is_directory: bool) -> bool {
         path.is_empty() || self.filter.as_ref().is_none_or(|it| it.admits(path, is_directory))
+    }
+
+    /// True if some names may not be copied.
+    pub(crate) fn has_rules(&self) -> bool {
+        self.filter.is_some()
     }
 
     /// Reads whole blocks of large files past the page cache (`O_DIRECT`), if `direct`.
@@ -254,7 +268,12 @@ impl SourceTree {
     }
 
     /// The directory of the entry `path`, which is `rest` below source number `root`.
-    fn directory(&self, root: usize, path: &[u8], rest: &[u8]) -> io::Result<Arc<OwnedFd>> {
+    pub(crate) fn directory(
+        &self,
+        root: usize,
+        path: &[u8],
+        rest: &[u8],
+    ) -> io::Result<Arc<OwnedFd>> {
         let key = (root, path.to_vec());
         if let Some(handle) = self.directories.get(&key) {
             return Ok(handle);

@@ -740,6 +740,7 @@ fn wish(scenario: &Scenario) -> Wish {
         keeps_newer: scenario.keeps.newer,
         compares_contents: scenario.keeps.equal,
         deletes: scenario.deletes.then(Deletes::default),
+        names_follow: scenario.lists_names,
         label: [7; 16],
         ..Request::new(direction, vec![b"tree".to_vec()])
     })

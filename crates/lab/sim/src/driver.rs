@@ -98,15 +98,18 @@ impl Driver {
                 if scenario.deletes {
                     copy.expect_deletions();
                 }
+                if scenario.lists_names {
+                    copy.expect_names();
+                }
                 if scenario.keeps.equal {
                     copy.allow_comparisons();
                 }
                 let (latency, hashing) = (scenario.disk_latency, scenario.hash_delay);
-                let driver = Box::new(SourceDriver::new(latency, hashing));
+                let driver = Box::new(SourceDriver::new(latency, hashing, scenario.lists_names));
                 (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))
             }
             Part::Sink => {
-                let (driver, copy) = SinkDriver::new(scenario, env.disk);
+                let (driver, copy) = SinkDriver::new(scenario, env.files, env.disk);
                 (Self::Sink(Box::new(driver)), Transfer::IncomingCopy(Box::new(copy)))
             }
         }

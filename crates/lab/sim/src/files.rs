@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node};
-use longhaul_objects::{FileIdentity, identity};
+use longhaul_objects::{FileIdentity, NameList, identity};
 use longhaul_wire::{Attributes, DataRanges, Entry, EntryKind, EntryPath, MAX_PATH};
 
 use crate::draw::Draw;
@@ -87,6 +87,19 @@ impl Files {
             Item::new(&number.to_string(), EntryKind::File, contents(draw, *size), number)
         };
         Self::of((1..).zip(sizes).map(item).collect())
+    }
+
+    /// Names of all that has nothing below it.
+    pub fn list(&self) -> NameList {
+        let is_above = |path: &[u8]| {
+            let below = [path, b"/"].concat();
+            self.by_path
+                .range(below.clone()..)
+                .next()
+                .is_some_and(|(next, _)| next.starts_with(&below))
+        };
+        let names = self.by_path.keys().filter(|path| !is_above(path)).cloned();
+        NameList::new(names).expect("scenarios have possible entries")
     }
 
     pub fn len(&self) -> usize {

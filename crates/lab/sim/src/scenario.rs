@@ -44,6 +44,8 @@ pub struct Scenario {
     pub keeps: Keeps,
     /// True if the sink deletes what was not announced.
     pub deletes: bool,
+    /// True if the client, which is the sink, lists the names that it wants.
+    pub lists_names: bool,
     /// True if an earlier copy of the tree is there; some files were changed since.
     pub copied_before: bool,
     /// Its carrier.
@@ -209,6 +211,7 @@ impl Scenario {
             hashes: false,
             keeps: Keeps::default(),
             deletes: false,
+            lists_names: false,
             copied_before: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),

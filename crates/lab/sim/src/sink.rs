@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use longhaul_connection::{
     ArrivedGroup, Begun, GroupPart, IncomingCopy, Repair, SinkMemory, Unplaceable, WholeGroup,
@@ -15,6 +16,7 @@ use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
 use crate::environment::{Disk, Env};
+use crate::files::Files;
 use crate::scenario::Scenario;
 use crate::staging::{Half, Staged, Staging};
 use crate::trace::Kind;
@@ -53,7 +55,11 @@ enum Operation {
 
 impl SinkDriver {
     /// One over `disk`, and its copy, which goes on from what is there.
-    pub fn new(scenario: &Scenario, disk: &mut Disk) -> (Self, IncomingCopy<Staged>) {
+    pub fn new(
+        scenario: &Scenario,
+        files: &Files,
+        disk: &mut Disk,
+    ) -> (Self, IncomingCopy<Staged>) {
         disk.runs += 1;
         (disk.is_tidy, disk.cut_when_tidy) = (false, false);
         let boot = [disk.boot; 16];
@@ -71,11 +77,13 @@ impl SinkDriver {
         let asks = scenario.push;
         let transfer = TRANSFER;
         let (keeps, deletes) = (scenario.keeps, scenario.deletes);
-        let names = TopNames::Any;
+        let list = scenario.lists_names.then(|| Arc::new(files.list()));
+        let names = list.clone().map_or(TopNames::Any, TopNames::Listed);
         let dry_run = false;
         let config =
             SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes, dry_run };
-        let copy = IncomingCopy::new(config, resume);
+        let mut copy = IncomingCopy::new(config, resume);
+        list.into_iter().for_each(|list| copy.ask_names(list));
         let driver = Self {
             fsync,
             memory,

@@ -20,6 +20,8 @@ pub(crate) struct SourceDriver {
     /// Version and name number of each entry, by entry number.
     pushed: Vec<(usize, [u8; 16])>,
     next_item: usize,
+    /// The list of names has not come yet.
+    awaits_names: bool,
     reads: VecDeque<(Instant, GroupTask)>,
     hashes: Vec<(Instant, GroupTask, Arc<Vec<u8>>)>,
     /// Read, not yet offered.
@@ -38,10 +40,11 @@ pub(crate) struct SourceDriver {
 }
 
 impl SourceDriver {
-    pub fn new(latency: Duration, hash_delay: Duration) -> Self {
+    pub fn new(latency: Duration, hash_delay: Duration, awaits_names: bool) -> Self {
         Self {
             pushed: Vec::new(),
             next_item: 0,
+            awaits_names,
             reads: VecDeque::new(),
             hashes: Vec::new(),
             ready: VecDeque::new(),
@@ -72,7 +75,8 @@ impl SourceDriver {
     }
 
     fn scan(&mut self, copy: &mut OutgoingCopy, files: &Files) -> bool {
-        if copy.stats().complete {
+        self.awaits_names = self.awaits_names && copy.take_names().is_none();
+        if self.awaits_names || copy.stats().complete {
             return false;
         }
         let mut left = SCAN_BATCH;

@@ -21,7 +21,7 @@ use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Deletes, Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
+use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
 
 use crate::api::{CopyReport, DeletedNames, Snapshot};
 use crate::connection::circuit::Errand;
@@ -83,7 +83,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
         Part::new(options, (filter.clone(), hashes.cloned()), (shared, memory))
     };
     let finished = client.run(make, progress, stop).map_err(failed)?;
-    let mut report = report(&finished, options, started);
+    let mut report = report(&finished, options, filter.as_ref(), started);
     if let Some(list) = list {
         list.finish(&finished.task, &mut report, stop)?;
     }
@@ -180,6 +180,13 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
             "--manifest needs hashes of all that is copied: not with --no-verify, -u or -n",
         );
     }
+    if options.names.is_some()
+        && (sources.len() != 1 || !options.copy_contents || options.delete.is_some())
+    {
+        return usage(
+            "--files-from lists names in one directory, and nothing is deleted by it: not with --delete",
+        );
+    }
     if options.copy_contents {
         return Ok(());
     }
@@ -194,7 +201,8 @@ fn request(options: &CopyOptions) -> Request {
     let CopyOptions { copy_contents, destination_is_name, .. } = *options;
     let (direction, several, label, paths) = match &options.paths {
         CopyPaths::Push { sources, destination } => {
-            let label = source_label(sources, copy_contents);
+            let digest = options.names.as_ref().map(|names| names.digest());
+            let label = source_label(sources, copy_contents, digest.as_ref());
             (Direction::Push, sources.len() > 1, label, vec![destination.clone()])
         }
         CopyPaths::Pull { sources, .. } => {
@@ -214,11 +222,13 @@ fn request(options: &CopyOptions) -> Request {
         compares_contents: options.checksum,
         destination_is_name,
         dry_run: options.dry_run,
-        deletes: options.delete.then_some(Deletes { most: options.max_delete }),
+        // The source of a push has them.
+        names_follow: options.names.is_some() && direction == Direction::Pull,
+        deletes: options.delete,
         label,
         paths,
         // The source leaves out what is not to be copied, and a sink that deletes lets it be.
-        rules: match direction == Direction::Pull || options.delete {
+        rules: match direction == Direction::Pull || options.delete.is_some() {
             true => options.rules.clone(),
             false => Vec::new(),
         },
@@ -321,7 +331,8 @@ fn push(
         (true, None) => Belief::Nothing,
         (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
-    let mut copy = outgoing(shared, belief, options.dry_run, options.delete);
+    options.names.iter().for_each(|names| tree.list_names(names.clone()));
+    let mut copy = outgoing(shared, belief, options.dry_run, options.delete.is_some());
     if options.checksum {
         copy.allow_comparisons();
     }
@@ -345,6 +356,8 @@ fn pull(
     source.extend(sources.iter().map(Vec::as_slice));
     // Of contents the names are the server's: what another copy has left vouches for none of them.
     source.extend(options.copy_contents.then_some(&b"/."[..]));
+    let digest = options.names.as_ref().map(|names| names.digest());
+    source.extend(digest.as_ref().map(|digest| &digest[..]));
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);
     let names = asked_names(options, sources)?;
@@ -357,18 +370,20 @@ fn pull(
         transfer,
         fsync,
         direct: options.direct,
-        only_empty: names.are_contents() && !options.merge,
+        only_empty: names.are_contents() && !options.merge && options.names.is_none(),
         goes_on: true,
         dry_run: options.dry_run,
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let tree = tree.deleting(options.max_delete, filter);
+    let tree = tree.deleting(options.delete.and_then(|it| it.most), filter);
     let keeps =
         Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
-    let config = SinkConfig { deletes: options.delete, dry_run: options.dry_run, ..config };
+    let config =
+        SinkConfig { deletes: options.delete.is_some(), dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
+    options.names.iter().for_each(|names| copy.ask_names(names.clone()));
     if options.names_changes {
         copy.want_changes();
     }
@@ -378,6 +393,9 @@ fn pull(
 
 /// Names that a server may give to what it sends.
 fn asked_names(options: &CopyOptions, sources: &[Vec<u8>]) -> Result<TopNames, Failure> {
+    if let Some(names) = &options.names {
+        return Ok(TopNames::Listed(names.clone()));
+    }
     let own = |path| own_name(path).filter(|_| !options.copy_contents);
     let (patterns, names): (Vec<_>, Vec<_>) =
         sources.iter().map(|path| own(path)).partition(|name| name.is_some_and(is_pattern));
@@ -485,7 +503,12 @@ impl Task for Part {
     }
 }
 
-fn report(finished: &Finished<Part>, options: &CopyOptions, started: Instant) -> CopyReport {
+fn report(
+    finished: &Finished<Part>,
+    options: &CopyOptions,
+    filter: Option<&Filter>,
+    started: Instant,
+) -> CopyReport {
     let &Finished { ref task, elapsed, validated, ref link, resumed_first } = finished;
     let mut unannounced = Vec::new();
     let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
@@ -504,6 +527,13 @@ fn report(finished: &Finished<Part>, options: &CopyOptions, started: Instant) ->
             (newer, would_change) = (stats.newer.into(), stats.would_change);
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
+            // A name that a rule excludes is not missed.
+            let is_missed = |name: &&[u8]| {
+                let admits = |it: &&Filter| it.admits(name, true) && it.admits(name, false);
+                filter.as_ref().is_none_or(admits)
+            };
+            let missed = copy.unannounced_of_list().filter(is_missed);
+            unannounced.extend(missed.map(|name| name.escape_ascii().to_string()));
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
         _ => (0, 0, 0, 0),

@@ -9,7 +9,7 @@ use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::OutgoingCopy;
 use longhaul_files::{Again, CopiedHashes, Scan, ScanFailure, Scanned, SourceTree};
 use longhaul_objects::{
-    ChainingValue, Comparison, EntryId, GroupTask, PushError, SourceStats, hash,
+    ChainingValue, Comparison, EntryId, GroupTask, NameList, PushError, SourceStats, hash,
 };
 use longhaul_sys::clock;
 use longhaul_units::{Duration, Extent, shown};
@@ -24,6 +24,8 @@ pub(crate) struct SourceDriver {
     verify: bool,
     /// Of those whose hashes the user wants.
     hashes: Option<Arc<CopiedHashes>>,
+    /// The sink sends the list of names that it wants.
+    awaits_names: bool,
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
@@ -35,12 +37,17 @@ pub(crate) const WORKERS: u32 = 2;
 
 impl SourceDriver {
     pub fn new(tree: SourceTree, verify: bool) -> Self {
-        Self { tree, verify, hashes: None }
+        Self { tree, verify, hashes: None, awaits_names: false }
     }
 
     /// Hashes of files go to `hashes`.
     pub fn hashing(self, hashes: Option<Arc<CopiedHashes>>) -> Self {
         Self { hashes, ..self }
+    }
+
+    /// Nothing is looked for before the names have come that the sink wants, if it lists them.
+    pub fn awaiting_names(self, awaits_names: bool) -> Self {
+        Self { awaits_names, ..self }
     }
 
     /// Opens a file that was copied, to read it once more.
@@ -76,6 +83,10 @@ impl SourceDriver {
 
     /// Finds the entries.
     fn scan(&self, shared: &Shared) {
+        if self.awaits_names {
+            let Some(names) = await_names(shared) else { return };
+            self.tree.list_names(Arc::new(names));
+        }
         let mut announced = SourceStats::default();
         let mut scan = self.tree.scan();
         while let Some(found) = scan.next() {
@@ -158,6 +169,18 @@ impl SourceDriver {
 enum Hashed {
     Group(ChainingValue),
     Files(Vec<(EntryId, u32, ChainingValue)>),
+}
+
+/// Waits for the list of names that the sink wants; `None` when the transfer is stopped.
+fn await_names(shared: &Shared) -> Option<NameList> {
+    let mut half = shared.lock();
+    while !shared.is_stopped() {
+        if let Some(names) = half.outgoing_copy()?.take_names() {
+            return Some(names);
+        }
+        half = shared.rest(half, PATIENCE);
+    }
+    None
 }
 
 /// Waits until another entry is wanted; what was found by then, `None` when the transfer is stopped.

@@ -44,8 +44,8 @@ pub(super) struct Manifest {
 enum Place {
     /// It is taken in; this directory holds it.
     In(Option<EntryId>),
-    /// It fails for want of memory, in these words.
-    Out(&'static str),
+    /// It fails, in these words.
+    Out(EntryCode, &'static str),
 }
 
 /// Addition by one more message.
@@ -83,9 +83,9 @@ impl Sink {
                     self.announce_directory(id, &entry, parent);
                 }
                 Place::In(parent) => self.announce(id, Arc::new(entry), parent),
-                Place::Out(reason) => {
+                Place::Out(code, reason) => {
                     self.entries.leave_out(&entry);
-                    let end = EntryEnd::new(EntryCode::OutOfResources, reason);
+                    let end = EntryEnd::new(code, reason);
                     self.note_ended(id, &entry, end, SourceKnows::No);
                 }
             }
@@ -136,6 +136,12 @@ impl Sink {
         let unmet = self.manifest.names.unmet();
         let names = self.manifest.unannounced().chain(unmet.iter().map(Vec::as_slice));
         names.map(shown_name).collect()
+    }
+
+    /// Names of a list that was asked for of which the source says nothing.
+    pub fn unannounced_of_list(&self) -> impl Iterator<Item = &[u8]> {
+        let list = self.manifest.names.list();
+        list.into_iter().flat_map(|list| list.unmet(&self.manifest.paths))
     }
 
     pub(super) fn handle_manifest_end(
@@ -347,7 +353,7 @@ impl Manifest {
             return Err(SinkError::Orphan { entry: id });
         }
         if is_orphan {
-            new.places.push(Place::Out(LEFT_OUT_WITH));
+            new.places.push(Place::Out(EntryCode::OutOfResources, LEFT_OUT_WITH));
             return Ok(());
         }
         let is_directory = entry.kind == EntryKind::Directory;
@@ -362,17 +368,21 @@ impl Manifest {
         };
         if !entries.entries.names.has_room(new.names + own) {
             new.has_left_out = true;
-            new.places.push(Place::Out(LEFT_OUT));
+            new.places.push(Place::Out(EntryCode::OutOfResources, LEFT_OUT));
             return Ok(());
         }
         new.names += own;
         new.taken.insert(key, is_directory.then_some(id));
-        new.places.push(Place::In(holder));
+        new.places.push(match self.names.fails(entry) {
+            true => Place::Out(EntryCode::NotFound, NOT_ABOVE),
+            false => Place::In(holder),
+        });
         new.root_is_leaf = is_root && !is_directory;
         Ok(())
     }
 }
 
+const NOT_ABOVE: &str = "names in it are listed, and the source has no such directory";
 const LEFT_OUT: &str =
     "the receiving side has no memory left for another name (--memory); copy it in parts";
 const LEFT_OUT_WITH: &str = "its directory, or one above it, was left out";

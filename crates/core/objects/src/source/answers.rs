@@ -11,6 +11,7 @@ use crate::action::Deletion;
 use crate::entry::EntryId;
 use crate::entry::cost;
 use crate::limits::{GROUP_SIZE, HAVE_RANGES_MAX, REPAIRS_MAX};
+use crate::name_list::NameListError;
 use crate::tags::Belief;
 
 impl Source {
@@ -52,6 +53,8 @@ impl Source {
                 Ok(())
             }
             SinkMessage::Compare(files) => self.handle_compare(files),
+            // The request announces none.
+            SinkMessage::Names { .. } => Err(SourceError::Names(NameListError::Unasked)),
             SinkMessage::Result(summary) => self.handle_result(*summary),
         }
     }

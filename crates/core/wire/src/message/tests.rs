@@ -54,6 +54,7 @@ fn literal_bytes() {
         compares_contents: false,
         destination_is_name: true,
         dry_run: false,
+        names_follow: true,
         deletes: Some(Deletes { most: Some(4) }),
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
@@ -61,7 +62,7 @@ fn literal_bytes() {
     };
     let label = [7; 16];
     let rest = [2, 1, b'x', 0, 2, 3, b'*', b'.', b'o'];
-    check(&[&[30, 1, 1, 0x40, 213][..], &label, &[5], &rest].concat(), request);
+    check(&[&[30, 1, 1, 0x44, 213][..], &label, &[5], &rest].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -161,6 +162,12 @@ fn literal_bytes() {
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
     let end = EntryEnd::new(EntryCode::NoSpace, "full");
     check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
+    let names = vec![path.clone()];
+    check(b"\x06\x1b\x01\x03a/b", SinkMessage::Names { names, is_last: true });
+    check(b"\x02\x1b\x00", SinkMessage::Names { names: Vec::new(), is_last: false });
+    for wrong in [&b"\x02\x1b\x02"[..], b"\x03\x1b\x00\x00", b"\x05\x1b\x01\x02/b"] {
+        assert!(decode(wrong).is_err());
+    }
     let paths = vec![b"a".to_vec(), b"b/c".to_vec()];
     check(b"\x07\x16\x01a\x03b/c", SinkMessage::Deleted { paths });
     let end = EntryEnd::new(EntryCode::Permission, "no");
@@ -520,6 +527,10 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         prop::collection::vec(prop::collection::vec(1u8.., 1..9), 0..4)
             .prop_map(|paths| SinkMessage::Deleted { paths }),
+        (any::<bool>(), "[a-z]{1,8}(/[a-z]{1,8}){0,3}").prop_map(|(is_last, name)| {
+            let names = vec![EntryPath::new(name.into_bytes()).unwrap()];
+            SinkMessage::Names { names, is_last }
+        }),
         some_ranges().prop_map(|groups| {
             SinkMessage::Compare(groups.into_iter().map(|range| (range.start, range)).collect())
         }),
@@ -535,7 +546,7 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
     let deletes = prop::option::of(prop::option::of(0..varint::MAX))
         .prop_map(|it| it.map(|most| Deletes { most }));
-    let request = (any::<[bool; 10]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+    let request = (any::<[bool; 11]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
         let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
@@ -549,6 +560,7 @@ fn message() -> impl Strategy<Value = Message> {
             destination_is_name: flags[7],
             dry_run: flags[8],
             compares_contents: flags[9],
+            names_follow: flags[10],
             deletes,
             label: [7; 16],
             paths,

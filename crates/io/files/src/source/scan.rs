@@ -1,3 +1,5 @@
+mod listed;
+
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,6 +10,7 @@ use longhaul_wire::{Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
+use self::listed::ListedScan;
 use super::holes::{data_ranges, may_have_holes};
 use super::pseudo;
 use crate::place::open_at;
@@ -24,6 +27,7 @@ use crate::{explain, identify};
 pub struct Scan<'a> {
     tree: &'a SourceTree,
     next_root: usize,
+    listed: ListedScan<'a>,
     /// True if anything was given out: the entry with the empty path comes first, or not at all.
     has_begun: bool,
     listing: Option<Listing>,
@@ -94,6 +98,7 @@ impl<'a> Scan<'a> {
         Self {
             tree,
             next_root: 0,
+            listed: ListedScan::of(tree.names.get().map(|names| &**names)),
             has_begun: false,
             listing: None,
             pending: Vec::new(),
@@ -118,6 +123,9 @@ impl<'a> Scan<'a> {
             let end = EntryEnd::new(EntryCode::Skipped, "a pattern excludes it");
             return Some(self.root_failed(root, end));
         }
+        if is_directory && self.listed.is_begun() {
+            return Some(self.start_listed(root, &stat));
+        }
         if is_directory {
             self.pend(Pending { root, above: None, name: name.into() });
             return None;
@@ -129,7 +137,8 @@ impl<'a> Scan<'a> {
         Some(leaf(self.tree, name, &stat, None, None))
     }
 
-    fn root_failed(&self, root: usize, end: EntryEnd) -> Scanned {
+    fn root_failed(&mut self, root: usize, end: EntryEnd) -> Scanned {
+        self.listed.give_up();
         let label = self.tree.label(root);
         if self.tree.claim_top(label, root) {
             unreadable(label.to_vec(), end)
@@ -237,6 +246,7 @@ impl<'a> Scan<'a> {
     /// There is no memory for the directory that was given out last: nothing that is in it is.
     pub fn leave_out_directory(&mut self, path: EntryPath) -> ScanFailure {
         self.listing = None;
+        self.listed.leave_out(path.as_bytes());
         let bytes = path.as_bytes().to_vec();
         let stand_in = (!path.is_empty()).then(|| stand_in_at(path));
         ScanFailure { path: bytes, end: too_many(), stand_in }
@@ -250,12 +260,16 @@ impl Iterator for Scan<'_> {
         loop {
             let scanned = if self.listing.is_some() {
                 self.step()
+            } else if self.listed.is_next_beside() {
+                self.step_listed()
             } else if let Some(pending) = self.pending.pop() {
                 self.pending_cost -= pending.cost();
                 self.start_directory(pending)
             } else if self.next_root < self.tree.roots.len() {
                 self.next_root += 1;
                 self.start_root(self.next_root - 1)
+            } else if self.listed.is_left() {
+                self.step_listed()
             } else {
                 return None;
             };

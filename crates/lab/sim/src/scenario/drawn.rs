@@ -154,6 +154,10 @@ fn keep(scenario: &mut Scenario) {
     scenario.deletes = scenario.copied_before && draw.one_in(3);
     scenario.keeps.equal =
         scenario.copied_before && Draw::new(scenario.seed, EQUAL_STREAM).one_in(3);
+    // A list leaves nothing to delete, and a file alone has no names below it.
+    let is_tree_pulled = !scenario.push && !is_other && scenario.entries > 1;
+    scenario.lists_names =
+        is_tree_pulled && !scenario.deletes && Draw::new(scenario.seed, LIST_STREAM).one_in(4);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its
@@ -268,6 +272,8 @@ const HASHES_STREAM: u64 = 75;
 const KEEP_STREAM: u64 = 66;
 const NEWER_STREAM: u64 = 67;
 const EQUAL_STREAM: u64 = 68;
+/// For lists of names.
+const LIST_STREAM: u64 = 91;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

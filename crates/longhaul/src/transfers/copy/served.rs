@@ -1,6 +1,9 @@
 //! Copies at a server: the directory that is served, and what clients may do with it.
 
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path as FilePath;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{IncomingCopy, Wish};
@@ -9,6 +12,7 @@ use longhaul_files::{
     transfer_id,
 };
 use longhaul_objects::{Belief, Keeps, SinkConfig};
+use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{
@@ -100,6 +104,9 @@ impl ServedCopies {
         let root = asked.rights.root.clone();
         let memory = asked.memory.of_names();
         let contents = request.copy_contents;
+        if request.names_follow {
+            check_listed(&root, request)?;
+        }
         let paths = expand_sources(&root, &request.paths, contents, memory)
             .map_err(|end| refuse(CloseCode::REFUSED, end.reason))?;
         if paths.len() > request.paths.len() && !contents && !request.destination_is_directory {
@@ -109,12 +116,17 @@ impl ServedCopies {
         }
         let tree = SourceTree::below(root, &paths, contents);
         let tree = tree.direct(self.direct).filter(filter).limit_names(memory);
-        asked.grant(Driver::Source(Arc::new(SourceDriver::new(tree, !request.unhashed))));
+        let source =
+            SourceDriver::new(tree, !request.unhashed).awaiting_names(request.names_follow);
+        asked.grant(Driver::Source(Arc::new(source)));
         // What a client says to have hurts nobody else.
         let deletes = request.deletes.is_some();
         let mut copy = outgoing(asked.shared, Belief::Everything, request.dry_run, deletes);
         if request.compares_contents {
             copy.allow_comparisons();
+        }
+        if request.names_follow {
+            copy.expect_names();
         }
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
@@ -186,6 +198,21 @@ impl GrantedRequest for Driver {
             Self::Source(source) => source.start(shared),
             Self::Sink(sink) => sink.start(shared),
         }
+    }
+}
+
+/// Checks that names can be listed: those in one directory, which is there.
+fn check_listed(root: &ConfinedDir, request: &Request) -> Result<(), Refused> {
+    let refused = |reason: String| Err(refuse(CloseCode::REFUSED, reason));
+    let ([path], true, None) = (&request.paths[..], request.copy_contents, request.deletes) else {
+        return refused(
+            "names are listed in one directory, and nothing is deleted by a list".into(),
+        );
+    };
+    let path = if path.is_empty() { b"." } else { &path[..] };
+    match root.open_dir(FilePath::new(OsStr::from_bytes(path))) {
+        Ok(_) => Ok(()),
+        Err(error) => refused(format!("{}: {error}", path.escape_ascii())),
     }
 }
 

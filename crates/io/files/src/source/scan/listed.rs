@@ -1,0 +1,189 @@
+//! The part of a scan that looks for listed names, and for no others.
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use longhaul_objects::NameList;
+use longhaul_wire::{EntryKind, EntryPath};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
+
+use super::{Pending, Scan, Scanned, entry, leaf, pseudo, too_long, unreadable};
+use crate::place::split;
+use crate::{explain, identify};
+
+/// The names of a list, of which some are found.
+#[derive(Debug, Default)]
+pub(super) struct ListedScan<'a> {
+    names: Option<&'a NameList>,
+    next: usize,
+    /// The directory above a name that was given out last, with those above it.
+    above: Vec<u8>,
+    /// Nothing below it is found.
+    missing: Option<Vec<u8>>,
+    /// The directory of the last name.
+    directory: Option<(Vec<u8>, OpenDirectory)>,
+}
+
+/// A directory, and the device of files whose sizes are true.
+type OpenDirectory = (Arc<OwnedFd>, Option<pseudo::DeviceId>);
+
+impl<'a> ListedScan<'a> {
+    pub fn of(names: Option<&'a NameList>) -> Self {
+        Self { names, ..Self::default() }
+    }
+
+    pub fn is_begun(&self) -> bool {
+        self.names.is_some()
+    }
+
+    pub fn is_left(&self) -> bool {
+        self.name().is_some()
+    }
+
+    /// None of them can be found.
+    pub fn give_up(&mut self) {
+        self.names = None;
+    }
+
+    /// Nothing is found in a directory, since it was not taken.
+    pub fn leave_out(&mut self, path: &[u8]) {
+        match path.is_empty() {
+            true => self.give_up(),
+            false => self.missing = Some(path.to_vec()),
+        }
+    }
+
+    /// True if the next name is in the directory of the last one: they come before what is in them.
+    pub fn is_next_beside(&self) -> bool {
+        let last = self.next.checked_sub(1).and_then(|last| self.names?.get(last));
+        self.name().zip(last).is_some_and(|(next, last)| split(next).0 == split(last).0)
+    }
+
+    fn name(&self) -> Option<&'a [u8]> {
+        self.names?.get(self.next)
+    }
+
+    fn is_missing(&self, name: &[u8]) -> bool {
+        self.missing.as_ref().is_some_and(|missing| is_below(name, missing))
+    }
+
+    /// The path of the first directory above `name` that was not given out.
+    fn next_above(&self, name: &'a [u8]) -> Option<&'a [u8]> {
+        let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        let mut above = ends.map(|(end, _)| &name[..end]);
+        above.find(|path| *path != self.above && !is_below(&self.above, path))
+    }
+}
+
+impl Scan<'_> {
+    /// The directory that the names are in.
+    pub(super) fn start_listed(&mut self, root: usize, stat: &Stat) -> Scanned {
+        match self.tree.open_directory(root, b"", OFlags::PATH) {
+            Ok(_) => {
+                let path = EntryPath::default();
+                Scanned::Entry(entry(EntryKind::Directory, stat, 0, [0; 16], path))
+            }
+            Err(error) => self.root_failed(root, explain::at_root(&error)),
+        }
+    }
+
+    /// The next name, or a directory above it.
+    pub(super) fn step_listed(&mut self) -> Option<Scanned> {
+        let name = self.listed.name()?;
+        if self.listed.is_missing(name) {
+            self.listed.next += 1;
+            return None;
+        }
+        let above = self.listed.next_above(name);
+        // Nothing is made for what a rule excludes.
+        if above.is_some() && self.excludes(name) {
+            self.listed.next += 1;
+            return None;
+        }
+        let path = above.unwrap_or(name);
+        self.listed.next += usize::from(above.is_none());
+        // Nobody learns of hidden directories, nor reads in them.
+        if identify::is_hidden_name(split(path).1) {
+            return Some(self.missing(path, &io::ErrorKind::NotFound.into()));
+        }
+        match above {
+            Some(path) => Some(self.directory_above(path)),
+            None => self.listed_name(name),
+        }
+    }
+
+    fn excludes(&mut self, path: &[u8]) -> bool {
+        if !self.tree.has_rules() {
+            return false;
+        }
+        let (parent, name) = split(path);
+        let stat = self.enter(parent).and_then(|(directory, _)| {
+            Ok(statat(directory, CString::new(name)?, AtFlags::SYMLINK_NOFOLLOW)?)
+        });
+        let is_directory =
+            |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        stat.is_ok_and(|stat| !self.tree.admits(path, is_directory(stat)))
+    }
+
+    fn missing(&mut self, path: &[u8], error: &io::Error) -> Scanned {
+        self.listed.missing = Some(path.to_vec());
+        unreadable(path.to_vec(), explain::at_listed(error))
+    }
+
+    fn directory_above(&mut self, path: &[u8]) -> Scanned {
+        let opened = self.tree.open_directory(0, path, OFlags::PATH);
+        let stat = match opened.and_then(|fd| Ok(fstat(&fd)?)) {
+            Ok(stat) => stat,
+            Err(error) => return self.missing(path, &error),
+        };
+        self.listed.above = path.to_vec();
+        match EntryPath::new(path.to_vec()) {
+            Ok(path) => Scanned::Entry(entry(EntryKind::Directory, &stat, 0, [0; 16], path)),
+            Err(_) => too_long(path.to_vec()),
+        }
+    }
+
+    fn listed_name(&mut self, path: &[u8]) -> Option<Scanned> {
+        let (parent, name) = split(path);
+        let found = self.enter(parent).and_then(|(directory, true_sizes)| {
+            let name = CString::new(name)?;
+            let stat = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+            Ok((directory, name, stat, true_sizes))
+        });
+        let (directory, name, stat, true_sizes) = match found {
+            Ok(found) => found,
+            Err(error) => return Some(self.missing(path, &error)),
+        };
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        if !self.tree.admits(path, is_directory) {
+            return None;
+        }
+        if is_directory {
+            let (above, name) = (Some(parent.into()), name.into_bytes().into());
+            self.pend(Pending { root: 0, above, name });
+            return None;
+        }
+        let link = Some((directory.as_fd(), &*name));
+        Some(leaf(self.tree, path.to_vec(), &stat, true_sizes, link))
+    }
+
+    fn enter(&mut self, path: &[u8]) -> io::Result<OpenDirectory> {
+        if let Some((known, open)) = &self.listed.directory
+            && known == path
+        {
+            return Ok(open.clone());
+        }
+        let directory = self.tree.directory(0, path, path)?;
+        let true_sizes = pseudo::true_sizes(&directory, &fstat(&directory)?);
+        let open = (directory, true_sizes);
+        self.listed.directory = Some((path.to_vec(), open.clone()));
+        Ok(open)
+    }
+}
+
+/// True if a path is in `directory`.
+fn is_below(path: &[u8], directory: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.first() == Some(&b'/'))
+}

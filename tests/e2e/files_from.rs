@@ -1,0 +1,151 @@
+//! Copies of the names that a list has, and of no others.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use longhaul::{CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, NameList};
+
+use crate::program::Program;
+use crate::server::{Server, pull, push, run};
+use crate::test::{Test, limited};
+
+/// Everything below a directory, by path.
+fn all(top: &Path) -> BTreeSet<String> {
+    let (mut found, mut directories) = (BTreeSet::new(), vec![top.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
+            let path = entry.path();
+            found.insert(path.strip_prefix(top).unwrap().to_str().unwrap().to_owned());
+            directories.extend(entry.file_type().unwrap().is_dir().then_some(path));
+        }
+    }
+    found
+}
+
+fn set<const N: usize>(names: [&str; N]) -> BTreeSet<String> {
+    names.map(String::from).into()
+}
+
+fn make(top: &Path) {
+    for path in ["a/b/one", "a/b/two", "a/other", "d/e/f", "d/g", "top", "rest"] {
+        fs::create_dir_all(top.join(path).parent().unwrap()).unwrap();
+        fs::write(top.join(path), path).unwrap();
+    }
+    symlink("d", top.join("link")).unwrap();
+    fs::set_permissions(top.join("a"), PermissionsExt::from_mode(0o750)).unwrap();
+}
+
+/// A copy of these names in `tree`, either way.
+fn listed(server: &Server, test: &Test, pushes: bool, names: &[&str], to: &str) -> CopyOptions {
+    let mut options = match pushes {
+        true => push(&test.here("tree"), server.address, to.as_bytes()),
+        false => pull(server.address, b"tree", &test.here(to)),
+    };
+    let list = NameList::new(names.iter().map(|name| name.as_bytes().to_vec())).unwrap();
+    (options.copy_contents, options.names) = (true, Some(Arc::new(list)));
+    options
+}
+
+fn failed(report: &CopyReport) -> Vec<String> {
+    let mut failed: Vec<_> = report.failures.sample.iter().map(ToString::to_string).collect();
+    failed.sort();
+    failed
+}
+
+#[test]
+fn listed_names_are_copied_and_no_others() {
+    limited(|test| {
+        let server = Server::start(test);
+        make(&test.here("tree"));
+        make(&test.there("tree"));
+        for pushes in [true, false] {
+            let names = ["top", "a/b/two", "d", "d/g", "link"];
+            let copied = |to: &str| match pushes {
+                true => test.there(to),
+                false => test.here(to),
+            };
+            let expected = set(["a", "a/b", "a/b/two", "d", "d/e", "d/e/f", "d/g", "link", "top"]);
+            let report = run(test, &listed(&server, test, pushes, &names, "some")).unwrap();
+            assert_eq!(report.failures.count, 0, "{report:?}");
+            assert_eq!(all(&copied("some")), expected);
+            let mode = fs::metadata(copied("some/a")).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o750, "directories above are those of the source");
+            // The names are the user's: they may go into what is there.
+            let again = run(test, &listed(&server, test, pushes, &names, "some")).unwrap();
+            assert_eq!((again.unchanged.0, again.bytes), (5, 0), "{again:?}");
+
+            let mut ruled = listed(&server, test, pushes, &["a", "d/g", "top"], "ruled");
+            let exclude =
+                |pattern: &[u8]| FilterRule { kind: FilterKind::Exclude, pattern: pattern.into() };
+            ruled.rules = vec![exclude(b"/a/b"), exclude(b"top"), exclude(b"/d")];
+            let report = run(test, &ruled).unwrap();
+            assert_eq!(report.failures.count, 0, "what a rule excludes is not missed: {report:?}");
+            assert_eq!(all(&copied("ruled")), set(["a", "a/other", "d", "d/g"]));
+
+            let none = run(test, &listed(&server, test, pushes, &[], "none")).unwrap();
+            assert_eq!((none.failures.count, all(&copied("none"))), (0, BTreeSet::new()));
+        }
+    });
+}
+
+#[test]
+fn listed_names_that_are_not_there_fail_each_by_its_name_or_that_of_its_directory() {
+    limited(|test| {
+        let server = Server::start(test);
+        make(&test.here("tree"));
+        make(&test.there("tree"));
+        let hidden = format!(".longhaul-{}", "0".repeat(32));
+        for top in [test.here("tree"), test.there("tree")] {
+            fs::create_dir(top.join(&hidden)).unwrap();
+            fs::write(top.join(&hidden).join("record"), "secret").unwrap();
+        }
+        let secret = format!("{hidden}/record");
+        let names = ["a/b/one", "a/no", "gone/x", "gone/y/z", "link/g", "top/x", &secret];
+        for pushes in [true, false] {
+            let report = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
+            let failed = failed(&report);
+            let named = ["a/no: ", "gone: ", "link: ", "top: ", &hidden];
+            assert_eq!(report.failures.count, named.len() as u64, "{failed:?}");
+            for name in named {
+                assert!(failed.iter().any(|line| line.starts_with(name)), "{name}: {failed:?}");
+            }
+            let copied = if pushes { test.there("out") } else { test.here("out") };
+            assert_eq!(all(&copied), set(["a", "a/b", "a/b/one"]));
+        }
+        let mut wrong = listed(&server, test, false, &["top"], "out");
+        wrong.delete = Some(Deletes::default());
+        assert!(run(test, &wrong).unwrap_err().to_string().contains("not with --delete"));
+        let mut nowhere = listed(&server, test, false, &["top"], "out");
+        nowhere.paths = pull(server.address, b"nowhere", &test.here("out")).paths;
+        assert!(run(test, &nowhere).unwrap_err().to_string().contains("nowhere: "));
+    });
+}
+
+#[test]
+fn cp_reads_a_list_from_standard_input() {
+    limited(|test| {
+        let server = Server::start(test);
+        make(&test.there("tree"));
+        let list = test.path("list");
+        fs::write(&list, "#none\n\n/a/b/../x\n").unwrap();
+        let at = format!("lh://{}/tree", server.address);
+        let cp = |words: &[&str], input: &str| {
+            fs::write(test.path("input"), input).unwrap();
+            let words =
+                [&["cp", "--json", "--token-file", "token"], words, &[&*at, "here"]].concat();
+            Program::reading(test, &test.path("input"), &words).end()
+        };
+        let ended = cp(&["--files-from", "list"], "");
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("a name with .."), "{ended:?}");
+        cp(&["--files-from", "-", "-0"], "a/b/one\0d/\0").assert_succeeded();
+        assert_eq!(
+            all(&test.path("here")),
+            set(["a", "a/b", "a/b/one", "d", "d/e", "d/e/f", "d/g"])
+        );
+        assert_eq!(cp(&["--files-from", "-", "--delete"], "").status, Some(2));
+    });
+}
