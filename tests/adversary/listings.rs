@@ -49,13 +49,17 @@ fn answer(host: &Host, answers: Vec<Bytes>, is_asked: impl Fn(&Message) -> bool)
 
 /// A listing with `words`, of a server that answers it so, ends its messages and hangs up.
 fn list(test: &Test, words: &[&str], answers: Vec<Bytes>) -> Ended {
+    list_at(test, words, "d", answers)
+}
+
+fn list_at(test: &Test, words: &[&str], path: &str, answers: Vec<Bytes>) -> Ended {
     let host = Host::new();
-    let at = format!("lh://{}/d", host.address);
+    let at = format!("lh://{}/{path}", host.address);
     let words = [&["ls", "--token-file", "token"][..], words, &[&at]].concat();
     let listing = Program::start(test, &words);
     answer(&host, answers, |message| match message {
         Message::List(request) => {
-            assert_eq!(request.path, b"d");
+            assert_eq!(request.path, path.as_bytes());
             true
         }
         _ => false,
@@ -82,6 +86,21 @@ fn a_server_whose_listing_makes_no_sense_fails() {
             assert!(ended.json()["error"].is_string(), "{ended:?}");
             assert_nothing_beside(test.folder());
         }
+    });
+}
+
+#[test]
+fn a_server_lists_nothing_that_a_pattern_does_not_match() {
+    limited(|test| {
+        list_at(test, &[], "d/a*", vec![listed(b"ab"), list_end(1, 0)]).assert_succeeded();
+        let unlisted = Bytes::new().varint(20).sized(b"b").u8(5).raw(b"no");
+        for wrong in [listed(b"b"), listed(b""), listed(b"ab/c/d"), listed(b"d/ab")] {
+            let ended = list_at(test, &["--json"], "d/a*", vec![wrong, list_end(1, 0)]);
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            assert!(ended.stderr.contains("the pattern does not match"), "{ended:?}");
+        }
+        let ended = list_at(test, &["-R"], "d/a*", vec![unlisted, list_end(0, 1)]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
     });
 }
 

@@ -39,6 +39,25 @@ fn ls_prints_what_is_there() {
         let ended = ls(test, &["-R"], &at(""));
         let all = "tree/\ntree/a file\ntree/out\ntree/sub/\ntree/sub/leaf\n";
         assert_eq!((ended.status, &ended.stdout[..]), (Some(0), all), "{ended:?}");
+        // Patterns are those of cp: each match with its path, and what is in it.
+        fs::create_dir_all(test.there("tree/sub/run-2")).unwrap();
+        fs::write(test.there("tree/sub/run-2/x"), "").unwrap();
+        fs::create_dir(test.there("tree/sub/run-[1]")).unwrap();
+        for (words, path, lines) in [
+            (&[][..], "tree/s*/l?af", "sub/leaf\n"),
+            (&[], "tree/sub/run-?", "run-2/\nrun-2/x\n"),
+            (&["-R"], "tree/*", "a file\nsub/\nsub/leaf\nsub/run-2/\nsub/run-[1]/\nsub/run-2/x\n"),
+            (&[], "tree/sub/run-[1]", "run-[1]/\n"),
+        ] {
+            let ended = ls(test, words, &at(path));
+            assert_eq!((ended.status, &ended.stdout[..]), (Some(0), lines), "{path}: {ended:?}");
+        }
+        fs::remove_dir_all(test.there("tree/sub/run-2")).unwrap();
+        fs::remove_dir(test.there("tree/sub/run-[1]")).unwrap();
+        ls(test, &[], &at("tree/none*")).assert_failed("no such file");
+        let ended = ls(test, &[], &at("tree/[z-a]"));
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("wrong set of characters"), "{ended:?}");
         // A file alone has its own name.
         let ended = ls(test, &["-l"], &at("tree/a%20file"));
         assert!(

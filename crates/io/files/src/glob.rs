@@ -118,19 +118,19 @@ fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 /// A pattern of one name, in the syntax and time of [`Filter`]. As in a shell, a name that begins with a
 /// dot is matched by a pattern that does.
 #[derive(Clone, Debug)]
-struct NamePattern {
+pub(crate) struct NamePattern {
     pattern: Vec<u8>,
     filter: Option<Filter>,
 }
 
 impl NamePattern {
-    fn new(pattern: &[u8]) -> Result<Self, FilterError> {
+    pub(crate) fn new(pattern: &[u8]) -> Result<Self, FilterError> {
         let anchored = [b"/", pattern].concat();
         let rule = FilterRule { kind: FilterKind::Exclude, pattern: anchored };
         Ok(Self { pattern: pattern.to_vec(), filter: Filter::new(&[rule])? })
     }
 
-    fn matches(&self, name: &[u8]) -> bool {
+    pub(crate) fn matches(&self, name: &[u8]) -> bool {
         let is_apart = name.starts_with(b".") && !self.pattern.starts_with(b".");
         !is_apart && self.filter.as_ref().is_some_and(|filter| !filter.admits(name, false))
     }

@@ -60,11 +60,10 @@ impl Listing {
         recursive: bool,
         memory: Bytes,
     ) -> Result<Self, EntryEnd> {
-        let end = |error: ConfinedError| explain::at_root(&error.into());
-        let stat = root.path_stat(as_path(path)).map_err(end)?;
+        let stat = root.path_stat(as_path(path)).map_err(at_root)?;
         let (mut top, mut alone) = (None, None);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            top = Some(root.open_dir(as_path(path)).map_err(end)?);
+            top = Some(root.open_dir(as_path(path)).map_err(at_root)?);
         } else {
             alone = Some(Found::There(listed(EntryPath::default(), &stat, None)));
         }
@@ -85,6 +84,11 @@ impl Listing {
             pending: vec![path],
             pending_most,
         }
+    }
+
+    /// True if what is in it is listed, or below it.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.top.is_some()
     }
 
     fn start_directory(&mut self, path: Vec<u8>) -> Option<Found> {
@@ -173,6 +177,16 @@ impl Iterator for Listing {
             }
         }
     }
+}
+
+/// Status of what is at `path`, through links, with the empty path.
+pub(crate) fn status(root: &ConfinedDir, path: &[u8]) -> Result<Listed, EntryEnd> {
+    let stat = root.path_stat(as_path(path)).map_err(at_root)?;
+    Ok(listed(EntryPath::default(), &stat, None))
+}
+
+fn at_root(error: ConfinedError) -> EntryEnd {
+    explain::at_root(&error.into())
 }
 
 /// Where a link points; nothing for all else.

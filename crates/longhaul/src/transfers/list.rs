@@ -6,6 +6,7 @@ use std::io;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{IncomingAnswers, Transfer, Wish};
+use longhaul_files::ListedPattern;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, shown};
@@ -85,13 +86,15 @@ pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
         let reason = format!("a path at a server has at most {MAX_PATH} bytes, none zero");
         return Err(Error::usage(reason));
     }
+    let pattern = ListedPattern::new(&options.path, options.recursive);
+    let pattern = pattern.map_err(|error| Error::usage(error.to_string()))?.map(Arc::new);
     let mut connect = options.connect.clone();
     (connect.carrier, connect.lanes) = (CarrierChoice::Tcp, 1);
     (connect.circuit, connect.links) = (None, Vec::new());
     let request = ListRequest { recursive: options.recursive, path: options.path.clone() };
     let failed = |failure| Error::of(failure, None);
     let client = Client::new(&connect, Wish::List(request), started).map_err(failed)?;
-    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(options, shared));
+    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(options, pattern.clone(), shared));
     let finished = client.run(make, &Progress::default(), stop).map_err(failed)?;
     let Finished { task, elapsed, .. } = finished;
     let listed = task.shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
@@ -102,16 +105,23 @@ pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
 struct Asking {
     shared: Arc<Shared>,
     sink: ListSink,
+    /// What the server may list, where the path is a pattern.
+    pattern: Option<Arc<ListedPattern>>,
     /// True where answers are taken for this attempt. Decided once: nobody takes them back.
     takes: Arc<OnceLock<bool>>,
 }
 
 impl Asking {
-    fn new(options: &ListOptions, shared: &Arc<Shared>) -> Self {
+    fn new(
+        options: &ListOptions,
+        pattern: Option<Arc<ListedPattern>>,
+        shared: &Arc<Shared>,
+    ) -> Self {
         let transfer = Transfer::IncomingAnswers(IncomingAnswers::default());
         let ConnectOptions { memory, stall_timeout, .. } = options.connect;
         shared.begin(transfer, Memory::None, Budget::new(memory), stall_timeout);
-        Self { shared: shared.clone(), sink: options.sink.clone(), takes: Arc::default() }
+        let sink = options.sink.clone();
+        Self { shared: shared.clone(), sink, pattern, takes: Arc::default() }
     }
 }
 
@@ -121,7 +131,11 @@ impl Task for Asking {
 
     fn start(&self) -> io::Result<()> {
         let (sink, takes) = (self.sink.clone(), self.takes.clone());
-        self.shared.spawn("answers", move |shared| take(shared, &sink, &takes))
+        let pattern = self.pattern.clone();
+        self.shared.spawn("answers", move |shared| {
+            let admits = |path: &[u8]| pattern.as_ref().is_none_or(|it| it.admits(path));
+            take(shared, &sink, &takes, admits)
+        })
     }
 
     fn errand(&self) -> Option<Errand> {
@@ -138,7 +152,12 @@ impl Task for Asking {
 }
 
 /// Takes answers until the last one.
-fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), ThreadError> {
+fn take(
+    shared: &Shared,
+    sink: &ListSink,
+    takes: &OnceLock<bool>,
+    admits: impl Fn(&[u8]) -> bool,
+) -> Result<(), ThreadError> {
     let mut half = shared.lock();
     while !shared.is_stopped() {
         let answer = shared
@@ -146,9 +165,15 @@ fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), 
         match answer {
             Some(_) if !takes.get_or_init(|| true) => return Ok(()),
             Some(AnswerMessage::Listed(all)) => {
+                if !all.iter().all(|listed| admits(listed.path.as_bytes())) {
+                    return Err(ThreadError::Misanswered(NO_MATCH));
+                }
                 drop(half);
                 sink(all).map_err(ThreadError::Output)?;
                 half = shared.lock();
+            }
+            Some(AnswerMessage::Unlisted { path, .. }) if !admits(&path) => {
+                return Err(ThreadError::Misanswered(NO_MATCH));
             }
             Some(AnswerMessage::Unlisted { path, end }) => {
                 let end = EntryEnd::new(end.code, &shown(&end.reason));
@@ -164,5 +189,6 @@ fn take(shared: &Shared, sink: &ListSink, takes: &OnceLock<bool>) -> Result<(), 
     Ok(())
 }
 
+const NO_MATCH: &str = "lists what the pattern does not match";
 /// A thread that waits looks this often if it was stopped.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
-use longhaul_files::{Found, Listing};
+use longhaul_files::{Found, Listing, Matches, is_pattern};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
@@ -49,8 +49,12 @@ impl ServedListings {
             return refused("this server serves one transfer (serve --once), and lists nothing");
         }
         let ListRequest { recursive, path } = request;
-        let listing = Listing::open(&asked.rights.root, path, *recursive, asked.memory.of_names())
-            .map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
+        let (root, memory) = (&asked.rights.root, asked.memory.of_names());
+        let listing: Result<Listed, _> = match is_pattern(path) {
+            true => Matches::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
+            false => Listing::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
+        };
+        let listing = listing.map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
         asked.grant(Answering(Mutex::new(Some(listing))));
         let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());
         asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
@@ -72,7 +76,10 @@ impl RequestHandler for ServedListings {
 }
 
 /// A listing that was granted, until a thread makes it.
-struct Answering(Mutex<Option<Listing>>);
+struct Answering(Mutex<Option<Listed>>);
+
+/// Things that are listed, in their order.
+type Listed = Box<dyn Iterator<Item = Found> + Send>;
 
 impl GrantedRequest for Answering {
     fn describe(&self) -> String {
@@ -89,7 +96,7 @@ impl GrantedRequest for Answering {
 }
 
 /// Lists while the client reads, and then says that this was all.
-fn answer(shared: &Shared, listing: Listing) {
+fn answer(shared: &Shared, listing: Listed) {
     let mut answers = Answers::of(listing);
     let mut half = shared.lock();
     while !shared.is_stopped() && !answers.ended {
@@ -106,7 +113,7 @@ fn answer(shared: &Shared, listing: Listing) {
 
 /// A listing as messages.
 pub(crate) struct Answers {
-    listing: Listing,
+    listing: Listed,
     listed: u64,
     unlisted: u64,
     /// Something that could not be looked at, found behind a message's last entry.
@@ -115,7 +122,8 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
-    pub fn of(listing: Listing) -> Self {
+    pub fn of(listing: impl Iterator<Item = Found> + Send + 'static) -> Self {
+        let listing = Box::new(listing);
         Self { listing, listed: 0, unlisted: 0, next: None, ended: false }
     }
 
