@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use longhaul::{CarrierChoice, CopyOptions, CopyReport};
+use longhaul::CopyReport;
 
-use crate::server::{Server, pull, push, run};
+use crate::server::{Server, each_way, push, run};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
@@ -43,13 +43,6 @@ fn alter(at: &Path) {
     fs::set_permissions(at.join("touched"), mode).unwrap();
 }
 
-fn copies(test: &Test, server: &Server, pushes: bool, name: &str) -> CopyOptions {
-    match pushes {
-        true => push(&test.here(name), server.address, b""),
-        false => pull(server.address, name.as_bytes(), &test.path("here")),
-    }
-}
-
 fn sent(report: &CopyReport) -> u64 {
     report.bytes - report.resumed_bytes
 }
@@ -58,34 +51,27 @@ fn sent(report: &CopyReport) -> u64 {
 fn what_is_equal_stays_and_of_others_what_differs_is_sent() {
     limited(|test| {
         let server = Server::start(test);
-        for (number, carrier) in [CarrierChoice::Udp, CarrierChoice::Tcp].into_iter().enumerate() {
-            for pushes in [true, false] {
-                let name = format!("tree{number}{pushes}");
-                let (here, there) = (test.here(&name), test.there(&name));
-                let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
-                tree(from);
-                let mut options = copies(test, &server, pushes, &name);
-                options.connect.carrier = carrier;
-                run(test, &options).unwrap();
-                let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
-                let before = inode("large-touched");
-                alter(to);
-                options.checksum = true;
-                options.dry_run = true;
-                let look = run(test, &options).unwrap();
-                assert_eq!((look.would_change.0, look.unchanged.0), (6, 7 + 2), "{look:?}");
-                options.dry_run = false;
-                let report = run(test, &options).unwrap();
-                assert_eq!(report.unchanged.0, 7, "{report:?}");
-                assert!(report.verified && report.compared);
-                // Two MiB of one file, since what was written lies across their border.
-                assert_eq!(sent(&report), 4 * 30_000 + LARGE + 2 * MIB, "{report:?}");
-                assert_same(from, to);
-                assert_eq!(inode("large-touched"), before);
-                let again = run(test, &options).unwrap();
-                assert_eq!((again.unchanged.0, again.bytes), (13, 0), "{again:?}");
-            }
-        }
+        each_way(test, &server, |from, to, mut options| {
+            tree(from);
+            run(test, &options).unwrap();
+            let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
+            let before = inode("large-touched");
+            alter(to);
+            options.checksum = true;
+            options.dry_run = true;
+            let look = run(test, &options).unwrap();
+            assert_eq!((look.would_change.0, look.unchanged.0), (6, 7 + 2), "{look:?}");
+            options.dry_run = false;
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.unchanged.0, 7, "{report:?}");
+            assert!(report.verified && report.compared);
+            // Two MiB of one file, since what was written lies across their border.
+            assert_eq!(sent(&report), 4 * 30_000 + LARGE + 2 * MIB, "{report:?}");
+            assert_same(from, to);
+            assert_eq!(inode("large-touched"), before);
+            let again = run(test, &options).unwrap();
+            assert_eq!((again.unchanged.0, again.bytes), (13, 0), "{again:?}");
+        });
     });
 }
 

@@ -7,8 +7,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use longhaul::{
-    Access, ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error, ErrorKind,
-    Progress, ServeEvent, ServeOptions, Stop, copy, serve,
+    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyReport, Endpoint, Error,
+    ErrorKind, Progress, ServeEvent, ServeOptions, Stop, copy, serve,
 };
 use longhaul_units::Rate;
 
@@ -118,6 +118,24 @@ pub fn pull(server: SocketAddr, from: &[u8], destination: &Path) -> CopyOptions 
 pub fn over(mut copy: CopyOptions, set: impl FnOnce(&mut ConnectOptions)) -> CopyOptions {
     set(&mut copy.connect);
     copy
+}
+
+/// Copies of a tree of another name each time, both ways and over both carriers: the source, which is to be
+/// filled, the destination, and the options.
+pub fn each_way(test: &Test, server: &Server, mut check: impl FnMut(&Path, &Path, CopyOptions)) {
+    for (number, carrier) in [CarrierChoice::Udp, CarrierChoice::Tcp].into_iter().enumerate() {
+        for pushes in [true, false] {
+            let name = format!("tree{number}{pushes}");
+            let (here, there) = (test.here(&name), test.there(&name));
+            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+            let mut options = match pushes {
+                true => push(&here, server.address, b""),
+                false => pull(server.address, name.as_bytes(), &test.path("here")),
+            };
+            options.connect.carrier = carrier;
+            check(from, to, options);
+        }
+    }
 }
 
 pub fn run(test: &Test, options: &CopyOptions) -> Result<CopyReport, Error> {

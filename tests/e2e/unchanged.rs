@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use longhaul::{CarrierChoice, CopyOptions, CopyReport};
+use longhaul::CopyReport;
 
-use crate::server::{Server, pull, push, run};
+use crate::server::{self, Server, push, run};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, noise};
 
@@ -31,24 +31,14 @@ fn each_way(
     server: &Server,
     mut check: impl FnMut(&Path, &Path, &mut dyn FnMut(bool) -> CopyReport),
 ) {
-    for (number, carrier) in [CarrierChoice::Udp, CarrierChoice::Tcp].into_iter().enumerate() {
-        for pushes in [true, false] {
-            let name = format!("tree{number}{pushes}");
-            let (here, there) = (test.here(&name), test.there(&name));
-            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
-            tree(from);
-            let mut copy = |ignores: bool| {
-                let mut options: CopyOptions = match pushes {
-                    true => push(&here, server.address, b""),
-                    false => pull(server.address, name.as_bytes(), &test.path("here")),
-                };
-                options.connect.carrier = carrier;
-                options.ignore_times = ignores;
-                run(test, &options).unwrap()
-            };
-            check(from, to, &mut copy);
-        }
-    }
+    server::each_way(test, server, |from, to, mut options| {
+        tree(from);
+        let mut copy = |ignores: bool| {
+            options.ignore_times = ignores;
+            run(test, &options).unwrap()
+        };
+        check(from, to, &mut copy);
+    });
 }
 
 #[test]

@@ -3,7 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
 
+use longhaul_needs::needs;
 use serde_json::json;
 
 use crate::program::{Ended, Program};
@@ -177,6 +179,29 @@ fn a_copy_writes_the_hashes_of_its_files() {
         assert_eq!(cp(&[&tree, "back"]), expected, "unchanged here");
         assert_eq!(cp(&[&tree, "back/other"]), expected, "under another name");
         assert_eq!(verify(test, &[], "back").status, Some(0));
+    });
+}
+
+#[needs(b3sum)]
+#[test]
+fn b3sum_checks_what_a_copy_writes() {
+    limited(|test| {
+        tree(test, &test.folder().join("here"));
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let words = ["cp", "--token-file", "token", "--manifest", "list", "here/tree", &place];
+        Program::start(test, &words).end().assert_succeeded();
+        let check = || {
+            let mut b3sum = Command::new("b3sum");
+            b3sum.arg("--check").arg(test.folder().join("list")).current_dir(test.there(""));
+            b3sum.output().unwrap()
+        };
+        let checked = check();
+        assert!(checked.status.success(), "{checked:?}");
+        let lines = String::from_utf8(checked.stdout).unwrap();
+        assert_eq!(lines.lines().filter(|line| line.ends_with(": OK")).count(), NAMES.len());
+        fs::write(test.there("tree/sub/leaf"), "fall").unwrap();
+        assert!(!check().status.success());
     });
 }
 

@@ -28,6 +28,17 @@ pub(crate) struct Display {
     stats: Option<Duration>,
 }
 
+/// Prints while a bar may be drawn.
+#[derive(Clone)]
+pub(crate) struct Beside(ProgressBar);
+
+impl Beside {
+    /// Does `print`; no bar is on the terminal meanwhile.
+    pub(crate) fn print<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
+    }
+}
+
 /// Account of a display, at its end.
 #[derive(Default)]
 pub(crate) struct Shown {
@@ -62,6 +73,16 @@ impl Display {
             // Hidden by itself where standard error is no terminal.
             false => ProgressDrawTarget::stderr_with_hz(REFRESH_HZ),
         };
+        Self::at(target, output, template, amounts, figures)
+    }
+
+    fn at(
+        target: ProgressDrawTarget,
+        output: &Output,
+        template: &str,
+        amounts: fn(&Snapshot) -> String,
+        figures: fn(&Snapshot) -> String,
+    ) -> Self {
         let bar = ProgressBar::with_draw_target(None, target);
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -74,6 +95,11 @@ impl Display {
             figures,
             stats: None,
         }
+    }
+
+    /// For those who print while it shows progress.
+    pub(crate) fn beside(&self) -> Beside {
+        Beside(self.bar.clone())
     }
 
     /// With a line of progress so often.
@@ -294,6 +320,67 @@ mod tests {
             (&object["files_total"], &object["rate_bps"]),
             (&Value::Null, &json!(1_000_000))
         );
+    }
+
+    /// A terminal that notes what is done with it.
+    #[derive(Clone, Debug, Default)]
+    struct Terminal(std::sync::Arc<std::sync::Mutex<Vec<String>>>);
+
+    impl Terminal {
+        fn note(&self, what: &str) -> io::Result<()> {
+            self.0.lock().unwrap().push(what.to_owned());
+            Ok(())
+        }
+    }
+
+    impl indicatif::TermLike for Terminal {
+        fn width(&self) -> u16 {
+            80
+        }
+        fn move_cursor_up(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_down(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_right(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn move_cursor_left(&self, _: usize) -> io::Result<()> {
+            Ok(())
+        }
+        fn write_line(&self, line: &str) -> io::Result<()> {
+            self.note(line)
+        }
+        fn write_str(&self, text: &str) -> io::Result<()> {
+            self.note(text)
+        }
+        fn clear_line(&self) -> io::Result<()> {
+            self.note("cleared")
+        }
+        fn flush(&self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_is_printed_while_a_bar_is_drawn_has_its_lines_to_itself() {
+        let terminal = Terminal::default();
+        let target = ProgressDrawTarget::term_like(Box::new(terminal.clone()));
+        let output = Output::new(&crate::args::Common::default());
+        let display =
+            Display::at(target, &output, "{prefix}", |_| "figures".into(), |_| String::new());
+        display.show(&Snapshot::default());
+        display.bar.tick();
+        display.beside().print(|| terminal.note("missing  a").unwrap());
+        display.bar.abandon();
+        let noted = terminal.0.lock().unwrap();
+        let shown: Vec<_> =
+            noted.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
+        let printed = shown.iter().position(|text| *text == "missing  a").unwrap();
+        assert!(shown[..printed].contains(&"figures"), "{shown:?}");
+        assert_eq!(shown[printed - 1], "cleared", "{shown:?}");
+        assert!(shown[printed..].contains(&"figures"), "{shown:?}");
     }
 
     #[test]

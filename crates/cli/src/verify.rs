@@ -41,10 +41,12 @@ pub(crate) fn run(args: &VerifyArgs, output: &Output, held: Held) -> Result<(), 
     };
     let found = Arc::new(Mutex::new(Findings::default()));
     let (taking, is_json) = (found.clone(), output.json);
-    let sink = Arc::new(move |finding: &Finding| lock(&taking).take(finding, is_json));
+    let display = Display::of_verify(output);
+    let beside = display.beside();
+    let sink =
+        Arc::new(move |finding: &Finding| beside.print(|| lock(&taking).take(finding, is_json)));
     let mut options = VerifyOptions::new(place, hashes, sink);
     options.ignore_extra = args.ignore_extra;
-    let display = Display::of_verify(output);
     let done = display.attend(&progress, || verify(&options, &progress, &stop));
     let (done, _) = done.map_err(|error| Failure::failed(error.to_string()))?;
     let found = lock(&found);

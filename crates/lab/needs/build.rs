@@ -46,6 +46,8 @@ const ALL: &[(&str, Probe)] = &[
     ("priority", || run("chrt", &["--fifo", "1", "true"])),
     ("postgresql", || programs(&["initdb", "postgres", "setpriv"])),
     ("ip", || programs(&["ip"])),
+    // It checks lists of hashes.
+    ("b3sum", || programs(&["b3sum"])),
     ("curl", || programs(&["curl"])),
     // Other programs for moving data.
     // Debian's, with what checks metrics.
