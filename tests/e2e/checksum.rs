@@ -7,7 +7,7 @@ use std::path::Path;
 use longhaul::CopyReport;
 
 use crate::server::{Server, each_way, push, run};
-use crate::test::{Test, limited};
+use crate::test::limited;
 use crate::trees::{assert_same, noise};
 
 const LARGE: u64 = 5_500_000;
