@@ -304,6 +304,10 @@ fn sides(
             "both sides are on this host, which is what cp is for; one has to be HOST:PATH or \
              lh://HOST/PATH",
         )),
+        (Some(Server::BySsh(from)), Location::Remote { .. }) => Err(Failure::usage(format!(
+            "both sides are remote: run this at {from} (`ssh -A {from} longhaul cp ...`, which lends it your \
+             keys), and the data goes straight; or copy in two steps"
+        ))),
         (Some(_), Location::Remote { .. }) => Err(Failure::usage(
             "both sides are remote: run this at one of the two servers, or copy in two steps",
         )),

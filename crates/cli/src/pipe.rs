@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{CircuitWant, PipeOptions, PipeReport, Progress, Stop, pipe_name_is_valid};
+use longhaul::{CircuitWant, PipeOptions, PipeReport, Progress, SshHost, Stop, pipe_name_is_valid};
 use longhaul_sys::standard::Stream;
 use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
@@ -63,6 +63,9 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     else {
         return Err(match parsed {
             Err(error) => Failure::usage(error.to_string()),
+            Ok(Parsed {
+                location: Location::Remote { server: Server::BySsh(host), path }, ..
+            }) => over_ssh(&host, &path),
             Ok(_) => Failure::usage(format!(
                 "{}: a pipe is at a server: lh://HOST[:PORT]/NAME",
                 shown(&args.pipe.display().to_string())
@@ -87,6 +90,15 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     let mut connect = link::options(&args.link, server, output)?;
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
     Ok(PipeOptions::new(connect, name, role, file))
+}
+
+/// Why there is no pipe at a server that ssh starts, and where there is one.
+fn over_ssh(host: &SshHost, name: &[u8]) -> Failure {
+    let name = shown(&String::from_utf8_lossy(name));
+    Failure::usage(format!(
+        "{host}:{name}: both ends of a pipe meet at one server, and one that ssh starts has a single client: run \
+         `longhaul serve` at {host}, and name the pipe lh://{host}/{name} at both ends",
+    ))
 }
 
 /// Whether the stream can be what it is for: else that would show only when the other end is there.

@@ -59,31 +59,7 @@ pub struct Remote<'a> {
     pub tunnel: Option<&'a Arc<Tunnel>>,
 }
 
-/// A connection to a server, by the network or inside another.
-struct Reached {
-    connected: Connected,
-    tunnel: Option<Arc<Tunnel>>,
-}
-
 impl Remote<'_> {
-    /// Connects, through the tunnel where nothing else leads there soon.
-    fn reach(&self, timeout: Duration, stop: &Stop) -> Result<Reached, ConnectError> {
-        let Some(tunnel) = self.tunnel.filter(|_| self.via.is_none()) else {
-            return Ok(Reached { connected: self.connect(timeout, stop)?, tunnel: None });
-        };
-        let begun = clock::now();
-        let error = match self.connect(timeout.min(HEAD_START), stop) {
-            Ok(connected) => return Ok(Reached { connected, tunnel: None }),
-            Err(ConnectError::Stopped) => return Err(ConnectError::Stopped),
-            Err(error) => error,
-        };
-        let Ok(stream) = tunnel.connect() else { return Err(error) };
-        let server = self.addresses(stop).ok().and_then(|all| all.first().copied());
-        let server = server.unwrap_or((Ipv4Addr::UNSPECIFIED, self.port).into());
-        let connected = Connected { stream, server, rtt: clock::now() - begun };
-        Ok(Reached { connected, tunnel: Some(tunnel.clone()) })
-    }
-
     fn connect(&self, timeout: Duration, stop: &Stop) -> Result<Connected, ConnectError> {
         let Some(via) = self.via else {
             // What it carries is small, and is to pass wherever anything passes.
@@ -135,7 +111,48 @@ pub fn dial(
     idle_timeout: Duration,
     stop: &Stop,
 ) -> Result<Dialed, ConnectError> {
-    let Reached { connected, tunnel } = remote.reach(config.timeout.min(CONNECT_TIMEOUT), stop)?;
+    let timeout = config.timeout.min(CONNECT_TIMEOUT);
+    let Some(tunnel) = remote.tunnel.filter(|_| remote.via.is_none()) else {
+        let connected = remote.connect(timeout, stop)?;
+        return prove((connected, remote.via.is_some(), None), token, config, idle_timeout, stop);
+    };
+    let soon = ClientConfig { timeout: config.timeout.min(HANDSHAKE), ..config.clone() };
+    let direct = remote
+        .connect(timeout.min(HEAD_START), stop)
+        .and_then(|connected| prove((connected, false, None), token, &soon, idle_timeout, stop));
+    let error = match direct {
+        Err(error) if may_be_elsewhere(&error) => error,
+        result => return result,
+    };
+    let begun = clock::now();
+    let Ok(stream) = tunnel.connect() else { return Err(error) };
+    let server = remote.addresses(stop).ok().and_then(|all| all.first().copied());
+    let server = server.unwrap_or((Ipv4Addr::UNSPECIFIED, remote.port).into());
+    let connected = Connected { stream, server, rtt: clock::now() - begun };
+    prove((connected, false, Some(tunnel.clone())), token, config, idle_timeout, stop)
+}
+
+/// Nobody answered there, or not the server that was meant: a host of that name and another network may, or
+/// a box on the path that accepts every connection.
+const fn may_be_elsewhere(error: &ConnectError) -> bool {
+    !matches!(
+        error,
+        ConnectError::Version { .. }
+            | ConnectError::Refused { .. }
+            | ConnectError::Handshake { .. }
+            | ConnectError::System(_)
+            | ConnectError::Stopped
+    )
+}
+
+/// Proves both ends of a connection to each other, which leads there through gateways or a tunnel or neither.
+fn prove(
+    (connected, through_gateways, tunnel): (Connected, bool, Option<Arc<Tunnel>>),
+    token: &Token,
+    config: &ClientConfig,
+    idle_timeout: Duration,
+    stop: &Stop,
+) -> Result<Dialed, ConnectError> {
     let server = connected.server;
     let until = Until { deadline: clock::now() + config.timeout, stop };
     let local = match &tunnel {
@@ -144,7 +161,7 @@ pub fn dial(
     };
     let fewer = ClientConfig { lanes: config.lanes.min(TUNNEL_LANES), ..config.clone() };
     let config = if tunnel.is_some() { &fewer } else { config };
-    let is_end_to_end = remote.via.is_none() && tunnel.is_none();
+    let is_end_to_end = !through_gateways && tunnel.is_none();
     // The kernel's sample of the TCP handshake has no scheduling in it.
     let kernel_rtt = match tcp::info(&connected.stream) {
         Ok(info) if info.rtt > Duration::ZERO => info.rtt,
@@ -247,7 +264,9 @@ fn judge(server: SocketAddr, error: HandshakeError) -> ConnectError {
 
 /// Lanes of a connection through a tunnel, by [10-8] of the protocol.
 const TUNNEL_LANES: u16 = 4;
-/// Time for a connection by the network where there is another way: a lost SYN is one too many.
+/// Time for a connection by the network where there is another way: a lost SYN is one too many. And for what
+/// follows on it.
+const HANDSHAKE: Duration = Duration::from_secs(3);
 const HEAD_START: Duration = Duration::from_secs(1);
 /// Time for an address to answer at all: three lost SYNs.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);

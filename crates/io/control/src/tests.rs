@@ -21,6 +21,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::tls::{self, Purpose, ServerTls};
 use super::tls_stream::{TlsStream, TlsStreamError, Until};
+use super::tunnel::{Arrival, Tunnel};
 use super::*;
 
 #[test]
@@ -526,6 +527,41 @@ fn dial_answered(answer: impl FnOnce(&mut TlsStream) -> Vec<u8> + Send + 'static
     let error = dial_at(address, &token(), &client_config()).unwrap_err();
     server.join().unwrap();
     error
+}
+
+#[test]
+fn the_tunnel_is_taken_where_another_answers_or_nobody_does() {
+    let (_held, closed) = closed_port();
+    let (silent, silent_address) = listen();
+    let (deaf, deaf_address) = listen();
+    // It accepts, and hangs up.
+    thread::spawn(move || deaf.incoming().for_each(drop));
+    for address in [closed, silent_address, deaf_address] {
+        let server = Server::start(server_config());
+        let behind = server.address;
+        let ((there, to_there), (here, to_here)) =
+            (std::io::pipe().unwrap(), std::io::pipe().unwrap());
+        let arrived = move |arrival| {
+            let Arrival::Connection(stream) = arrival else { return };
+            let on = TcpStream::connect(behind).unwrap();
+            for (mut from, mut to) in
+                [(stream.try_clone().unwrap(), on.try_clone().unwrap()), (on, stream)]
+            {
+                thread::spawn(move || std::io::copy(&mut from, &mut to));
+            }
+        };
+        let _far = Tunnel::server(there.into(), to_here.into(), arrived, || {}).unwrap();
+        let near = Arc::new(Tunnel::client(here.into(), to_there.into()).unwrap());
+        let host = address.ip().to_string();
+        let (port, tunnel) = (address.port(), Some(&near));
+        let remote = Remote { host: &host, others: &[], port, via: None, tunnel };
+        let config = ClientConfig { lanes: 9, ..client_config() };
+        let dialed = dial(&remote, &token(), &config, IDLE, &Stop::default()).unwrap();
+        assert!(dialed.tunnel.is_some());
+        assert_eq!((dialed.server, dialed.session.lanes), (address, 4));
+        assert_eq!(dialed.local, address.ip());
+    }
+    drop(silent);
 }
 
 fn dial_at(

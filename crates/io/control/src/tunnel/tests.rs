@@ -161,4 +161,22 @@ fn what_is_no_frame_ends_the_connections_and_leaves_the_stream() {
     }
 }
 
+#[test]
+fn a_server_opens_nothing_at_its_client() {
+    for bytes in [&[1, 0, 1, 0, 0][..], &[6, 0, 0, 0, 2, 18, 52]] {
+        let ((_there, to_there), (here, mut to_here)) = (pipe().unwrap(), pipe().unwrap());
+        let client = Tunnel::client(here.into(), to_there.into()).unwrap();
+        to_here.write_all(bytes).unwrap();
+        let reason = loop {
+            if let Err(error) = client.connect() {
+                break error.to_string();
+            }
+            thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(reason, "something else than longhaul writes to the stream of ssh");
+        // It is read on, so that ssh does not wait.
+        to_here.write_all(&[0; 1_000_000]).unwrap();
+    }
+}
+
 const PATIENCE: Duration = Duration::from_secs(30);
