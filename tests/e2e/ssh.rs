@@ -364,6 +364,70 @@ fn where_ssh_ends_in_the_middle_the_server_ends_and_the_same_command_goes_on() {
     });
 }
 
+/// One end of the pipe `name`.
+fn pipe<'t>(sshd: &Sshd<'t>, words: &str, name: &str) -> Program<'t> {
+    let ssh = format!("ssh -F {}/ssh_config", sshd.test.folder().display());
+    let script = format!("exec \"$0\" pipe --json -e \"$1\" \"$2\" {words}");
+    let mut command = Command::new("sh");
+    Program::spawn(sshd.test, command.args(["-c", &script, PROGRAM, &ssh, name]))
+}
+
+/// A server waits for the other end of a pipe.
+fn waits_for_other_end(test: &Test) {
+    let pipes = || walk(&test.there(".local/state/longhaul/pipes"));
+    until("the first end", || pipes().iter().any(|(_, size)| *size == 18).then_some(()));
+}
+
+const SENDER: &str = "< here/data";
+const RECEIVER: &str = "--receive > here/out";
+
+#[needs(sshd)]
+#[test]
+fn both_ends_of_a_pipe_meet_over_ssh_whichever_comes_first() {
+    limited(|test| {
+        let sshd = Sshd::start(test, &Login::After(""));
+        fs::write(test.here("data"), noise(4, 5_000_000)).unwrap();
+        for [first, second] in [[SENDER, RECEIVER], [RECEIVER, SENDER]] {
+            let first = pipe(&sshd, first, "dtn2:a/name");
+            waits_for_other_end(test);
+            let second = pipe(&sshd, second, "ssh://dtn2/a/name");
+            for end in [first.end(), second.end()] {
+                end.assert_succeeded();
+                assert!(
+                    end.stdout.contains("5000000") || end.stderr.contains("5000000"),
+                    "{end:?}"
+                );
+            }
+            assert!(fs::read(test.here("data")).unwrap() == fs::read(test.here("out")).unwrap());
+            until("the servers have ended", || sshd.processes().is_empty().then_some(()));
+            assert!(walk(&test.there(".local/state/longhaul/pipes")).is_empty());
+        }
+    });
+}
+
+#[needs(sshd)]
+#[test]
+fn a_pipe_over_ssh_has_one_end_of_each_kind_and_ends_with_the_first() {
+    limited(|test| {
+        let sshd = Sshd::start(test, &Login::After(""));
+        fs::write(test.here("data"), noise(4, 60_000_000)).unwrap();
+        let first = pipe(&sshd, "--rate 50Mbps < here/data", "dtn2:x");
+        waits_for_other_end(test);
+        let another = pipe(&sshd, SENDER, "dtn2:x").end();
+        another.assert_failed("the pipe x has a sender already; choose another name, or wait");
+        let receiver = pipe(&sshd, RECEIVER, "dtn2:x");
+        let out = || fs::metadata(test.here("out")).map_or(0, |it| it.len());
+        until("something has come", || (out() > 1_000_000).then_some(()));
+        let ssh = until("ssh", || child(first.id(), "ssh"));
+        kill_process(Pid::from_raw(ssh.cast_signed()).unwrap(), Signal::KILL).unwrap();
+        assert_eq!((first.end().status, receiver.end().status), (Some(1), Some(1)));
+        let (data, out) =
+            (fs::read(test.here("data")).unwrap(), fs::read(test.here("out")).unwrap());
+        assert!(out.len() < data.len() && data.starts_with(&out));
+        until("the servers have ended", || sshd.processes().is_empty().then_some(()));
+    });
+}
+
 /// The child of `parent` with that name.
 fn child(parent: u32, name: &str) -> Option<u32> {
     let path = format!("/proc/{parent}/task/{parent}/children");

@@ -350,14 +350,18 @@ pub struct RouteArgs {
 /// order and verified, or both ends fail: a receiver ends with status 0 only if the sender's input
 /// came to its end and every byte of it was written. A receiver that reads slowly holds the sender back.
 ///
-/// NAME is any name that nobody else uses at that server, of at most 255 bytes; it is not a file.
+/// NAME is any name that nobody else uses at that server, of at most 255 bytes; it is not a file. Over ssh both
+/// ends come to HOST as the same user.
 /// With --receive the data owns standard output, so the object of --json goes to standard error.
 #[derive(Args, Debug)]
-#[command(override_usage = "longhaul pipe [OPTIONS] lh://HOST[:PORT]/NAME", after_help = PIPE_EXAMPLES)]
+#[command(override_usage = "longhaul pipe [OPTIONS] HOST:NAME", after_help = PIPE_EXAMPLES)]
 pub struct PipeArgs {
-    /// The server, and the name that both ends give
-    #[arg(value_name = "lh://HOST[:PORT]/NAME")]
+    /// Where both ends meet, over ssh, and the name that both give; or lh://HOST[:PORT]/NAME
+    #[arg(value_name = "HOST:NAME")]
     pub pipe: OsString,
+    /// How a server is started over ssh.
+    #[command(flatten)]
+    pub ssh: SshArgs,
     /// Write what comes out of the pipe to standard output
     #[arg(long)]
     pub receive: bool,
@@ -909,6 +913,7 @@ const PIPE_EXAMPLES: &str = "\
 Examples:
   tar c run-17 | longhaul pipe lh://dtn2.example/run-17
   longhaul pipe --receive lh://dtn2.example/run-17 | tar x
+  tar c run-17 | longhaul pipe me@dtn2:run-17          over ssh; the other end likewise
   longhaul pipe --receive --json lh://[2001:db8::7]:7421/feed >feed.raw 2>feed.json
   visualise | longhaul pipe --circuit https://book.example/gva/chi --time 10m \\
     --min-rate 100Mbps --max-rate 400Mbps lh://dtn2.example/frames";

@@ -3,7 +3,7 @@
 pub(crate) mod choice;
 pub(crate) mod circuit;
 
-use longhaul::{ConnectOptions, Endpoint, Route, Token, Via};
+use longhaul::{ConnectOptions, Route, Token, Via};
 use longhaul_rate_control::Profile;
 use longhaul_relay::{ParseViaError, parse_via};
 
@@ -12,20 +12,6 @@ use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
 use crate::token;
-
-/// What `args` mean.
-///
-/// # Errors
-/// They do not fit each other, or there is no token.
-pub(crate) fn options(
-    args: &LinkArgs,
-    server: Endpoint,
-    output: &Output,
-) -> Result<ConnectOptions, Failure> {
-    check(args)?;
-    let token = token::of_client(args.token_file.as_deref())?;
-    fill(args, ConnectOptions::new(server, token), output)
-}
 
 /// Checks what can be checked before there is a server.
 ///

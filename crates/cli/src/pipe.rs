@@ -6,7 +6,9 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul::{CircuitWant, PipeOptions, PipeReport, Progress, SshHost, Stop, pipe_name_is_valid};
+use longhaul::{
+    CircuitWant, PipeOptions, PipeReport, Progress, SshPurpose, Stop, pipe_name_is_valid,
+};
 use longhaul_sys::standard::Stream;
 use longhaul_units::{Bytes, Rate, shown};
 use longhaul_wire::PipeRole;
@@ -19,18 +21,19 @@ use crate::figures::seconds;
 use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
-use crate::location::{self, Location, Parsed, Server};
+use crate::location::{self, Location, Parsed};
 use crate::output::Output;
 use crate::progress::Display;
 use crate::report;
 use crate::signals::Held;
+use crate::ssh;
 
 pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
     let known = progress.clone();
     held.stop_in_order(&stop, output, move || so_far(&known))?;
     let want = want(args)?;
-    let mut options = options(args, output)?;
+    let mut options = options(args, output, &stop)?;
     let circuit = circuit(args, want, &options)?;
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let work = || longhaul::pipe(&options, &progress, &stop);
@@ -55,25 +58,21 @@ pub(crate) fn run(args: &PipeArgs, output: &Output, held: Held) -> Result<(), Fa
 }
 
 /// What `args` mean.
-fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
+fn options(args: &PipeArgs, output: &Output, stop: &Stop) -> Result<PipeOptions, Failure> {
     let parsed = location::parse(&args.pipe);
-    let Ok(Parsed {
-        location: Location::Remote { server: Server::At(server), path: name }, ..
-    }) = parsed
-    else {
+    let Ok(Parsed { location: Location::Remote { server, path: name }, .. }) = parsed else {
         return Err(match parsed {
             Err(error) => Failure::usage(error.to_string()),
-            Ok(Parsed {
-                location: Location::Remote { server: Server::BySsh(host), path }, ..
-            }) => over_ssh(&host, &path),
             Ok(_) => Failure::usage(format!(
-                "{}: a pipe is at a server: lh://HOST[:PORT]/NAME",
+                "{}: a pipe is at a server: HOST:NAME or lh://HOST[:PORT]/NAME",
                 shown(&args.pipe.display().to_string())
             )),
         });
     };
     if !pipe_name_is_valid(&name) {
-        return Err(Failure::usage("a pipe has a name of 1 to 255 bytes: lh://HOST[:PORT]/NAME"));
+        return Err(Failure::usage(
+            "a pipe has a name of 1 to 255 bytes: HOST:NAME or lh://HOST[:PORT]/NAME",
+        ));
     }
     let (role, stream, file) = match args.receive {
         true => (PipeRole::Receive, Stream::Output, own(io::stdout(), "output")),
@@ -87,18 +86,17 @@ fn options(args: &PipeArgs, output: &Output) -> Result<PipeOptions, Failure> {
     }
     let file = file?;
     check(role, &file)?;
-    let mut connect = link::options(&args.link, server, output)?;
+    link::check(&args.link)?;
+    let purpose = match role {
+        PipeRole::Receive => SshPurpose::Receive,
+        PipeRole::Send => SshPurpose::Send,
+    };
+    let asked = (purpose, vec![name.clone()]);
+    let token_file = args.link.token_file.as_deref();
+    let (connect, _) = ssh::reach(server, asked, token_file, &args.ssh, stop)?;
+    let mut connect = link::fill(&args.link, connect, output)?;
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
     Ok(PipeOptions::new(connect, name, role, file))
-}
-
-/// Why there is no pipe at a server that ssh starts, and where there is one.
-fn over_ssh(host: &SshHost, name: &[u8]) -> Failure {
-    let name = shown(&String::from_utf8_lossy(name));
-    Failure::usage(format!(
-        "{host}:{name}: both ends of a pipe meet at one server, and one that ssh starts has a single client: run \
-         `longhaul serve` at {host}, and name the pipe lh://{host}/{name} at both ends",
-    ))
 }
 
 /// Whether the stream can be what it is for: else that would show only when the other end is there.

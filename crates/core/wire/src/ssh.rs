@@ -34,6 +34,10 @@ pub enum SshPurpose {
     Probe = 4,
     /// To have files there hashed.
     Verify = 5,
+    /// To send into a pipe.
+    Send = 6,
+    /// To receive from one.
+    Receive = 7,
 }
 
 /// The client's question.
@@ -116,6 +120,8 @@ impl SshAsk {
             [3] => SshPurpose::List,
             [4] => SshPurpose::Probe,
             [5] => SshPurpose::Verify,
+            [6] => SshPurpose::Send,
+            [7] => SshPurpose::Receive,
             _ => return Err(DecodeError::Invalid { what: PURPOSE.what }),
         };
         let ports = match options.find(PORTS) {

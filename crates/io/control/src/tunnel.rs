@@ -78,6 +78,19 @@ impl Tunnel {
         Self::start((input, output), End::Server(Box::new(arrived)), ended)
     }
 
+    /// The same, whose connections go on to that port of this host.
+    ///
+    /// # Errors
+    /// As of [`Self::client`].
+    pub fn to_port(
+        input: OwnedFd,
+        output: OwnedFd,
+        port: u16,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::start((input, output), End::Port(port), ended)
+    }
+
     fn start(
         streams: (OwnedFd, OwnedFd),
         end: End,

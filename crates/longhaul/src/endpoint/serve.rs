@@ -52,15 +52,12 @@ impl Server {
         drain: &Stop,
     ) -> Result<(), Error> {
         let Self { options, policy } = self;
-        let mut handlers: Vec<Box<dyn RequestHandler>> = vec![
+        let handlers: Vec<Box<dyn RequestHandler>> = vec![
             Box::new(ServedCopies::new(options)),
             Box::new(ServedListings::new(options)),
             Box::new(ServedHashes::new(options)),
+            Box::new(Pipes::new(options)),
         ];
-        // A pipe has two clients.
-        if options.grant.is_none() {
-            handlers.push(Box::new(Pipes::new(options)));
-        }
         server::run(options, policy, handlers.into(), events, (stop, drain))
     }
 

@@ -3,6 +3,7 @@
 pub mod arrivals;
 pub mod command;
 pub mod grant;
+mod meeting;
 mod paths;
 pub mod serve;
 pub mod start;

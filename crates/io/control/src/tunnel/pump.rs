@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, TcpStream};
 use std::ops::Bound::{Excluded, Unbounded};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -23,6 +23,8 @@ use crate::tls_stream::is_transient;
 pub(super) enum End {
     Client,
     Server(Box<dyn FnMut(Arrival) + Send>),
+    /// Connections go on to that port of this host.
+    Port(u16),
 }
 
 /// The thread's state.
@@ -242,6 +244,7 @@ impl Pump {
             SshFrame::Open { channel } => self.open(channel)?,
             SshFrame::First { ports } => match &mut self.end {
                 End::Server(arrived) => arrived(Arrival::Ports(ports)),
+                End::Port(_) => {}
                 End::Client => return None,
             },
             SshFrame::Data { channel, bytes } => {
@@ -268,10 +271,14 @@ impl Pump {
         }
         let has_room = self.channels.len() < CHANNELS_MAX;
         // Where this host has no sockets left, the client gets to know.
-        if let Some((near, far)) = pair().ok().filter(|_| has_room)
+        let ends = match self.end {
+            End::Port(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(|it| (it, None)),
+            _ => pair().map(|(near, far)| (near, Some(far))),
+        };
+        if let Some((near, far)) = ends.ok().filter(|_| has_room)
             && self.add(channel, near)
         {
-            if let End::Server(arrived) = &mut self.end {
+            if let (End::Server(arrived), Some(far)) = (&mut self.end, far) {
                 arrived(Arrival::Connection(far));
             }
         } else {

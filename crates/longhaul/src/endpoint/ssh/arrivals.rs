@@ -9,7 +9,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 use longhaul_control::tunnel::{Arrival, Tunnel};
-use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 
 /// Connections of the one client that come through ssh, and the ends of ssh's own connection.
@@ -47,16 +46,16 @@ impl SshArrivals {
         Self { arrived: Mutex::new(arrived), sender, carries: AtomicBool::default(), ends }
     }
 
-    /// Takes what comes by `input`, whose end asks for `stop`.
+    /// Takes what comes by `input`, behind whose end `ended` is called.
     pub(super) fn listen(
         &self,
         (input, output): (OwnedFd, OwnedFd),
-        stop: &Stop,
+        ended: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<Tunnel> {
-        let (sender, stop) = (self.sender.clone(), stop.clone());
+        let sender = self.sender.clone();
         // One that is not taken ends, as at a host that has no room for it.
         let arrived = move |arrival| drop(sender.try_send(arrival));
-        Tunnel::server(input, output, arrived, move || stop.request())
+        Tunnel::server(input, output, arrived, ended)
     }
 
     /// The next, if one comes soon.

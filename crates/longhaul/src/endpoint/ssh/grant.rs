@@ -17,6 +17,11 @@ impl Grant {
         self.purpose == purpose && self.paths == paths
     }
 
+    /// True for either end of the pipe of that name.
+    pub(crate) fn covers_pipe(&self, name: &[u8]) -> bool {
+        matches!(self.purpose, SshPurpose::Send | SshPurpose::Receive) && self.paths == [name]
+    }
+
     /// The refusal of all else.
     pub(crate) const ELSE: &'static str = "this server was started for another request";
 }

@@ -3,22 +3,25 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use longhaul_control::tunnel::Tunnel;
 use longhaul_session::Token;
-use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
+use longhaul_sys::{clock, random};
 use longhaul_wire::{DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshPurpose, SshServing};
 
 use super::arrivals::{SshArrivals, SshEnds};
 use super::grant::Grant;
+use super::meeting::Meeting;
 use super::paths::Base;
 use crate::api::ServeEvent;
-use crate::endpoint::serve::serve;
+use crate::endpoint::serve::Server;
 use crate::error::{Error, ErrorKind, Side};
-use crate::options::ServeOptions;
+use crate::options::{Access, ServeOptions};
 
 /// A server of one client, which asks for it over an ordered channel such as ssh's.
 #[derive(Clone, Debug)]
@@ -38,10 +41,10 @@ impl SshServeOptions {
 }
 
 /// Reads from `input` what one client wants, writes the answer to `output`, and serves it, until that is
-/// done, `input` ends or `stop` is asked for. Connections of the client may come by both as well.
+/// done, `input` ends or `stop` is asked for, which it is at the end in any case. Connections of the client may come by both as well.
 ///
 /// # Errors
-/// The input is no question, or asks for more than may be had; or as [`serve()`].
+/// The input is no question, or asks for more than may be had; or as [`serve()`](crate::serve()).
 pub fn serve_over_ssh(
     options: &SshServeOptions,
     input: OwnedFd,
@@ -50,44 +53,49 @@ pub fn serve_over_ssh(
     stop: &Stop,
 ) -> Result<(), Error> {
     let (mut input, output) = (File::from(input), File::from(output));
-    let answer = |mark: &[u8; SSH_MARK_LEN], outcome| {
-        let mut bytes = Vec::new();
-        let answer = SshAnswer {
-            implementation: Some(crate::implementation::IMPLEMENTATION.into()),
-            outcome,
-        };
-        let written = answer.encode(mark, &mut bytes).map_err(std::io::Error::other);
-        written.and_then(|()| (&output).write_all(&bytes))
-    };
-    let refuse = |mark: &[u8; SSH_MARK_LEN], reason: String| {
-        // Where nobody reads it, nobody waits for it.
-        let _ = answer(mark, Err(reason.clone()));
-        Error::new(ErrorKind::Refused, Side::Here, reason)
-    };
     let ask = match read(&mut input)? {
         Ok(ask) => ask,
-        Err(mark) => return Err(refuse(&mark, OTHER_VERSION.into())),
+        Err(mark) => {
+            let client = Client { input, output, mark };
+            return Err(client.refuse(OTHER_VERSION.into()));
+        }
     };
-    let (mut serve_options, places) =
-        options.fit(&ask).map_err(|reason| refuse(&ask.mark, reason))?;
-    let token = random::bytes().map_err(|error| Error::here(error.to_string()))?;
-    let token_of_client = Token::from_random(token);
-    serve_options.access.iter_mut().for_each(|it| it.tokens = vec![token_of_client.clone()]);
+    let client = Client { input, output, mark: ask.mark };
+    let (mut serve_options, places) = options.fit(&ask).map_err(|reason| client.refuse(reason))?;
     let ends = std::env::var("SSH_CONNECTION").ok();
     let ends = ends.and_then(|connection| SshEnds::parse(&connection));
+    let address = ends.map(|ends| ends.server.to_string());
+    let secret = || random::bytes().map_err(|error| Error::here(error.to_string()));
+    let (token, other) = (secret()?, secret()?);
+    let serving = |port, token| SshServing { port, token, address, paths: places, frames: true };
+    let host = match ask.purpose {
+        SshPurpose::Send | SshPurpose::Receive => {
+            match meet(&serve_options, &ask).map_err(|reason| client.refuse(reason))? {
+                Meeting::Host(host) => Some(host),
+                Meeting::Guest { port, token } => {
+                    return client.lead_to(serving(port, token), stop);
+                }
+            }
+        }
+        _ => None,
+    };
+    serve_options.give_out(&token, host.as_ref().map(|_| &other));
     let arrivals = Arc::new(SshArrivals::new(ends));
     serve_options.ssh = Some(arrivals.clone());
-    let streams = Mutex::new(Some(input.into()));
+    let drain = Stop::default();
+    // Both clients of a pipe are to learn that it is done.
+    let ended = ending(host.is_some(), stop.clone(), drain.clone());
+    let first = Mutex::new(Some((serving, ended)));
     // As long as it serves.
     let tunnel = Mutex::new(None);
     let begin = |port| {
-        let (address, frames) = (ends.map(|ends| ends.server.to_string()), true);
-        let paths = places.clone();
-        let serving = SshServing { port, token, address, paths, frames };
-        answer(&ask.mark, Ok(serving))?;
-        let Some(input) = lock(&streams).take() else { return Ok(()) };
-        let output = output.try_clone()?.into();
-        *lock(&tunnel) = Some(arrivals.listen((input, output), stop)?);
+        let Some((serving, ended)) = lock(&first).take() else { return Ok(()) };
+        if let Some(host) = &host {
+            host.tell(port, &other)?;
+        }
+        client.answer(Ok(serving(port, token)))?;
+        let streams = (client.input.try_clone()?.into(), client.output.try_clone()?.into());
+        *lock(&tunnel) = Some(arrivals.listen(streams, ended)?);
         Ok::<(), std::io::Error>(())
     };
     let on_event = |event: ServeEvent| {
@@ -98,8 +106,84 @@ pub fn serve_over_ssh(
         }
         events(event);
     };
-    serve(&serve_options, &on_event, stop)
-        .inspect_err(|error| drop(answer(&ask.mark, Err(error.to_string()))))
+    let served = Server::new(serve_options).and_then(|it| it.run(&on_event, stop, &drain));
+    stop.request();
+    served.inspect_err(|error| drop(client.answer(Err(error.to_string()))))
+}
+
+/// Streams to the client that asked under `mark`.
+struct Client {
+    input: File,
+    output: File,
+    mark: [u8; SSH_MARK_LEN],
+}
+
+impl Client {
+    fn answer(&self, outcome: Result<SshServing, String>) -> std::io::Result<()> {
+        let mut bytes = Vec::new();
+        let implementation = Some(crate::implementation::IMPLEMENTATION.into());
+        let answer = SshAnswer { implementation, outcome };
+        let written = answer.encode(&self.mark, &mut bytes).map_err(std::io::Error::other);
+        written.and_then(|()| (&self.output).write_all(&bytes))
+    }
+
+    fn refuse(&self, reason: String) -> Error {
+        // Where nobody reads it, nobody waits for it.
+        let _ = self.answer(Err(reason.clone()));
+        Error::new(ErrorKind::Refused, Side::Here, reason)
+    }
+
+    /// Sends the client on to a server of this host that serves already, until its input ends.
+    fn lead_to(self, serving: SshServing, stop: &Stop) -> Result<(), Error> {
+        let here = |error: std::io::Error| Error::here(error.to_string());
+        let (port, over) = (serving.port, stop.clone());
+        self.answer(Ok(serving)).map_err(here)?;
+        let (input, output) = (self.input.into(), self.output.into());
+        let ended = move || over.request();
+        let _tunnel = Tunnel::to_port(input, output, port, ended).map_err(here)?;
+        while !stop.is_requested() {
+            std::thread::sleep(LOOK);
+        }
+        Ok(())
+    }
+}
+
+/// What the end of the input does: at a pipe clients may still come to their ends.
+fn ending(drains: bool, stop: Stop, drain: Stop) -> impl FnOnce() + Send + 'static {
+    move || {
+        drain.request();
+        let until = clock::now() + if drains { DRAINING } else { Duration::ZERO };
+        while clock::now() < until && !stop.is_requested() {
+            std::thread::sleep(LOOK);
+        }
+        stop.request();
+    }
+}
+
+/// Comes to the pipe that `ask` names.
+fn meet(options: &ServeOptions, ask: &SshAsk) -> Result<Meeting, String> {
+    let folder =
+        std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).filter(|it| it.is_absolute());
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/state"));
+    let folder = folder.or_else(home).ok_or("no home directory, where the ends of a pipe meet")?;
+    let folder = folder.join("longhaul/pipes");
+    let root = options.access.first().map_or(Path::new("/"), |access| &access.root);
+    Meeting::come(&folder, root, &ask.paths.concat())
+        .map_err(|error| format!("{}: {error}", folder.display()))
+}
+
+impl ServeOptions {
+    /// Lets one client in by `token`; by `other` one that has the other end of its pipe.
+    fn give_out(&mut self, token: &[u8; 16], other: Option<&[u8; 16]>) {
+        for access in &mut self.access {
+            access.tokens = vec![Token::from_random(*token)];
+        }
+        if let (Some(other), Some(own)) = (other, self.access.first().cloned()) {
+            let tokens = vec![Token::from_random(*other)];
+            let (allow_read, allow_write) = (!own.allow_read, !own.allow_write);
+            self.access.push(Access { tokens, allow_read, allow_write, ..own });
+        }
+    }
 }
 
 impl SshServeOptions {
@@ -115,17 +199,32 @@ impl SshServeOptions {
             SshPurpose::Pull | SshPurpose::List | SshPurpose::Verify if !allow_read => {
                 return Err("this key lets nobody read here (serve --ssh --allow-write)".into());
             }
+            SshPurpose::Send if !allow_write => {
+                return Err("this key lets nobody send to here (serve --ssh --allow-read)".into());
+            }
+            SshPurpose::Receive if !allow_read => {
+                return Err("this key lets nobody receive here (serve --ssh --allow-write)".into());
+            }
             _ => {}
         }
         let base = match &self.root {
             Some(root) => Base::Root(root.clone()),
             None => user().map_err(|error| format!("no directory to begin in: {error}"))?,
         };
-        let paths: Result<Vec<_>, _> = ask.paths.iter().map(|path| base.place(path)).collect();
-        let paths = paths?;
+        let is_pipe = matches!(ask.purpose, SshPurpose::Send | SshPurpose::Receive);
+        let place = |path: &Vec<u8>| if is_pipe { Ok(path.clone()) } else { base.place(path) };
+        let paths = ask.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
         let mut options = self.serve.clone();
         options.access.iter_mut().for_each(|it| it.root = base.root().to_owned());
-        options.once = true;
+        if is_pipe {
+            options.access.truncate(1);
+            for access in &mut options.access {
+                access.allow_write = ask.purpose == SshPurpose::Send;
+                access.allow_read = ask.purpose == SshPurpose::Receive;
+            }
+        }
+        // A pipe has two clients, and ends with the first.
+        options.once = !is_pipe;
         options.ports = self.serve.ports.or(ask.ports);
         options.grant = Some(Grant { purpose: ask.purpose, paths: paths.clone() });
         Ok((options, paths))
@@ -164,6 +263,9 @@ fn read(input: &mut impl Read) -> Result<Result<SshAsk, [u8; SSH_MARK_LEN]>, Err
     }
 }
 
+/// Time that both ends of a pipe have to part, when the one that came first has left.
+const DRAINING: Duration = Duration::from_secs(3);
+const LOOK: Duration = Duration::from_millis(50);
 const NOBODY: &str =
     "no longhaul asks on standard input; `longhaul cp SRC HOST:PATH` starts this by ssh";
 const OTHER_VERSION: &str = concat!(
@@ -217,6 +319,10 @@ mod tests {
             (SshPurpose::Verify, true, false, true),
             (SshPurpose::Verify, false, true, false),
             (SshPurpose::Probe, true, false, true),
+            (SshPurpose::Send, false, true, true),
+            (SshPurpose::Send, true, false, false),
+            (SshPurpose::Receive, true, false, true),
+            (SshPurpose::Receive, false, true, false),
         ] {
             let fit = options(read, write).fit(&ask(purpose));
             assert_eq!(fit.is_ok(), granted, "{purpose:?}");

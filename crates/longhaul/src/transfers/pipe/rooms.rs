@@ -14,11 +14,14 @@ use longhaul_wire::{CloseCode, PipeRequest, PipeRole, Refused};
 use super::drain::drain;
 use crate::connection::shared::{Memory, Shared, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
+use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
 
 /// The pipes of a server.
 pub(crate) struct Pipes {
     rooms: Arc<Mutex<Rooms>>,
+    /// All that clients may do, where it is less.
+    grant: Option<Grant>,
     /// Longest time that a pipe may stand still; zero is for ever.
     patience: Duration,
 }
@@ -58,7 +61,8 @@ impl Room {
 
 impl Pipes {
     pub fn new(options: &ServeOptions) -> Self {
-        Self { rooms: Arc::default(), patience: options.stall_timeout }
+        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
+        Self { rooms: Arc::default(), grant, patience }
     }
 
     /// Gives a client the end of a pipe that it asks for, unless another has it; the second client joins both.
@@ -80,10 +84,7 @@ impl Pipes {
             PipeRole::Receive => room.receiver.is_some(),
         };
         if taken {
-            let (name, end) = (shown(name), end(*role));
-            let reason =
-                format!("the pipe {name} has a {end} already; choose another name, or wait");
-            return Err(refuse(CloseCode::BUSY, reason));
+            return Err(taken_already(name, *role));
         }
         let role = *role;
         asked.grant(Seat { rooms: self.rooms.clone(), name: key, role, room: named.clone() });
@@ -112,14 +113,19 @@ impl RequestHandler for Pipes {
     fn accept(&self, asked: &Asked<'_>) -> Option<Result<(), Refused>> {
         let Wish::Pipe(request) = asked.wish else { return None };
         let refused = |what| Err(refuse(CloseCode::REFUSED, what));
+        let can = match request.role {
+            PipeRole::Send => asked.rights.write,
+            PipeRole::Receive => asked.rights.read,
+        };
+        if self.grant.as_ref().is_some_and(|grant| !grant.covers_pipe(&request.name)) {
+            return Some(refused(Grant::ELSE));
+        }
         Some(match request.role {
-            PipeRole::Send if !asked.rights.write => {
-                refused("this server does not let anyone send to it")
-            }
-            PipeRole::Receive if !asked.rights.read => {
-                refused("this server does not let anyone receive from it")
-            }
-            _ => self.enter(request, asked),
+            _ if can => self.enter(request, asked),
+            // Each of two tokens is for one end.
+            role if self.grant.is_some() => Err(taken_already(&request.name, role)),
+            PipeRole::Send => refused("this server does not let anyone send to it"),
+            PipeRole::Receive => refused("this server does not let anyone receive from it"),
         })
     }
 }
@@ -209,6 +215,12 @@ impl Seat {
 /// Why a client that leaves UDP for TCP cannot have its end again.
 const HAS_BEGUN: &str = "UDP does not fit the path, and the pipe has begun, so that TCP cannot take over; use \
                          --carrier tcp";
+
+fn taken_already(name: &[u8], role: PipeRole) -> Refused {
+    let (name, end) = (shown(name), end(role));
+    let reason = format!("the pipe {name} has a {end} already; choose another name, or wait");
+    refuse(CloseCode::BUSY, reason)
+}
 
 fn end(role: PipeRole) -> &'static str {
     match role {
