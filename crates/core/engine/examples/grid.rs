@@ -2,7 +2,8 @@
 //!
 //! `grid [CELL [SEEDS [FROM]]]`: per mille of link x (1-p) from the first packet on, for the least and the
 //! median of the seeds, and packets lost beyond chance in parts per million.
-//! `grid trace CELL HOST [MS [MS]]`: what `auto` believes, so often, for so long.
+//! `grid trace CELL HOST [MS [MS [SEED]]]`: what `auto` believes, so often, for so long; HOST of a wide cell may
+//! be `-`.
 //! `grid wide [SEEDS [FROM]]`: every combination of five round trips, three rates, four queues and three losses,
 //! the hosts in turn; a line for each, its name, a tab, and the median.
 
@@ -56,13 +57,17 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |i: usize, default| args.get(i).map_or(default, |n| n.parse().expect("a number"));
     if args.first().is_some_and(|arg| arg == "trace") {
-        let cell = CELLS.iter().find(|cell| args.get(1).is_some_and(|name| cell.name == name));
+        let name = args.get(1).expect("a cell");
+        let wide = wide_cells().find(|(of, _, _)| of == name);
+        let named = CELLS.iter().find(|cell| cell.name == name);
         let host = HOSTS.iter().find(|host| args.get(2).is_some_and(|name| host.0 == name));
-        let (cell, host) = (cell.expect("a cell"), host.expect("a host"));
+        let host = host.or(wide.as_ref().map(|(_, _, hosts)| *hosts)).expect("a host");
+        let cell = named.or(wide.as_ref().map(|(_, cell, _)| cell)).expect("a cell of that name");
         let (config, rate, _) = link(cell);
-        let mut flow = flow(cell, host.1, host.2, 21);
+        let seed = number(5, 21);
+        let mut flow = flow(cell, host.1, host.2, seed);
         flow.trace = Some(beliefs(Duration::from_millis(number(3, 20)), |_| String::new()));
-        let mut world = World::new(&config, rate, 21);
+        let mut world = World::new(&config, rate, seed);
         world.add(Duration::ZERO, flow);
         world.run(Duration::from_millis(number(4, 4000)));
         return;
@@ -88,21 +93,23 @@ fn main() {
 }
 
 fn wide(seeds: u64, from: u64) {
-    let mut hosts = HOSTS.iter().cycle();
-    for (rtt_ms, mbps, percent, loss_ppm) in combinations() {
-        let product = mbps * 1_000_000 / 8 * u64::from(rtt_ms) / 1_000;
-        let queue_kb = product * percent / 100 / 1_000;
-        let cell = Cell { name: "", mbps, rtt_ms, queue_kb, loss_ppm };
-        let Some((host, batches, late)) = hosts.next() else { return };
+    for (name, cell, (_, batches, late)) in wide_cells() {
         let mut used: Vec<u64> =
             (from..from + seeds).map(|seed| run(&cell, *batches, *late, seed).0).collect();
         used.sort_unstable();
-        let loss = f64::from(loss_ppm) / 10_000.0;
-        println!(
-            "{mbps} Mb/s, {rtt_ms} ms, {percent} %, loss {loss} %, {host}\t{}",
-            used[used.len() / 2]
-        );
+        println!("{name}\t{}", used[used.len() / 2]);
     }
+}
+
+fn wide_cells() -> impl Iterator<Item = (String, Cell, &'static Hosts)> {
+    let hosts = HOSTS.iter().cycle();
+    combinations().zip(hosts).map(|((rtt_ms, mbps, percent, loss_ppm), hosts)| {
+        let product = mbps * 1_000_000 / 8 * u64::from(rtt_ms) / 1_000;
+        let queue_kb = product * percent / 100 / 1_000;
+        let loss = f64::from(loss_ppm) / 10_000.0;
+        let name = format!("{mbps} Mb/s, {rtt_ms} ms, {percent} %, loss {loss} %, {}", hosts.0);
+        (name, Cell { name: "", mbps, rtt_ms, queue_kb, loss_ppm }, hosts)
+    })
 }
 
 fn combinations() -> impl Iterator<Item = (u32, u64, u64, u32)> {
