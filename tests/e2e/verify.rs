@@ -148,6 +148,30 @@ fn lines(base: &Path, names: &[&str]) -> String {
 
 const NAMES: [&str; 4] = ["tree/large", "tree/empty", "tree/sub/a\\b\nc", "tree/sub/leaf"];
 
+/// Lists that are not whole, in a folder.
+fn unfinished(folder: &Path) -> usize {
+    let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_str().unwrap().starts_with(".longhaul-")).count()
+}
+
+#[test]
+fn a_list_inside_its_source_is_not_copied_while_it_is_written() {
+    limited(|test| {
+        tree(test, &test.folder().join("here"));
+        let expected = lines(&test.here(""), &NAMES);
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let words =
+            ["cp", "--token-file", "token", "--manifest", "here/tree/list", "here/tree", &place];
+        let ended = Program::start(test, &words).end();
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert_eq!(fs::read_to_string(test.here("tree/list")).unwrap(), expected);
+        assert!(!test.there("tree/list").exists());
+        let there = [unfinished(&test.there("tree")), unfinished(&test.here("tree"))];
+        assert_eq!(there, [0, 0]);
+    });
+}
+
 #[test]
 fn a_copy_writes_the_hashes_of_its_files() {
     limited(|test| {
@@ -167,7 +191,7 @@ fn a_copy_writes_the_hashes_of_its_files() {
             let _ = fs::remove_file(test.folder().join("list"));
             let ended = Program::start(test, &[&fixed[..], words].concat()).end();
             assert_eq!(ended.status, Some(0), "{ended:?}");
-            assert!(!test.folder().join("list.unfinished").exists());
+            assert_eq!(unfinished(test.folder()), 0);
             fs::read_to_string(test.folder().join("list")).unwrap()
         };
         assert_eq!(cp(&["here/tree", &place]), expected, "sent");
@@ -221,7 +245,7 @@ fn a_copy_of_which_something_fails_leaves_the_earlier_list() {
             "{ended:?}"
         );
         assert_eq!(fs::read_to_string(test.folder().join("list")).unwrap(), before);
-        assert!(!test.folder().join("list.unfinished").exists());
+        assert_eq!(unfinished(test.folder()), 0);
         let words = ["cp", "--token-file", "token", "--manifest", "none/list", "here/tree", &place];
         let ended = Program::start(test, &words).end();
         ended.assert_failed("cannot write none/list");

@@ -479,7 +479,7 @@ pub struct ServeArgs {
     ])]
     pub config: Option<PathBuf>,
     /// Say what is wrong with that file, all at once, by line, and end
-    #[arg(long, requires = "config")]
+    #[arg(long)]
     pub check: bool,
     /// Time that SIGTERM leaves to transfers, while nobody is let in, before it ends them
     #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, hide_short_help = true)]

@@ -77,9 +77,13 @@ pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Fail
         }
         return Ok(());
     }
+    if args.change.delete && report.deleted.count == 0 {
+        output.say("note: nothing is deleted where not all can be copied");
+    }
+    let done = if args.change.delete { "copied or deleted" } else { "copied" };
     let failed = match report.failures.count {
-        1 => "1 entry was not copied".to_owned(),
-        many => format!("{many} entries were not copied"),
+        1 => format!("1 entry was not {done}"),
+        many => format!("{many} entries were not {done}"),
     };
     let failed = match report.files {
         0 => failed,

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -45,9 +46,16 @@ fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
     (!pattern.is_empty()).then(|| FilterRule { kind, pattern: pattern.to_vec() })
 }
 
-/// The rules of a file, one a line; blank lines, and those that begin with `#` or `;`, are none.
+/// The rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
 fn read(path: &Path) -> Result<Vec<FilterRule>, Failure> {
-    let text = fs::read(path).map_err(|error| {
+    let text = match path.as_os_str().as_bytes() {
+        b"-" => {
+            let mut text = Vec::new();
+            io::stdin().read_to_end(&mut text).map(|_| text)
+        }
+        _ => fs::read(path),
+    };
+    let text = text.map_err(|error| {
         Failure::failed(format!("--exclude-from: cannot read {}: {error}", path.display()))
     })?;
     let lines =
@@ -85,7 +93,7 @@ impl Args for FilterArgs {
                     .value_name("FILE")
                     .action(ArgAction::Append)
                     .value_parser(value_parser!(PathBuf))
-                    .help("Take rules from a file, one a line: `- PATTERN`, `+ PATTERN`, or a PATTERN")
+                    .help("Take rules from a file, or - for standard input, one a line: `- PATTERN`, `+ PATTERN`, or a PATTERN")
                     .hide_short_help(true),
             )
     }

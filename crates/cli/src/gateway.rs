@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use self::args::{GatewayArgs, GatewayCommand, ServeArgs};
 use crate::failure::Failure;
 use crate::output::{Output, complain};
-use crate::serve::refused_clients::RefusedClients;
+use crate::serve::refused_clients::{RefusedClients, left_out};
 use crate::signals::{Held, Orders};
 
 pub(crate) fn run(args: &GatewayArgs, output: &Output, held: Held) -> Result<(), Failure> {
@@ -109,7 +109,7 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
         let mut account = lock(&account);
         (account.refusals.rest(), account.open(), account.fields())
     };
-    rest.into_iter().for_each(complain);
+    rest.map(left_out).into_iter().for_each(complain);
     if reset > 0 {
         complain(format!("{reset} sessions were still open and are reset"));
     }
@@ -180,7 +180,8 @@ impl Account {
             Event::Stranger { .. } => self.refused += 1,
             _ => {}
         }
-        self.refusals.note(Instant::now(), line).for_each(complain);
+        let (others, shows) = self.refusals.note(Instant::now());
+        others.map(left_out).into_iter().chain(shows.then_some(line)).for_each(complain);
     }
 
     /// Sessions that have not ended: a stop resets them.

@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_rsync_reads_it() {
-        assert_eq!(names("b\n\n#c\r\n;d\n/a//x/./y/\n", false), ["a/x/y", "b"]);
+        assert_eq!(names("b\n\n#c\r\n;d\n/a//x/./y/\n", false), ["b", "a/x/y"]);
         assert_eq!(names("#b\0a\nx\0", true), ["#b", "a\nx"]);
         assert_eq!(names("", false), Vec::<String>::new());
         assert!(parse(b"a\n./\n", false).unwrap().is_none(), "all");

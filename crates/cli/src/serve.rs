@@ -30,6 +30,9 @@ use metrics::Metrics;
 use settings::Settings;
 
 pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    if args.check && args.config.is_none() {
+        return Err(Failure::usage("--check looks at a file of settings: --config FILE names it"));
+    }
     if let Some(file) = args.config.as_ref().filter(|_| args.check) {
         held.release()?;
         Settings::of_file(file)?;
@@ -80,11 +83,13 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         over.request();
         done.map_err(|error| Failure::of(&error, || lock(&account).fields()))
     });
-    let (rest, fields, last_failure) = {
+    let (fields, last_failure) = {
         let mut account = lock(&account);
-        (account.refusals.rest(), account.fields(), account.last_failure.take())
+        if let Some(count) = account.refusals.rest() {
+            account.complain_of_rest(count);
+        }
+        (account.fields(), account.last_failure.take())
     };
-    rest.into_iter().for_each(complain);
     done?;
     if once && let Some(reason) = last_failure {
         return Err(Failure::failed(format!("the transfer failed: {reason}")).with_fields(fields));

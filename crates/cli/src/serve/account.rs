@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 
 use super::log::LogFormat;
 use super::outcome::Outcome;
-use super::refused_clients::RefusedClients;
+use super::refused_clients::{RefusedClients, left_out};
 use crate::figures;
 use crate::output::{Output, complain};
 
@@ -61,12 +61,28 @@ impl Account {
             }
             ServeEvent::Refused { client, reason } => {
                 self.refused += 1;
-                let line = format!("{client}: refused: {reason}");
-                self.refusals.note(Instant::now(), line).for_each(complain);
+                let (left_out, shows) = self.refusals.note(Instant::now());
+                if let Some(count) = left_out {
+                    self.complain_of_rest(count);
+                }
+                if shows {
+                    complain(match self.log {
+                        Some(log) => log.refused(Timestamp::now(), *client, reason),
+                        None => format!("{client}: refused: {reason}"),
+                    });
+                }
             }
             ServeEvent::Notice(text) => output.detail(format!("note: {text}")),
             other => output.detail(format!("{other:?}")),
         }
+    }
+
+    /// A line for so many that were refused and have none of their own.
+    pub fn complain_of_rest(&self, count: u64) {
+        complain(match self.log {
+            Some(log) => log.left_out(Timestamp::now(), count),
+            None => left_out(count),
+        });
     }
 
     fn end(&mut self, client: &SocketAddr, outcome: &Outcome, output: &Output) {

@@ -30,7 +30,29 @@ impl LogFormat {
         account: &TransferAccount,
         outcome: &Outcome,
     ) -> String {
-        let fields = fields(time, client, account, outcome);
+        self.written(fields(time, client, account, outcome))
+    }
+
+    /// The line of a client that was refused at `time`.
+    pub(super) fn refused(self, time: Timestamp, client: SocketAddr, reason: &str) -> String {
+        self.written(vec![
+            ("time", json!(time.to_string())),
+            ("client", json!(client.to_string())),
+            ("outcome", json!("refused")),
+            ("reason", json!(shown(reason))),
+        ])
+    }
+
+    /// The line for so many of them that are left out.
+    pub(super) fn left_out(self, time: Timestamp, count: u64) -> String {
+        self.written(vec![
+            ("time", json!(time.to_string())),
+            ("outcome", json!("refused")),
+            ("left_out", json!(count)),
+        ])
+    }
+
+    fn written(self, fields: Vec<(&'static str, Value)>) -> String {
         match self {
             Self::Json => {
                 let object = fields.into_iter().map(|(name, value)| (name.to_owned(), value));
@@ -121,5 +143,17 @@ mod tests {
         let parsed: Value = serde_json::from_str(&line).unwrap();
         assert_eq!(parsed["outcome"], "failed");
         assert!(parsed["path"].as_str().unwrap().starts_with("a\" outcome"));
+    }
+
+    #[test]
+    fn refused_clients_have_lines_of_the_same_form() {
+        let time = Timestamp::UNIX_EPOCH;
+        let client = "192.0.2.1:7".parse().unwrap();
+        assert_eq!(
+            LogFormat::Text.refused(time, client, "wrong\ntoken"),
+            "time=\"1970-01-01T00:00:00Z\" client=\"192.0.2.1:7\" outcome=\"refused\" reason=\"wrong\\\\ntoken\""
+        );
+        let line: Value = serde_json::from_str(&LogFormat::Json.left_out(time, 7)).unwrap();
+        assert_eq!((&line["outcome"], &line["left_out"]), (&json!("refused"), &json!(7)));
     }
 }

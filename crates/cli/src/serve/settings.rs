@@ -70,6 +70,12 @@ impl Settings {
             (None, made) => made.iter().cloned().collect(),
         };
         let either = args.allow_read || args.allow_write;
+        if args.allow_delete && either && !(args.allow_read && args.allow_write) {
+            return Err(Failure::usage(
+                "--allow-delete is for clients that may read and write: give both --allow-read and --allow-write, or \
+                 neither",
+            ));
+        }
         let root = args.directory.as_ref().or(args.root.as_ref());
         let mut access = Access::new(root.cloned().unwrap_or_else(|| ".".into()), tokens);
         // A user who comes by ssh has all rights of his own there, unless the command of his key says less.

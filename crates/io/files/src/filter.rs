@@ -60,7 +60,8 @@ impl Filter {
             if let Some(class) = unknown_class(pattern) {
                 return Err(wrong(pattern, format!("there is no class {class}")));
             }
-            let translated = translate(pattern);
+            let unended = || wrong(pattern, "it has no end: ] is missing".into());
+            let translated = translate(pattern).ok_or_else(unended)?;
             if translated.is_empty() {
                 return Err(FilterError::Empty { pattern: shown(pattern) });
             }
@@ -107,9 +108,9 @@ fn check_syntax(pattern: &str) -> Result<(), String> {
     }
 }
 
-/// Regular expressions over paths for a pattern, each with whether it is about directories only. None for
-/// a pattern that is none.
-fn translate(pattern: &[u8]) -> Vec<(String, bool)> {
+/// Regular expressions over paths for a pattern, each with whether it is about directories only: none for
+/// a pattern that is none. `None` where a set of characters does not end.
+fn translate(pattern: &[u8]) -> Option<Vec<(String, bool)>> {
     // Without a wildcard each byte is itself, backslashes as well.
     let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
     let (anchor, pattern) = match pattern.strip_prefix(b"/") {
@@ -125,7 +126,7 @@ fn translate(pattern: &[u8]) -> Vec<(String, bool)> {
         None => (all_below, pattern),
     };
     if pattern.is_empty() {
-        return Vec::new();
+        return Some(Vec::new());
     }
     let mut out = String::from(anchor);
     if is_literal {
@@ -133,12 +134,12 @@ fn translate(pattern: &[u8]) -> Vec<(String, bool)> {
     } else if let Some(rest) = pattern.strip_prefix(b"**/") {
         // It may stand for nothing, with its slash.
         out.push_str("(?:.*/)?");
-        push_wild(&mut out, rest);
+        push_wild(&mut out, rest)?;
     } else {
-        push_wild(&mut out, pattern);
+        push_wild(&mut out, pattern)?;
     }
     let below = all_below.then(|| (format!("{out}/.*$"), false));
-    std::iter::once((format!("{out}$"), directory)).chain(below).collect()
+    Some(std::iter::once((format!("{out}$"), directory)).chain(below).collect())
 }
 
 /// The first class of characters in a pattern that there is not, as `[:this:]`.
@@ -156,7 +157,7 @@ fn unknown_class(pattern: &[u8]) -> Option<String> {
     None
 }
 
-fn push_wild(out: &mut String, pattern: &[u8]) {
+fn push_wild(out: &mut String, pattern: &[u8]) -> Option<()> {
     let mut rest = pattern;
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
@@ -168,7 +169,7 @@ fn push_wild(out: &mut String, pattern: &[u8]) {
             }
             b'*' => out.push_str("[^/]*"),
             b'?' => out.push_str("[^/]"),
-            b'[' => rest = push_set(out, rest),
+            b'[' => rest = push_set(out, rest)?,
             b'\\' => match rest.split_first() {
                 Some((escaped, after)) => {
                     push_literal(out, *escaped);
@@ -179,10 +180,11 @@ fn push_wild(out: &mut String, pattern: &[u8]) {
             other => push_literal(out, *other),
         }
     }
+    Some(())
 }
 
-/// A set of characters, which begins behind its bracket. Returns what is behind it.
-fn push_set<'a>(out: &mut String, rest: &'a [u8]) -> &'a [u8] {
+/// A set of characters, which begins behind its bracket. Returns what is behind it, if it ends.
+fn push_set<'a>(out: &mut String, rest: &'a [u8]) -> Option<&'a [u8]> {
     // No set holds a slash.
     out.push_str("[[^/]&&[");
     let mut rest = rest;
@@ -194,7 +196,10 @@ fn push_set<'a>(out: &mut String, rest: &'a [u8]) -> &'a [u8] {
     while let Some((byte, after)) = rest.split_first() {
         rest = after;
         match byte {
-            b']' if !is_first => break,
+            b']' if !is_first => {
+                out.push_str("]]");
+                return Some(rest);
+            }
             b'[' if rest.first() == Some(&b':') => {
                 let end =
                     rest.windows(2).position(|pair| pair == b":]").map_or(rest.len(), |at| at + 2);
@@ -212,8 +217,7 @@ fn push_set<'a>(out: &mut String, rest: &'a [u8]) -> &'a [u8] {
         }
         is_first = false;
     }
-    out.push_str("]]");
-    rest
+    None
 }
 
 fn push_literal(out: &mut String, byte: u8) {
@@ -296,5 +300,8 @@ mod tests {
         assert_eq!(of(b"/"), "the pattern \"/\" matches nothing");
         assert!(of(b"[z-a]").contains("wrong set of characters"), "{}", of(b"[z-a]"));
         assert!(of(b"[[:nothing:]]x").contains("no class [:nothing:]"));
+        for unended in [&b"[a-"[..], b"[a", b"x[", b"[[:digit:]", b"d/[!a/b"] {
+            assert!(of(unended).contains("] is missing"), "{}", of(unended));
+        }
     }
 }

@@ -108,7 +108,7 @@ impl List {
         let path = self.path.display().to_string();
         if !report.failures.is_empty() {
             report.remarks.push(format!(
-                "{path} was not written, since not all was copied: the same command again writes it"
+                "{path} was not written, since not all was copied: a run that copies all writes it"
             ));
             return Ok(());
         }
