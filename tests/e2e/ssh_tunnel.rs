@@ -53,8 +53,6 @@ fn data_goes_through_ssh_where_all_ports_are_dropped() {
             assert_noted(&report, "neither TCP nor UDP comes through to 10.78.0.2");
             assert_noted(&report, "data goes through ssh");
             assert_eq!(report["lost"]["unknown"], 0, "{report}");
-            // A second until TCP is given up, a third of one until UDP is.
-            assert!(report["seconds"].as_f64().unwrap() < 30.0, "{report}");
         }
         let forced = report(test, "tcp.json");
         assert_eq!(forced["carrier"], "ssh");
