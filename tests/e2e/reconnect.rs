@@ -70,6 +70,55 @@ fn a_server_that_is_killed_and_started_again_costs_a_moment() {
 }
 
 #[test]
+fn counts_and_names_are_those_of_all_connections_of_a_command() {
+    limited(|test| {
+        for pushes in [true, false] {
+            let name = format!("tree{pushes}");
+            let (here, there) = (test.here(&name), test.there(&name));
+            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+            fs::create_dir_all(from).unwrap();
+            let make = |letter: &str, count: u64| {
+                for number in 0..count {
+                    fs::write(from.join(format!("{letter}{number:03}")), noise(number, 60_000))
+                        .unwrap();
+                }
+            };
+            let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+            let remote = format!("lh://{at}/{name}");
+            let local = format!("here/{name}");
+            let words = match pushes {
+                true => [local, format!("lh://{at}/")],
+                false => [remote, "here/".into()],
+            };
+            let words = words.each_ref().map(String::as_str);
+            let fixed = ["cp", "-v", "--token-file", "token", "--rate", "60Mbps"];
+            let copy = || Program::start(test, &[&fixed[..], &words].concat());
+            make("a", 50);
+            copy().end().assert_succeeded();
+            make("b", 400);
+            let copying = copy();
+            let there_now = || fs::read_dir(to).unwrap().count();
+            until("some are there", || (there_now() > 50 + 20).then_some(()));
+            server.signal(Signal::KILL);
+            server.end();
+            let _server = again(test, at, "token");
+            let ended = copying.end();
+            ended.assert_succeeded();
+            assert!(ended.stderr.contains("; dialling again"), "{ended:?}");
+            assert_same(from, to);
+            let mut named: Vec<&str> =
+                ended.stdout.lines().filter(|line| !line.ends_with('/')).collect();
+            named.sort_unstable();
+            let expected: Vec<String> =
+                (0..400).map(|number| format!("{name}/b{number:03}")).collect();
+            assert_eq!(named, expected, "{ended:?}");
+            assert!(ended.stderr.contains("; 50 entries unchanged"), "{ended:?}");
+            assert!(ended.stderr.contains("24.0 MB in 401 entries"), "{ended:?}");
+        }
+    });
+}
+
+#[test]
 fn what_cannot_get_better_is_not_tried_again() {
     limited(|test| {
         let words = ["--carrier", "tcp", "--retry", "1h"];

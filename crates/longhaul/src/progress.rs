@@ -5,6 +5,8 @@ use std::sync::Mutex;
 
 use longhaul_objects::NamedChange;
 use longhaul_sys::sync::lock;
+use longhaul_units::Losses;
+use longhaul_wire::SourceReport;
 
 use crate::api::Snapshot;
 
@@ -14,6 +16,28 @@ pub struct Progress {
     snapshot: Mutex<Snapshot>,
     news: Mutex<Vec<String>>,
     changes: Mutex<(Vec<NamedChange>, u64)>,
+    /// Packets of the connection that ended last, and of those that were lost before.
+    packets: Mutex<(Packets, Packets)>,
+}
+
+/// Packets of connections.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Packets {
+    pub sent: u64,
+    pub resent: u64,
+    pub lost: Losses,
+}
+
+impl Packets {
+    /// Those that the sender reports.
+    pub fn of(report: &SourceReport) -> Self {
+        Self { sent: report.packets_sent, resent: report.packets_resent, lost: report.lost }
+    }
+
+    pub fn plus(self, more: Self) -> Self {
+        let (sent, resent) = (self.sent + more.sent, self.resent + more.resent);
+        Self { sent, resent, lost: self.lost.plus(&more.lost) }
+    }
 }
 
 impl Progress {
@@ -48,6 +72,23 @@ impl Progress {
         kept.1 += left_out;
     }
 
+    /// A connection has ended, and had sent so much.
+    pub(crate) fn connection_ended(&self, packets: Packets) {
+        lock(&self.packets).0 = packets;
+    }
+
+    /// That connection was lost, and another one goes on.
+    pub(crate) fn connection_lost(&self) {
+        let mut packets = lock(&self.packets);
+        let (ended, earlier) = mem::take(&mut *packets);
+        packets.1 = earlier.plus(ended);
+    }
+
+    /// Packets of the connections that were lost.
+    pub(crate) fn packets_before(&self) -> Packets {
+        lock(&self.packets).1
+    }
+
     pub(crate) fn set(&self, snapshot: Snapshot) {
         *lock(&self.snapshot) = snapshot;
     }
@@ -59,3 +100,24 @@ impl Progress {
 
 /// Changes that wait to be taken, before those that come wait elsewhere.
 const CHANGES_MAX: usize = 1 << 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_of_lost_connections_are_counted_on() {
+        let progress = Progress::default();
+        let packets =
+            |sent| Packets { sent, resent: 1, lost: Losses { random: 2, ..Losses::default() } };
+        // By another route, which was tried before: of no connection that was lost.
+        progress.connection_ended(packets(5));
+        progress.connection_ended(packets(100));
+        progress.connection_lost();
+        progress.connection_lost();
+        progress.connection_ended(packets(30));
+        progress.connection_lost();
+        let before = progress.packets_before();
+        assert_eq!((before.sent, before.resent, before.lost.total()), (130, 2, 4));
+    }
+}

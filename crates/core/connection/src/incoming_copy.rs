@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, ChainingValue, Deletions, EndedEntry, EntryId, Intake, NameList, NamedChange,
-    ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
+    Action, Answer, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, Intake,
+    NameList, NamedChange, ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId};
 use longhaul_wire::{
@@ -347,6 +347,16 @@ impl<I> IncomingCopy<I> {
     /// See [`Sink::want_changes`].
     pub fn want_changes(&mut self) {
         self.sink.want_changes();
+    }
+
+    /// See [`Sink::carry`].
+    pub fn carry(&mut self, earlier: CarriedEntries) {
+        self.sink.carry(earlier);
+    }
+
+    /// See [`Sink::take_carried`].
+    pub fn take_carried(&mut self) -> CarriedEntries {
+        self.sink.take_carried()
     }
 
     /// See [`Sink::take_changes`].

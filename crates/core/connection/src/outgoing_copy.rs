@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Belief, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NameList, NamedChange,
-    PushError, Source, SourceError, SourceStats,
+    Belief, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NameList,
+    NamedChange, PushError, Source, SourceError, SourceStats,
 };
 use longhaul_units::{Extent, Instant, ObjectId};
 use longhaul_wire::{
@@ -76,6 +76,16 @@ impl OutgoingCopy {
     /// See [`Source::want_changes`].
     pub fn want_changes(&mut self) {
         self.source.want_changes();
+    }
+
+    /// See [`Source::carry`].
+    pub fn carry(&mut self, earlier: CarriedEntries) {
+        self.source.carry(earlier);
+    }
+
+    /// See [`Source::take_carried`].
+    pub fn take_carried(&mut self) -> CarriedEntries {
+        self.source.take_carried()
     }
 
     /// See [`Source::take_changes`].

@@ -5,7 +5,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
-use longhaul_objects::{Deletions, EndedEntry, NamedChange, PipeError, SinkError, SourceError};
+use longhaul_objects::{
+    CarriedEntries, Deletions, EndedEntry, NamedChange, PipeError, SinkError, SourceError,
+};
 use longhaul_units::{Bytes, Duration, Extent, Instant, ObjectId};
 use longhaul_wire::{Bottleneck, HostAccount, Message, ReceiverBounds, SourceReport};
 
@@ -405,6 +407,15 @@ impl<O: Clone, I> Transfer<O, I> {
             CopyOut(copy) => copy.take_changes(),
             CopyIn(copy) => copy.take_changes(),
             PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => (Vec::new(), 0),
+        }
+    }
+
+    /// Of a copy: what it has brought, for the next connection of the command.
+    pub fn take_carried(&mut self) -> Option<CarriedEntries> {
+        match self {
+            CopyOut(copy) => Some(copy.take_carried()),
+            CopyIn(copy) => Some(copy.take_carried()),
+            PipeOut(_) | PipeIn(_) | AnswersOut(_) | AnswersIn(_) => None,
         }
     }
 

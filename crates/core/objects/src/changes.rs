@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use longhaul_units::EntryCode;
 use longhaul_wire::{Entry, EntryKind};
 
+use crate::carried::CarriedEntries;
+
 /// A change at the destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedChange {
@@ -36,6 +38,8 @@ pub(crate) struct Changes {
     wanted: bool,
     queue: VecDeque<NamedChange>,
     left_out: u64,
+    /// What the command has brought to the sink.
+    pub(crate) carried: CarriedEntries,
 }
 
 impl Changes {
@@ -43,13 +47,28 @@ impl Changes {
         self.wanted = true;
     }
 
-    pub(crate) fn are_wanted(&self) -> bool {
-        self.wanted
+    /// True if each entry is to be noted.
+    pub(crate) fn count_entries(&self) -> bool {
+        self.wanted || self.carried.are_wanted()
     }
 
     /// An entry was copied.
     pub(crate) fn copied(&mut self, path: &[u8], is_directory: bool) {
-        self.note(ChangeKind::Copied, path, is_directory);
+        self.carried.begin(path);
+        if self.wanted && self.carried.name(path) {
+            self.note(ChangeKind::Copied, path, is_directory);
+        }
+    }
+
+    /// True of an entry that is unchanged since an earlier connection of the command has brought it: it counts as
+    /// copied.
+    pub(crate) fn was_carried(&mut self, entry: &Entry, code: EntryCode) -> bool {
+        let path = entry.path.as_bytes();
+        let was_carried = code == EntryCode::Unchanged && self.carried.was_begun(path);
+        if was_carried {
+            self.copied(path, false);
+        }
+        was_carried
     }
 
     /// An entry ended so.

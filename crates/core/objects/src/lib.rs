@@ -63,6 +63,7 @@ extern crate alloc;
 
 mod action;
 mod assembly;
+mod carried;
 mod changes;
 mod directory;
 mod ended;
@@ -92,6 +93,7 @@ pub use action::{
     WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
+pub use carried::CarriedEntries;
 pub use changes::{ChangeKind, NamedChange};
 pub use directory::{Directory, Named};
 pub use ended::{Deletions, EndedEntry};

@@ -38,6 +38,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
+use crate::carried::CarriedEntries;
 use crate::changes::NamedChange;
 use crate::ended::{Deletions, EndedEntry};
 use crate::entry::{EntryError, EntryId};
@@ -199,6 +200,8 @@ pub struct SinkStats {
     pub newer: u32,
     /// In a dry run: those of them that a copy would change, and their bytes.
     pub would_change: (u32, u64),
+    /// Those of them that earlier connections of the command have brought, and their bytes.
+    pub carried: (u32, u64),
     /// Groups that did not verify.
     pub repairs: u64,
     /// Groups of an earlier run that were read and compared.
@@ -451,6 +454,16 @@ impl Sink {
         self.report.changes.take()
     }
 
+    /// See [`crate::Source::carry`].
+    pub fn carry(&mut self, earlier: CarriedEntries) {
+        self.report.changes.carried = earlier;
+    }
+
+    /// See [`crate::Source::take_carried`].
+    pub fn take_carried(&mut self) -> CarriedEntries {
+        core::mem::take(&mut self.report.changes.carried).after_connection()
+    }
+
     /// Entries that the source has skipped: as many.
     pub fn skipped(&self) -> &[EndedEntry] {
         self.report.skipped()
@@ -502,7 +515,7 @@ impl Sink {
 
     /// Ends an entry that is durable under its name.
     fn confirm(&mut self, id: EntryId) {
-        if self.report.changes.are_wanted()
+        if self.report.changes.count_entries()
             && let Some(named) = self.entries.named(id)
         {
             self.report.changes.copied(&named.path(), named.is_directory());

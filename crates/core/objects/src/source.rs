@@ -13,6 +13,7 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Sum
 
 use self::compare::Comparisons;
 use self::directories::Directories;
+use crate::carried::CarriedEntries;
 use crate::changes::{Changes, NamedChange};
 use crate::ended::{Deletions, EndedEntries, EndedEntry};
 use crate::entry::{EntryError, EntryId};
@@ -178,6 +179,8 @@ pub struct SourceStats {
     pub newer: u32,
     /// In a dry run: those of them that a copy would change, and their bytes.
     pub would_change: (u32, u64),
+    /// Those of them that earlier connections of the command have brought, and their bytes.
+    pub carried: (u32, u64),
 }
 
 impl SourceStats {
@@ -460,7 +463,11 @@ impl Source {
             }
             object.next_group += 1;
             self.stats.sent_bytes += u64::from(len);
-            return self.task(ObjectId(number), after_have, false);
+            let task = self.task(ObjectId(number), after_have, false)?;
+            for piece in &task.pieces {
+                self.changes.carried.begin(piece.entry.path.as_bytes());
+            }
+            return Some(task);
         }
         None
     }
@@ -571,6 +578,16 @@ impl Source {
     /// See [`crate::Sink::want_changes`].
     pub fn want_changes(&mut self) {
         self.changes.want();
+    }
+
+    /// Counts over connections: behind those that `earlier` is of.
+    pub fn carry(&mut self, earlier: CarriedEntries) {
+        self.changes.carried = earlier;
+    }
+
+    /// What it has brought, for the next connection.
+    pub fn take_carried(&mut self) -> CarriedEntries {
+        core::mem::take(&mut self.changes.carried).after_connection()
     }
 
     /// See [`crate::Sink::take_changes`].

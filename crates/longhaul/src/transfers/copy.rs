@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path as FilePath, PathBuf};
 use std::slice;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::{IncomingCopy, OutgoingCopy, Transfer, Wish};
@@ -16,10 +16,11 @@ use longhaul_files::{
     AskedPatterns, CopiedHashes, Destination, Filter, SinkOptions, SourceTree, Target,
     UnfinishedList, boot_id, is_pattern, means_several, own_name, source_label, transfer_id,
 };
-use longhaul_objects::{Belief, Fsync, Keeps, SinkConfig, TagKey, TopNames};
+use longhaul_objects::{Belief, CarriedEntries, Fsync, Keeps, SinkConfig, TagKey, TopNames};
 use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
+use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
 
@@ -79,8 +80,13 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let client = Client { memory, ..client };
     let list = options.manifest.as_deref().map(List::create).transpose()?;
     let hashes = list.as_ref().map(|list| &list.hashes);
+    let earlier = match options.connect.retry.is_zero() {
+        true => CarriedEntries::default(),
+        false => CarriedEntries::of_first(),
+    };
+    let earlier = Arc::new(Mutex::new(earlier));
     let make = |_, shared: &Arc<Shared>| {
-        Part::new(options, (filter.clone(), hashes.cloned()), (shared, memory))
+        Part::new(options, (filter.clone(), hashes.cloned()), earlier.clone(), (shared, memory))
     };
     let finished = client.run(make, progress, stop).map_err(failed)?;
     let mut report = report(&finished, options, filter.as_ref(), started);
@@ -279,6 +285,15 @@ struct Part {
     driver: Driver,
     max_errors: Option<u64>,
     shared: Arc<Shared>,
+    earlier: Arc<Mutex<CarriedEntries>>,
+}
+
+impl Drop for Part {
+    /// The next connection counts on from here.
+    fn drop(&mut self) {
+        let carried = self.shared.lock().transfer_mut().and_then(Transfer::take_carried);
+        carried.into_iter().for_each(|carried| *lock(&self.earlier) = carried);
+    }
 }
 
 /// What works for a copy's side.
@@ -291,6 +306,7 @@ impl Part {
     fn new(
         options: &CopyOptions,
         (filter, hashes): (Option<Filter>, Option<Arc<CopiedHashes>>),
+        earlier: Arc<Mutex<CarriedEntries>>,
         (shared, budget): (&Arc<Shared>, Budget),
     ) -> Result<Self, Failure> {
         if let Some(hashes) = &hashes {
@@ -306,7 +322,14 @@ impl Part {
                 Driver::Sink(Arc::new(sink.hashing(hashes)))
             }
         };
-        Ok(Self { driver, max_errors: options.max_errors, shared: shared.clone() })
+        let carried = lock(&earlier).clone();
+        shared.change(|half| match half.transfer_mut() {
+            Some(Transfer::OutgoingCopy(copy)) => copy.carry(carried),
+            Some(Transfer::IncomingCopy(copy)) => copy.carry(carried),
+            _ => {}
+        });
+        let (max_errors, shared) = (options.max_errors, shared.clone());
+        Ok(Self { driver, max_errors, shared, earlier })
     }
 
     /// Whether nothing of what arrives is kept.
@@ -512,11 +535,13 @@ fn report(
     let &Finished { ref task, elapsed, validated, ref link, resumed_first } = finished;
     let mut unannounced = Vec::new();
     let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
+    let mut carried = (0, 0);
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
             stays = (stats.unchanged, stats.unchanged_bytes);
             (newer, would_change) = (stats.newer.into(), stats.would_change);
+            carried = stats.carried;
             copy.result().map_or((0, 0, 0, 0), |result| {
                 (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
             })
@@ -525,6 +550,7 @@ fn report(
             let stats = copy.stats();
             stays = (stats.unchanged, stats.unchanged_bytes);
             (newer, would_change) = (stats.newer.into(), stats.would_change);
+            carried = stats.carried;
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
             // A name that a rule excludes is not missed.
@@ -546,8 +572,8 @@ fn report(
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
     }
     CopyReport {
-        bytes,
-        files,
+        bytes: bytes + carried.1,
+        files: files + u64::from(carried.0),
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
@@ -556,7 +582,10 @@ fn report(
         remarks: remarks::of(notes),
         failures,
         skipped: task.shared.skipped(),
-        unchanged: ((stays.0 - would_change.0).into(), stays.1 - would_change.1),
+        unchanged: (
+            (stays.0 - would_change.0 - carried.0).into(),
+            stays.1 - would_change.1 - carried.1,
+        ),
         compared: options.checksum,
         newer,
         would_change: (would_change.0.into(), would_change.1),

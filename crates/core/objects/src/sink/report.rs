@@ -141,6 +141,10 @@ impl Report {
 
     pub(super) fn ended(&mut self, id: EntryId, entry: &Entry, end: &EntryEnd) {
         self.ended.note(id, &entry.path, end);
+        if self.changes.was_carried(entry, end.code) {
+            self.stats.carried.0 += 1;
+            self.stats.carried.1 += entry.size;
+        }
         self.changes.ended(entry, end.code);
         match end.code {
             EntryCode::Skipped => self.stats.skipped += 1,

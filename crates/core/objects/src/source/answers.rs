@@ -207,13 +207,17 @@ impl Source {
     /// Moves the entry to `state`, which the caller found to be possible. Returns its path, where
     /// it was kept for the report as one that failed before.
     pub(super) fn settle(&mut self, id: EntryId, state: EntryState) -> Option<EntryPath> {
-        if self.changes.are_wanted()
+        if self.changes.count_entries()
             && let Some(entry) = self.known(id)
         {
             match state {
                 EntryState::Confirmed => {
                     let is_directory = entry.kind == EntryKind::Directory;
                     self.changes.copied(entry.path.as_bytes(), is_directory);
+                }
+                EntryState::Refused(code) if self.changes.was_carried(&entry, code) => {
+                    self.stats.carried.0 += 1;
+                    self.stats.carried.1 += entry.size;
                 }
                 EntryState::Refused(code) => self.changes.ended(&entry, code),
                 EntryState::Failed(_) | EntryState::Open => {}

@@ -57,6 +57,7 @@ impl Client<'_> {
                     losses.resumed = snapshot.resumed_bytes;
                 }
                 losses.count += 1;
+                progress.connection_lost();
                 if losses.at.is_none() || snapshot.bytes_done > losses.snapshot.bytes_done {
                     (losses.at, losses.snapshot) = (Some(now), snapshot);
                     pause = PAUSE_FIRST;

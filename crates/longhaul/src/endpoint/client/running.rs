@@ -28,7 +28,7 @@ use crate::connection::links::Links;
 use crate::connection::path_history::{HistoryReport, Recollection};
 use crate::connection::shared::Shared;
 use crate::options::ConnectOptions;
-use crate::progress::Progress;
+use crate::progress::{Packets, Progress};
 
 pub(super) struct Running<'c, T> {
     dialed: &'c Dialed,
@@ -134,7 +134,7 @@ impl<'c, T: Task> Running<'c, T> {
             let end = attendant.round();
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
-            progress.set(self.meter.snapshot(&shared, &self.task, &*self.lanes));
+            self.show_reached(progress);
             if progress.has_room() {
                 progress.keep_changes(taken_changes(&shared));
             }
@@ -269,8 +269,12 @@ impl<'c, T: Task> Running<'c, T> {
         if T::THREADS_END && !hangs || end.is_ok() {
             self.shared.join();
         }
+        if end.is_err() {
+            let sending = self.shared.lock().sending(self.lanes.totals().sending);
+            progress.connection_ended(Packets::of(&sending));
+        }
         match end {
-            Ok(()) => Ok(self.report(elapsed, circuit.followed, history)),
+            Ok(()) => Ok(self.report(elapsed, circuit.followed, history, progress)),
             Err(Failure::Closed { server, code: CloseCode::TIMEOUT, by_peer: false, reason })
                 if !stalled =>
             {
@@ -281,8 +285,16 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     fn show(&mut self, progress: &Progress) {
-        progress.set(self.meter.snapshot(&self.shared, &self.task, &*self.lanes));
+        self.show_reached(progress);
         progress.keep_changes(taken_changes(&self.shared));
+    }
+
+    fn show_reached(&mut self, progress: &Progress) {
+        let before = progress.packets_before();
+        let mut snapshot = self.meter.snapshot(&self.shared, &self.task, &*self.lanes);
+        snapshot.packets_sent += before.sent;
+        snapshot.packets_lost += before.lost.total();
+        progress.set(snapshot);
     }
 
     /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
@@ -299,6 +311,7 @@ impl<'c, T: Task> Running<'c, T> {
         elapsed: Duration,
         circuit: Option<Followed>,
         history: Option<HistoryReport>,
+        progress: &Progress,
     ) -> Finished<T> {
         let links = match (&self.links, self.lanes.paths()) {
             (Some(links), Some(paths)) => links.carried(paths, &self.lanes.accounts()),
@@ -314,14 +327,15 @@ impl<'c, T: Task> Running<'c, T> {
         let counts = self.lanes.totals().sending;
         let counts = history.as_ref().map_or(counts, |known| known.tell_in(counts));
         let sending = half.sending(counts);
+        let packets = Packets::of(&sending).plus(progress.packets_before());
         let link = LinkReport {
             carrier: self.lanes.name(),
             profile: self.profile.into(),
             protect: self.dialed.session.protect,
             rtt: sending.rtt_min,
-            packets_sent: sending.packets_sent,
-            packets_resent: sending.packets_resent,
-            lost: sending.lost,
+            packets_sent: packets.sent,
+            packets_resent: packets.resent,
+            lost: packets.lost,
             bottleneck: sending.bottleneck,
             cpu_local: clock::process_cpu_time(),
             cpu_remote: there.map(|host| host.cpu_time),

@@ -58,7 +58,7 @@ fn client(options: &CopyOptions) -> Result<Part, Failure> {
     let mailboxes = Mailboxes::new(Vec::new());
     let shared = Shared::client(&Wish::Copy(request(options)), mailboxes);
     let part = (&shared, Budget::new(options.connect.memory));
-    Part::new(options, (None, None), part)
+    Part::new(options, (None, None), Arc::default(), part)
 }
 
 fn sink(client: &Part) -> &SinkDriver {
