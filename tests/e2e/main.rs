@@ -34,6 +34,7 @@ mod profiles;
 #[allow(dead_code, reason = "other tests use the rest")]
 mod program;
 mod queues;
+mod rates;
 mod reconnect;
 mod refused;
 #[path = "../common/relay.rs"]

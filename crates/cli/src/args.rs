@@ -16,7 +16,7 @@ use crate::circuits::when::{self, When};
 use crate::filter::FilterArgs;
 use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
-use crate::link::choice;
+use crate::link::{choice, rate};
 use crate::location;
 use crate::serve::log::LogFormat;
 
@@ -255,8 +255,11 @@ pub struct LinkArgs {
     /// Most that the side with the data sends, like 1.6Gbps
     ///
     /// In IP-layer bits per second, with headers. Profiles without a rate control of their own send at it.
-    #[arg(long, value_name = "RATE")]
-    pub rate: Option<Rate>,
+    ///
+    /// Also a timetable: '08:00,200Mbps 19:00,off' limits from eight in the morning, by this host's clock, until
+    /// seven in the evening, and changes while a copy runs. Not for `pipe --receive`.
+    #[arg(long, value_name = "RATE", value_parser = rate::parse)]
+    pub rate: Option<rate::RateChoice>,
     /// Write a line of progress so often to standard error, like 30s, terminal or not; with --json an object
     ///
     /// Its fields are `elapsed` (seconds), `bytes`, `bytes_total`, `files`, `files_total` (null while the tree

@@ -2,14 +2,17 @@
 
 pub(crate) mod choice;
 pub(crate) mod circuit;
+pub(crate) mod rate;
 
 use longhaul::{ConnectOptions, Route, Token, Via};
 use longhaul_rate_control::Profile;
 use longhaul_relay::{ParseViaError, parse_via};
+use longhaul_units::Rate;
 
 use crate::args::{LinkArgs, RouteArgs};
 use crate::failure::Failure;
 use crate::history;
+use crate::link::rate::RateChoice;
 use crate::output::Output;
 use crate::token;
 
@@ -18,9 +21,17 @@ use crate::token;
 /// # Errors
 /// They do not fit each other.
 pub(crate) fn check(args: &LinkArgs) -> Result<(), Failure> {
-    Profile::wished(Some(&args.profile), args.rate, parameters(args).iter().map(String::as_str))
-        .map(drop)
-        .map_err(|error| Failure::usage(error.to_string()))
+    Profile::wished(
+        Some(&args.profile),
+        one_rate(args),
+        parameters(args).iter().map(String::as_str),
+    )
+    .map(drop)
+    .map_err(|error| Failure::usage(error.to_string()))
+}
+
+fn one_rate(args: &LinkArgs) -> Option<Rate> {
+    args.rate.as_ref().and_then(RateChoice::one)
 }
 
 fn parameters(args: &LinkArgs) -> Vec<String> {
@@ -38,7 +49,7 @@ pub(crate) fn fill(
     mut options: ConnectOptions,
     output: &Output,
 ) -> Result<ConnectOptions, Failure> {
-    if let Some(rate) = args.rate.filter(|rate| *rate > Profile::RATE_MOST) {
+    if let Some(rate) = one_rate(args).filter(|rate| *rate > Profile::RATE_MOST) {
         output.say(format!(
             "note: --rate: no socket sends at {rate}; {} is taken",
             Profile::RATE_MOST
@@ -46,7 +57,8 @@ pub(crate) fn fill(
     }
     options.routes = routes(&args.route, &options.token)?;
     options.profile.clone_from(&args.profile);
-    options.rate = args.rate;
+    options.rate = one_rate(args);
+    options.rate_schedule = args.rate.as_ref().and_then(RateChoice::schedule);
     options.parameters = parameters(args);
     options.protect = args.protect;
     options.carrier = args.carrier;

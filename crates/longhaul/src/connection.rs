@@ -6,3 +6,4 @@ pub mod ids;
 pub mod links;
 pub mod path_history;
 pub mod shared;
+pub mod steering;

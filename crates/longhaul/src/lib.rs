@@ -29,6 +29,7 @@ pub use connection::circuit::{
 };
 pub use connection::links::{LinkChoice, LinkUse};
 pub use connection::path_history::HistoryReport;
+pub use connection::steering::RateSchedule;
 pub use endpoint::serve::{Server, serve};
 pub use endpoint::ssh::arrivals::SshArrivals;
 pub use endpoint::ssh::command::{InvalidSshHost, SshHost, SshOptions};

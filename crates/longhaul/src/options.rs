@@ -17,6 +17,7 @@ use longhaul_wire::{Deletes, FilterRule, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
+use crate::connection::steering::RateSchedule;
 use crate::endpoint::ssh::arrivals::SshArrivals;
 use crate::endpoint::ssh::grant::Grant;
 use crate::endpoint::ssh::started::SshServer;
@@ -95,6 +96,9 @@ pub struct ConnectOptions {
     pub profile: String,
     /// Most that may be sent, by either end, at the IP layer; the rate of profiles that need one.
     pub rate: Option<Rate>,
+    /// In the place of `rate`: one that changes while the transfer runs; not of profiles that need a rate, nor
+    /// where a pipe comes here.
+    pub rate_schedule: Option<RateSchedule>,
     /// Parameters of the profile that are chosen, each `name=value`.
     pub parameters: Vec<String>,
     /// Protection of payload.
@@ -139,6 +143,7 @@ impl ConnectOptions {
             ssh: None,
             profile: "auto".into(),
             rate: None,
+            rate_schedule: None,
             parameters: Vec::new(),
             protect: Protect::Aead,
             carrier: CarrierChoice::Auto,

@@ -10,7 +10,7 @@ use longhaul_objects::{
     Action, Answer, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, Intake,
     NameList, NamedChange, ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
 };
-use longhaul_units::{Bytes, Instant, ObjectId};
+use longhaul_units::{Bytes, Instant, ObjectId, Rate};
 use longhaul_wire::{
     Bottleneck, EntryEnd, HostAccount, ReceiverBounds, SinkMessage, SourceMessage, SourceReport,
 };
@@ -54,6 +54,8 @@ pub struct IncomingCopy<I> {
     is_winding_up: bool,
     /// Where it wants some names only.
     names: Option<NamesOut>,
+    /// The rate that the source was sent last, and the one that it is to have.
+    rates: Option<[Option<Rate>; 2]>,
 }
 
 /// A group that came whole, to be hashed.
@@ -79,6 +81,7 @@ impl<I> IncomingCopy<I> {
             bounds: ReceiverBounds::NONE,
             is_winding_up: false,
             names: None,
+            rates: None,
         }
     }
 
@@ -227,11 +230,27 @@ impl<I> IncomingCopy<I> {
         self.names = Some(NamesOut::new(names));
     }
 
+    /// The source is to send no more than `rate`; it began with `first`. Returns whether that is news to it.
+    pub fn steer(&mut self, first: Option<Rate>, rate: Option<Rate>) -> bool {
+        let rates = self.rates.get_or_insert([first; 2]);
+        rates[1] = rate;
+        rates[0] != rates[1]
+    }
+
     /// The next message for the source.
     #[must_use]
     pub fn poll_message(&mut self) -> Option<SinkMessage> {
-        let names = self.names.as_mut().and_then(NamesOut::poll);
-        names.or_else(|| self.sink.poll_message())
+        if let Some(names) = self.names.as_mut().and_then(NamesOut::poll) {
+            return Some(names);
+        }
+        if let Some([sent, wanted]) = &mut self.rates
+            && sent != wanted
+            && !self.sink.is_done()
+        {
+            *sent = *wanted;
+            return Some(SinkMessage::Rate(*wanted));
+        }
+        self.sink.poll_message()
     }
 
     /// True if the result is the source's next message: [`Self::set_host`] comes before that.

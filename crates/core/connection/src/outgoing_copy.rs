@@ -7,7 +7,7 @@ use longhaul_objects::{
     Belief, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NameList,
     NamedChange, PushError, Source, SourceError, SourceStats,
 };
-use longhaul_units::{Extent, Instant, ObjectId};
+use longhaul_units::{Extent, Instant, ObjectId, Rate};
 use longhaul_wire::{
     Bottleneck, Entry, EntryEnd, SinkMessage, SourceMessage, SourceReport, Summary,
 };
@@ -38,6 +38,10 @@ pub struct OutgoingCopy {
     drained: bool,
     /// Where the sink lists the names that it wants.
     names: Option<NamesIn>,
+    /// The sink may set the rate.
+    is_steered: bool,
+    /// The rate that it has set and that nobody has taken; none for no limit.
+    rate: Option<Option<Rate>>,
 }
 
 /// Knowledge of the bytes that are to be sent.
@@ -55,7 +59,15 @@ impl OutgoingCopy {
     /// One without entries, over so many lanes, which believes so much of what the sink says to have.
     pub fn new(now: Instant, lanes: u16, belief: Belief) -> Self {
         let (source, gate) = (Source::new(belief), Gate::new(now, lanes));
-        Self { source, gate, reading: 0, drained: false, names: None }
+        Self {
+            source,
+            gate,
+            reading: 0,
+            drained: false,
+            names: None,
+            is_steered: false,
+            rate: None,
+        }
     }
 
     /// See [`Source::begin_dry_run`].
@@ -91,6 +103,16 @@ impl OutgoingCopy {
     /// See [`Source::take_changes`].
     pub fn take_changes(&mut self) -> (Vec<NamedChange>, u64) {
         self.source.take_changes()
+    }
+
+    /// The sink, which is the client, may set the rate.
+    pub fn let_steer(&mut self) {
+        self.is_steered = true;
+    }
+
+    /// The rate that it has set since the last call; none for no limit.
+    pub fn take_rate(&mut self) -> Option<Option<Rate>> {
+        self.rate.take()
     }
 
     /// The sink sends a list of the names that it wants, for [`Self::take_names`].
@@ -219,6 +241,10 @@ impl OutgoingCopy {
         match (message, &mut self.names) {
             (SinkMessage::Names { names, is_last }, Some(here)) => {
                 here.handle(&names, is_last).map_err(SourceError::Names)
+            }
+            (SinkMessage::Rate(rate), _) if self.is_steered => {
+                self.rate = Some(rate);
+                Ok(())
             }
             (message, _) => self.source.handle(message),
         }

@@ -465,6 +465,13 @@ impl<O: Deref<Target: AsRef<[u8]>> + Clone, I: AsMut<[u8]>, S: RecordSeals> Reco
         self.peer
     }
 
+    /// Its data may take so much from now on.
+    pub fn limit(&mut self, now: Instant, rate: Option<Rate>) {
+        // What the last rate has left to wait for holds no longer than a piece of that.
+        self.pace.until = self.pace.until.min(now + PIECE_TIME);
+        self.pace.rate = rate;
+    }
+
     /// Time for which the rate has held it back, up to `now`.
     pub fn held(&self, now: Instant) -> Duration {
         self.pace.held_by(now)

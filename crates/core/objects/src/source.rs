@@ -233,6 +233,9 @@ pub enum SourceError {
         /// The entry.
         entry: u64,
     },
+    /// RATE for a source that is the user's own.
+    #[error("RATE is not possible: this end's user sets its rate")]
+    Rate,
     /// NAMES that the request does not announce, that are in no order, or too many.
     #[error("NAMES is not possible: {0}")]
     Names(NameListError),

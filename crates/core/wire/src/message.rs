@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use longhaul_units::{Bytes, EntryCode, ObjectId};
+use longhaul_units::{Bytes, EntryCode, ObjectId, Rate};
 
 pub use self::attributes::{Attributes, DataRanges, MAX_ATTRIBUTES, MAX_DATA_RANGES};
 use self::compare::Compare;
@@ -328,6 +328,8 @@ pub enum SinkMessage {
     Result(Box<Summary>),
     /// COMPARE: files that it has with the same size, and groups of each whose hashes it wants.
     Compare(Vec<(u64, Range<u64>)>),
+    /// RATE: the most that the source is to send from now on, at the IP layer; nothing where there is no limit.
+    Rate(Option<Rate>),
     /// NAMES: more of the names that are to be copied.
     Names {
         /// Paths below the source, in ascending order of their components.
@@ -423,6 +425,7 @@ impl Message {
             VERIFY => "VERIFY",
             HASHED => "HASHED",
             NAMES => "NAMES",
+            RATE => "RATE",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -793,6 +796,9 @@ impl SinkMessage {
                 summary.host.encode(w)
             }),
             Self::Compare(files) => compare::encode_asked(out, files),
+            Self::Rate(rate) => append(out, RATE, |w| {
+                w.varint(rate.map_or(0, |rate| rate.as_bps().min(varint::MAX)))
+            }),
             Self::Names { names, is_last } => append(out, NAMES, |w| {
                 w.varint(u64::from(*is_last))?;
                 names.iter().try_for_each(|name| w.sized(name.as_bytes()))
@@ -818,6 +824,10 @@ impl SinkMessage {
                     paths.push(deleted_path(r)?);
                 }
                 Ok(Self::Deleted { paths })
+            }
+            RATE => {
+                let rate = r.varint()?;
+                Ok(Self::Rate((rate > 0).then(|| Rate::from_bps(rate))))
             }
             NAMES => {
                 let is_last = match r.varint()? {
@@ -993,6 +1003,7 @@ const DELETED: u64 = 22;
 const NOT_DELETED: u64 = 23;
 const COMPARE: u64 = 26;
 const NAMES: u64 = 27;
+const RATE: u64 = 29;
 const VERIFY: u64 = 28;
 const HASHED: u64 = 30;
 

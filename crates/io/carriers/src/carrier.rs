@@ -9,7 +9,7 @@ use longhaul_engine::{Closed, Role};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::BufferSize;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, Rate};
 use longhaul_wire::{CloseCode, HostAccount, HostLosses, SourceReport};
 
 use crate::udp::lane::{HostDrops, KernelRefusal, LaneView};
@@ -40,6 +40,9 @@ pub trait Carrier {
 
     /// Checks which paths live, and divides the connection's limits among them, if it is time.
     fn look(&self) {}
+
+    /// Sends at most `rate` from now on, at the IP layer and over all paths together.
+    fn limit(&self, rate: Option<Rate>);
 
     /// This end receives the data: from now on it announces its limits to the peer.
     fn tell_limits(&self) {}

@@ -29,7 +29,7 @@ use longhaul_wire::{Bottleneck, CloseCode, Losses, ReceiverBounds, SourceReport}
 
 use crate::carrier::{Carrier, Totals};
 use crate::thread_group::ThreadGroup;
-use crate::upper_layer::{Mailbox, UpperLayer, close_all, join_all};
+use crate::upper_layer::{Command, Mailbox, UpperLayer, close_all, join_all};
 use black_hole::{BlackHole, Sending, Step};
 
 pub use join::{
@@ -111,8 +111,7 @@ impl TcpLanes {
         upper: &Arc<dyn UpperLayer>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> io::Result<Self> {
-        let count = connections.len().max(1) as u64;
-        let rate = options.rate.map(|rate| Rate::from_bps(rate.as_bps() / count));
+        let rate = options.rate.map(|rate| part(rate, connections.len()));
         let (views, threads) = (Vec::new(), Vec::new());
         let (thread_group, black_hole) = (Arc::default(), Mutex::default());
         let in_tunnel = false;
@@ -178,9 +177,19 @@ impl TcpLanes {
     }
 }
 
+/// What each of so many connections may send.
+fn part(rate: Rate, connections: usize) -> Rate {
+    Rate::from_bps(rate.as_bps() / connections.max(1) as u64)
+}
+
 impl Carrier for TcpLanes {
     fn name(&self) -> &'static str {
         if self.in_tunnel { "ssh" } else { "tcp" }
+    }
+
+    fn limit(&self, rate: Option<Rate>) {
+        let part = rate.map(|rate| part(rate, self.mailboxes.len()));
+        self.mailboxes.iter().for_each(|mailbox| mailbox.post(Command::Limit(part)));
     }
 
     fn close(&self, code: CloseCode, reason: &str) {

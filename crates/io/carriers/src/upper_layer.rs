@@ -13,7 +13,7 @@ use longhaul_engine::Path;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::wait::Waker;
-use longhaul_units::{Duration, Ecn, Instant, PathId, shown};
+use longhaul_units::{Duration, Ecn, Instant, PathId, Rate, shown};
 use longhaul_wire::CloseCode;
 
 use crate::buffer::Buffer;
@@ -146,6 +146,8 @@ pub enum Command {
     Order(Order<Arc<Buffer>>),
     /// Go on over another path of the connection.
     Move(Box<PathSwitch>),
+    /// Send at most so much from now on, over this TCP connection.
+    Limit(Option<Rate>),
 }
 
 /// A datagram that came to another socket than its lane's own, and is forwarded.

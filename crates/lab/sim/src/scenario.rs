@@ -46,6 +46,8 @@ pub struct Scenario {
     pub deletes: bool,
     /// True if the client, which is the sink, lists the names that it wants.
     pub lists_names: bool,
+    /// True if the client, which is the sink, changes the rate of the source.
+    pub steers: bool,
     /// True if an earlier copy of the tree is there; some files were changed since.
     pub copied_before: bool,
     /// Its carrier.
@@ -212,6 +214,7 @@ impl Scenario {
             keeps: Keeps::default(),
             deletes: false,
             lists_names: false,
+            steers: false,
             copied_before: false,
             carrier: Choice::Udp,
             tcp: TcpOpens::After(Duration::from_millis(60)),

@@ -11,7 +11,7 @@ use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{Action, Answer, Fsync, SinkConfig, TopNames, Verdict, WriteTask, record};
-use longhaul_units::{Bytes, Duration, Instant, ObjectId};
+use longhaul_units::{Bytes, Duration, Instant, ObjectId, Rate};
 use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
@@ -27,6 +27,8 @@ pub(crate) struct SinkDriver {
     memory: SinkMemory,
     protect: Protect,
     deletes: bool,
+    /// When it has the source change its rate, if it does.
+    steers: Option<Instant>,
     staging: Rc<Staging>,
     /// The most that was staged.
     pub peak: u64,
@@ -89,6 +91,7 @@ impl SinkDriver {
             memory,
             protect: scenario.protect,
             deletes,
+            steers: scenario.steers.then_some(Instant::ZERO),
             staging: Staging::new(memory.buffers()),
             peak: 0,
             received: BTreeSet::new(),
@@ -111,6 +114,12 @@ impl SinkDriver {
         env: &mut Env<'_>,
     ) -> bool {
         let mut progress = false;
+        if let Some(due) = self.steers.filter(|due| *due <= now) {
+            let rate =
+                env.draw.one_in(3).then(|| Rate::from_bps(env.draw.scaled(1_000_000, 1 << 40)));
+            copy.steer(None, rate);
+            self.steers = Some(due.max(now) + STEERED);
+        }
         while let Some(group) = copy.poll_arrived() {
             self.hash(now, group, copy, env);
             progress = true;
@@ -328,5 +337,7 @@ impl SinkDriver {
 
 /// Number of the stream of choices of what is altered between runs.
 const TAMPER_STREAM: u64 = 7;
+/// Time between two rates.
+const STEERED: Duration = Duration::from_millis(300);
 /// All runs in a world are of one request.
 pub(crate) const TRANSFER: [u8; 16] = [3; 16];

@@ -11,6 +11,7 @@ use longhaul_units::{Bytes, Duration, Instant};
 
 use crate::connection::path_history::Recollection;
 use crate::connection::shared::{Milestones, Shared};
+use crate::connection::steering::Steering;
 use crate::memory::lease::Lease;
 
 /// Looks at a connection now and then: carries what its lanes have seen to its shared half, and what
@@ -28,6 +29,7 @@ pub(crate) struct Attendant<'a> {
     received: u64,
     has_concluded: bool,
     squeeze: Squeeze,
+    steering: Steering,
 }
 
 /// Whether this host is short of memory: to promise more then would make it worse.
@@ -67,12 +69,18 @@ impl<'a> Attendant<'a> {
             received: 0,
             has_concluded: false,
             squeeze,
+            steering: Steering::default(),
         }
     }
 
     /// Looks after what this end remembers of its path, too.
     pub fn remember(&mut self, path_history: Option<Recollection>) {
         self.path_history = path_history;
+    }
+
+    /// Has the rate of this end's data changed, too.
+    pub fn steer(&mut self, steering: Steering) {
+        self.steering = steering;
     }
 
     /// Gives that back, at the end.
@@ -85,6 +93,7 @@ impl<'a> Attendant<'a> {
     pub fn round(&mut self) -> Option<End> {
         self.shared.await_news(&mut self.known, INTERVAL);
         self.lanes.look();
+        self.steering.look(self.shared, self.lanes);
         self.path_history.iter_mut().for_each(Recollection::look);
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();

@@ -23,6 +23,7 @@ use crate::api::{LinkReport, Snapshot};
 use crate::connection::circuit::Errand;
 use crate::connection::links::{self, LinkError};
 use crate::connection::shared::Shared;
+use crate::connection::steering::RateSchedule;
 use crate::endpoint::ssh::started::NoServer;
 use crate::memory::budget::{Budget, check_addresses};
 use crate::memory::descriptors;
@@ -186,7 +187,14 @@ impl<'a> Client<'a> {
     /// # Errors
     /// There is no such profile, or it needs a rate.
     pub fn new(options: &'a ConnectOptions, wish: Wish, started: Instant) -> Result<Self, Failure> {
-        let profile = profile(&options.profile, options.rate, &options.parameters)?;
+        let now = options.rate_schedule.as_ref().map_or(options.rate, RateSchedule::now);
+        let profile = profile(&options.profile, now, &options.parameters)?;
+        if options.rate_schedule.is_some() && profile.profile.needs_rate {
+            return Err(Failure::Usage(format!(
+                "the profile {} sends at one rate, and --rate has several",
+                profile.profile.name
+            )));
+        }
         Ok(Self { options, profile, memory: Budget::new(options.memory), wish, started })
     }
 

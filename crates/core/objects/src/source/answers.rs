@@ -53,6 +53,8 @@ impl Source {
                 Ok(())
             }
             SinkMessage::Compare(files) => self.handle_compare(files),
+            // Nobody but a server sends at the rate of its peer.
+            SinkMessage::Rate(_) => Err(SourceError::Rate),
             // The request announces none.
             SinkMessage::Names { .. } => Err(SourceError::Names(NameListError::Unasked)),
             SinkMessage::Result(summary) => self.handle_result(*summary),

@@ -162,6 +162,8 @@ fn literal_bytes() {
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
     let end = EntryEnd::new(EntryCode::NoSpace, "full");
     check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
+    check(b"\x02\x1d\x00", SinkMessage::Rate(None));
+    check(b"\x03\x1d\x41\x00", SinkMessage::Rate(Some(Rate::from_bps(256))));
     let names = vec![path.clone()];
     check(b"\x06\x1b\x01\x03a/b", SinkMessage::Names { names, is_last: true });
     check(b"\x02\x1b\x00", SinkMessage::Names { names: Vec::new(), is_last: false });
@@ -527,6 +529,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         prop::collection::vec(prop::collection::vec(1u8.., 1..9), 0..4)
             .prop_map(|paths| SinkMessage::Deleted { paths }),
+        number().prop_map(|rate| SinkMessage::Rate((rate > 0).then(|| Rate::from_bps(rate)))),
         (any::<bool>(), "[a-z]{1,8}(/[a-z]{1,8}){0,3}").prop_map(|(is_last, name)| {
             let names = vec![EntryPath::new(name.into_bytes()).unwrap()];
             SinkMessage::Names { names, is_last }

@@ -141,6 +141,7 @@ impl Worker {
                 Command::Order(order) => self.half.handle_order(order),
                 // Only UDP lanes share sockets, and change paths.
                 Command::Move(..) => {}
+                Command::Limit(rate) => self.half.limit(clock::now(), rate),
             }
         }
         self.commands = commands;

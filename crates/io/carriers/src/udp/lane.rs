@@ -269,6 +269,8 @@ impl LaneThread {
             match command {
                 Command::Order(order) => self.half.handle_order(clock::now(), order),
                 Command::Move(switch) => self.go(*switch),
+                // Paths have the limit.
+                Command::Limit(_) => {}
             }
         }
         self.commands = commands;

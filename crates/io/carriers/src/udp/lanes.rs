@@ -13,7 +13,7 @@ use longhaul_session::Session;
 use longhaul_sys::random;
 use longhaul_sys::sync::lock;
 use longhaul_sys::udp::BufferSize;
-use longhaul_units::{Bytes, Duration, LaneId};
+use longhaul_units::{Bytes, Duration, LaneId, Rate};
 use longhaul_wire::{CloseCode, MONITOR_LANE, ReceiverBounds};
 
 use super::lane::{self, HostDrops, KernelRefusal, LaneSetup, LaneSocket, LaneView};
@@ -294,6 +294,10 @@ impl Carrier for UdpLanes {
 
     fn look(&self) {
         self.paths.look(|| self.accounts());
+    }
+
+    fn limit(&self, rate: Option<Rate>) {
+        self.paths.limit(rate);
     }
 
     fn tell_limits(&self) {

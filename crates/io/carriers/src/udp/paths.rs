@@ -14,7 +14,7 @@ use longhaul_engine::{Carried, Path, Suspension};
 use longhaul_rate_control::HostLimit;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Duration, Instant, LaneId, Losses, PathId};
+use longhaul_units::{Bottleneck, Duration, Instant, LaneId, Losses, PathId, Rate};
 
 use crate::udp::path_lock::PathLock;
 use crate::upper_layer::{Command, Mailbox, PathSwitch};
@@ -193,6 +193,18 @@ impl ConnectionPaths {
         set.paths.handle_move_asked(now, asked);
         // Lanes that cannot go there stay.
         let _ = self.settle(&mut set, now);
+    }
+
+    /// All of them together carry at most `rate` from now on.
+    pub fn limit(&self, rate: Option<Rate>) {
+        let now = clock::now();
+        for (path, _) in self.all() {
+            lock(&path).govern(now, |governor| match rate {
+                Some(rate) => governor.set(Bottleneck::UserLimit, rate),
+                None => governor.clear(Bottleneck::UserLimit),
+            });
+        }
+        self.hold_limits(now);
     }
 
     /// Checks, if it is time, which paths live, by the lanes' `accounts` of what they have sent.

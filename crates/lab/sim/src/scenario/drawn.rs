@@ -154,6 +154,8 @@ fn keep(scenario: &mut Scenario) {
     scenario.deletes = scenario.copied_before && draw.one_in(3);
     scenario.keeps.equal =
         scenario.copied_before && Draw::new(scenario.seed, EQUAL_STREAM).one_in(3);
+    let is_pulled = !scenario.push && !scenario.pipe && !scenario.listing;
+    scenario.steers = is_pulled && Draw::new(scenario.seed, STEER_STREAM).one_in(4);
     // A list leaves nothing to delete, and a file alone has no names below it.
     let is_tree_pulled = !scenario.push && !is_other && scenario.entries > 1;
     scenario.lists_names =
@@ -274,6 +276,8 @@ const NEWER_STREAM: u64 = 67;
 const EQUAL_STREAM: u64 = 68;
 /// For lists of names.
 const LIST_STREAM: u64 = 91;
+/// For rates that change.
+const STEER_STREAM: u64 = 92;
 /// That of whether there are many names, likewise.
 const NAMES_STREAM: u64 = 30;
 /// That of the carrier, likewise.

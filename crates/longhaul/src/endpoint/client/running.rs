@@ -27,6 +27,7 @@ use crate::connection::circuit::{Circuit, Followed};
 use crate::connection::links::Links;
 use crate::connection::path_history::{HistoryReport, Recollection};
 use crate::connection::shared::Shared;
+use crate::connection::steering::Steering;
 use crate::options::ConnectOptions;
 use crate::progress::{Packets, Progress};
 
@@ -44,6 +45,7 @@ pub(super) struct Running<'c, T> {
     part: Part,
     notices: Vec<String>,
     meter: Meter,
+    steering: Steering,
 }
 
 impl<'c, T: Task> Running<'c, T> {
@@ -115,6 +117,7 @@ impl<'c, T: Task> Running<'c, T> {
             part,
             notices,
             meter: Meter::new(started),
+            steering: Steering::by(options.rate_schedule.clone(), profile.rate),
         })
     }
 
@@ -130,6 +133,7 @@ impl<'c, T: Task> Running<'c, T> {
         let mut silence = Silence::since(clock::now());
         let mut attendant = Attendant::new(&shared, &*self.lanes, &self.dialed.control, None);
         attendant.remember(self.path_history.take());
+        attendant.steer(std::mem::take(&mut self.steering));
         let end = loop {
             let end = attendant.round();
             let validated = attendant.known().validated;

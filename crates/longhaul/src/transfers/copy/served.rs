@@ -128,6 +128,7 @@ impl ServedCopies {
         if request.names_follow {
             copy.expect_names();
         }
+        copy.let_steer();
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }

@@ -46,6 +46,9 @@ pub fn pipe(options: &PipeOptions, progress: &Progress, stop: &Stop) -> Result<P
     if !pipe_name_is_valid(&options.name) {
         return Err(Error::usage("a pipe has a name of 1 to 255 bytes, none zero"));
     }
+    if options.connect.rate_schedule.is_some() && options.role == PipeRole::Receive {
+        return Err(Error::usage("--rate with times is for the end that sends into a pipe"));
+    }
     let circuit = options.connect.circuit.as_ref();
     if circuit.is_some() && options.role == PipeRole::Receive {
         return Err(Error::usage("the end that sends books the circuit"));
