@@ -40,6 +40,7 @@ mod refused;
 #[path = "../common/relay.rs"]
 mod relay;
 mod reports;
+mod resume;
 mod routes;
 mod rsync;
 mod selection;

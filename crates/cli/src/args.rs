@@ -75,6 +75,8 @@ pub enum Command {
     Ls(ListArgs),
     /// Compare files, where they are, with a list of their hashes
     Verify(VerifyArgs),
+    /// List interrupted copies to a directory of this host, or discard them
+    Resume(ResumeArgs),
     /// List the profiles: protocols and rate controls
     #[command(hide = true, after_help = profile_help())]
     Profiles,
@@ -478,7 +480,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "listen", "directory", "root", "token_file", "ssh", "once", "allow_read", "allow_write", "allow_delete",
         "direct", "stall_timeout", "excuse_timeout", "profiles", "memory", "socket_buffer", "no_history",
-        "host_priority", "trust_proxy", "drain", "log", "metrics",
+        "host_priority", "trust_proxy", "drain", "log", "metrics", "discard_after",
     ])]
     pub config: Option<PathBuf>,
     /// Say what is wrong with that file, all at once, by line, and end
@@ -497,6 +499,9 @@ pub struct ServeArgs {
     /// each is name=value.
     #[arg(long, value_name = "FORM", value_enum, hide_short_help = true)]
     pub log: Option<LogFormat>,
+    /// Remove what interrupted copies have left that nobody has gone on with for so long; 0: never
+    #[arg(long, value_name = "TIME", value_parser = retry, default_value = "30d", hide_short_help = true)]
+    pub discard_after: std::time::Duration,
     /// Address to listen at, TCP and UDP
     #[arg(long, value_name = "ADDR:PORT", help = LISTEN_HELP)]
     pub listen: Option<String>,
@@ -663,6 +668,21 @@ pub struct VerifyArgs {
     /// Gateways on the path.
     #[command(flatten)]
     pub route: RouteArgs,
+}
+
+/// `longhaul resume`.
+///
+/// A line for each copy to DIR, or to a directory below it, that was interrupted: how long ago, the bytes that it
+/// keeps, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
+/// DIR are not looked through. At a server: `ssh HOST longhaul resume DIR`.
+#[derive(Args, Debug)]
+pub struct ResumeArgs {
+    /// Where they go to
+    #[arg(value_name = "DIR", default_value = ".")]
+    pub place: PathBuf,
+    /// Remove what they keep, but for copies that run: the same copy again begins at its begin
+    #[arg(long)]
+    pub discard: bool,
 }
 
 /// `longhaul history`.
@@ -867,7 +887,7 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
 }
 
 /// A time, or 0.
-fn retry(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn retry(text: &str) -> Result<std::time::Duration, String> {
     match text {
         "0" => Ok(std::time::Duration::ZERO),
         text => when::parse_time(text),

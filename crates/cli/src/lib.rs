@@ -42,6 +42,7 @@ mod pipe;
 mod probe;
 mod progress;
 mod report;
+mod resume;
 mod secret;
 mod serve;
 mod signals;
@@ -85,6 +86,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Serve(args) => serve::run(args, &output, held),
         Command::Ls(args) => ls::run(args, &output, held),
         Command::Verify(args) => verify::run(args, &output, held),
+        Command::Resume(args) => resume::run(args, &output),
         Command::Profiles => held.release().and_then(|()| output::print(&args::profile_help())),
         Command::Probe(args) => probe::run(args, &output, held),
         Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),

@@ -40,7 +40,7 @@ pub use endpoint::ssh::started::SshServer;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
-pub use longhaul_files::{HashList, HashListError};
+pub use longhaul_files::{HashList, HashListError, UnfinishedCopies, UnfinishedCopy, discard};
 pub use longhaul_history::History;
 pub use longhaul_objects::{ChangeKind, NameList, NameListError, NamedChange};
 pub use longhaul_session::{KeyId, Token};
@@ -51,8 +51,8 @@ pub use longhaul_wire::{
 };
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
-    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, Endpoint, Route,
-    ServeOptions,
+    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, DISCARD_AFTER,
+    Endpoint, Route, ServeOptions,
 };
 pub use progress::Progress;
 pub use transfers::copy::copy;

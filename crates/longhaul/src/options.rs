@@ -364,6 +364,9 @@ pub struct ServeOptions {
     /// Time for which a client may say that it waits for its disk, its booking or the other end of its
     /// pipe, while others find no place. Zero is for ever.
     pub excuse_timeout: Duration,
+    /// What an interrupted copy has left in a directory that clients may write to is removed when nobody has gone
+    /// on with it for so long. Zero: never.
+    pub discard_after: Duration,
     /// Names of the profiles that clients may choose; without, any.
     pub profiles: Option<Vec<String>>,
     /// See [`ConnectOptions::history`].
@@ -394,6 +397,7 @@ impl ServeOptions {
             idle_timeout: IDLE_TIMEOUT,
             stall_timeout: STALL_TIMEOUT,
             excuse_timeout: EXCUSE_TIMEOUT,
+            discard_after: DISCARD_AFTER,
             profiles: None,
             history: None,
             host_priority: false,
@@ -404,6 +408,8 @@ impl ServeOptions {
 
 /// The protocol's own (docs/protocol.md section 3).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longer than any holiday.
+pub const DISCARD_AFTER: Duration = Duration::from_secs(30 * 86_400);
 /// No disk or network that works stands still for so long.
 const STALL_TIMEOUT: Duration = Duration::from_secs(300);
 /// Longer than most wait for a disk, and short enough for who finds no place.

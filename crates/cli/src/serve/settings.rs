@@ -90,6 +90,7 @@ impl Settings {
         options.socket_buffer = args.socket_buffer;
         options.stall_timeout = Duration::from_secs(args.stall_timeout);
         options.excuse_timeout = Duration::from_secs(args.excuse_timeout);
+        options.discard_after = args.discard_after;
         options.profiles.clone_from(&args.profiles);
         options.host_priority = args.host_priority;
         options.trust_proxy.clone_from(&args.trust_proxy);
@@ -144,6 +145,10 @@ impl Settings {
             |it: &Option<Written<u32>>| it.as_ref().map(|it| Duration::from_secs(it.value.into()));
         options.stall_timeout = seconds(&file.stall_timeout).unwrap_or(options.stall_timeout);
         options.excuse_timeout = seconds(&file.excuse_timeout).unwrap_or(options.excuse_timeout);
+        if let Some(after) = file.discard_after.as_ref() {
+            let after = mistakes.one(after, |text| args::retry(text).map_err(WrongValue::new));
+            options.discard_after = after.unwrap_or(options.discard_after);
+        }
         options.direct = is_set(&file.direct);
         options.host_priority = is_set(&file.host_priority);
         let drain = seconds(&file.drain).unwrap_or(Duration::from_secs(args::DRAIN.into()));
@@ -168,6 +173,7 @@ struct File {
     trust_proxy: Vec<Written>,
     stall_timeout: Option<Written<u32>>,
     excuse_timeout: Option<Written<u32>>,
+    discard_after: Option<Written>,
     drain: Option<Written<u32>>,
     log: Option<Written>,
     metrics: Option<Written>,
@@ -189,6 +195,7 @@ impl File {
             trust_proxy: file.each("trust_proxy"),
             stall_timeout: file.one("stall_timeout"),
             excuse_timeout: file.one("excuse_timeout"),
+            discard_after: file.one("discard_after"),
             drain: file.one("drain"),
             log: file.one("log"),
             metrics: file.one("metrics"),

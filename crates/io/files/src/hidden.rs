@@ -122,6 +122,25 @@ pub(crate) fn is_begun(root: &ConfinedDir, transfer: &[u8; 16]) -> bool {
     search.and_then(|mut search| search.left()).is_ok_and(|found| found.is_some())
 }
 
+/// The hidden directory of the name, and its record, if it is this user's; the record is made where it `takes` it.
+pub(crate) fn at_name(
+    root: &ConfinedDir,
+    name: &[u8],
+    takes: bool,
+) -> io::Result<Option<(OwnedFd, Option<File>)>> {
+    let failed = |failed: Failed| failed.error;
+    let mut search = Search::new(root, &[0; 16], takes).map_err(failed)?;
+    for _ in 0..2 {
+        match search.holder(name.to_vec()).map_err(failed)? {
+            Holder::Ours(found) => return Ok(Some((found.directory, found.record))),
+            Holder::Nobody => return Ok(None),
+            Holder::Stranger(_) if search.learn().map_err(failed)? => {}
+            Holder::Stranger(_) => return Ok(None),
+        }
+    }
+    Ok(None)
+}
+
 impl<'a> Search<'a> {
     fn new(root: &'a ConfinedDir, transfer: &'a [u8; 16], takes: bool) -> Result<Self, Failed> {
         let trust =

@@ -70,6 +70,17 @@ impl Policy {
         self.rights.get(&key_id)
     }
 
+    /// The directories that somebody may write to, each once.
+    pub fn writable_roots(&self) -> Vec<Arc<ConfinedDir>> {
+        let mut roots: Vec<Arc<ConfinedDir>> = Vec::new();
+        for rights in self.rights.values().filter(|rights| rights.write) {
+            if !roots.iter().any(|root| Arc::ptr_eq(root, &rights.root)) {
+                roots.push(rights.root.clone());
+            }
+        }
+        roots
+    }
+
     /// True where several parties are served, each with a token of its own.
     pub fn serves_several(&self) -> bool {
         self.rights.len() > 1

@@ -76,6 +76,7 @@ impl Server {
             ("socket_buffer", old.socket_buffer != options.socket_buffer),
             ("stall_timeout", old.stall_timeout != options.stall_timeout),
             ("excuse_timeout", old.excuse_timeout != options.excuse_timeout),
+            ("discard_after", old.discard_after != options.discard_after),
             ("host_priority", old.host_priority != options.host_priority),
             ("trust_proxy", old.trust_proxy != options.trust_proxy),
         ];

@@ -3,6 +3,7 @@
 mod carriers;
 mod client;
 mod datagrams;
+mod leftovers;
 mod peer;
 
 use std::cell::Cell;
@@ -103,6 +104,11 @@ pub(crate) fn run(
     };
     std::thread::scope(|scope| {
         threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams())?;
+        let discards = !options.discard_after.is_zero() && !options.once && options.grant.is_none();
+        if discards {
+            let attend = || leftovers::attend(policy, options.discard_after, events, &server.left);
+            threads::spawn_scoped(scope, "leftovers", attend)?;
+        }
         events(ServeEvent::Listening(address));
         // Clients that are still there need their datagrams.
         let accepted = std::thread::scope(|clients| server.accept(clients, &listener));

@@ -1,0 +1,91 @@
+//! Interrupted copies: listed, discarded, and forgotten by servers in the end.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::program::{Ended, Program};
+use crate::server::Server;
+use crate::test::{Test, limited, until};
+use crate::trees::{is_hidden, noise, record_len};
+
+fn resume(test: &Test, words: &[&str]) -> Ended {
+    Program::start(test, &[&["resume"], words].concat()).end()
+}
+
+fn copies(ended: &Ended) -> Vec<Value> {
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    ended.json()["copies"].as_array().unwrap().clone()
+}
+
+/// Leaves `there/sub` with an interrupted copy; while it ran it was listed as that.
+fn interrupt(test: &Test) {
+    fs::write(test.here("file"), noise(1, 30_000_000)).unwrap();
+    fs::create_dir_all(test.there("sub")).unwrap();
+    let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+    let to = format!("lh://{at}/sub/");
+    let copying = Program::cp(test, &["--rate", "80Mbps", "here/file", &to]);
+    until("a record", || record_len(&test.path("there/sub")).filter(|len| *len > 0));
+    let running = copies(&resume(test, &["--json", "--discard", "there"]));
+    assert_eq!((running.len(), &running[0]["running"]), (1, &json!(true)), "{running:?}");
+    copying.signal(Signal::KILL);
+    copying.end();
+    server.signal(Signal::KILL);
+    server.end();
+}
+
+fn left(test: &Test) -> Vec<std::path::PathBuf> {
+    let entries = fs::read_dir(test.path("there/sub")).unwrap().map(Result::unwrap);
+    entries.filter(|entry| is_hidden(&entry.file_name())).map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn interrupted_copies_are_listed_with_what_they_keep_and_discarded() {
+    limited(|test| {
+        interrupt(test);
+        let found = copies(&resume(test, &["--json", "there"]));
+        let path = found[0]["path"].as_str().unwrap();
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(path.starts_with("there/sub/.longhaul-"), "{found:?}");
+        assert!(found[0]["bytes"].as_u64() > Some(1_000_000), "{found:?}");
+        assert_eq!((&found[0]["running"], &found[0]["discarded"]), (&json!(false), &json!(false)));
+        let shown = resume(test, &["there"]);
+        assert!(shown.stdout.contains(path), "{shown:?}");
+        let gone = copies(&resume(test, &["--json", "--discard", "there"]));
+        assert_eq!((gone.len(), &gone[0]["discarded"]), (1, &json!(true)));
+        assert_eq!(left(test), Vec::<std::path::PathBuf>::new());
+        assert_eq!(copies(&resume(test, &["--json", "there"])), Vec::<Value>::new());
+        resume(test, &["nowhere"]).assert_failed("cannot look through nowhere");
+    });
+}
+
+#[test]
+fn a_server_discards_what_nobody_has_gone_on_with_for_long() {
+    limited(|test| {
+        interrupt(test);
+        let hidden = left(test).remove(0);
+        let record = fs::File::options().write(true).open(hidden.join("record")).unwrap();
+        let days = |days: u64| SystemTime::now() - Duration::from_secs(days * 86_400);
+        record.set_modified(days(29)).unwrap();
+        // What is younger stays; what a server looks at next shows that it has looked there.
+        let older = test.there("sub/.longhaul-00000000000000000000000000000000");
+        let make_older = || {
+            fs::create_dir(&older).unwrap();
+            let record = fs::File::create(older.join("record")).unwrap();
+            record.set_modified(days(31)).unwrap();
+        };
+        make_older();
+        let server = Server::start(test);
+        until("the older one is gone", || (!older.exists()).then_some(()));
+        drop(server);
+        assert!(hidden.exists());
+        make_older();
+        let server = Server::with(test, |options| options.discard_after = Duration::ZERO);
+        drop(server);
+        let server = Server::with(test, |options| options.access[0].allow_write = false);
+        drop(server);
+        assert!(older.exists() && hidden.exists());
+    });
+}
