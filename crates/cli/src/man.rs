@@ -1,8 +1,11 @@
 //! Manual pages and completions, from the same source as `--help`.
 
-use std::io::Write;
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::failure::Failure;
@@ -10,10 +13,11 @@ use crate::output;
 
 /// Writes a page for each command to a folder, or that of the program to standard output.
 pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
-    let command = Cli::command();
+    let mut command = Cli::command().disable_help_subcommand(true);
+    command.build();
     match &args.folder {
-        Some(folder) => std::fs::create_dir_all(folder)
-            .and_then(|()| clap_mangen::generate_to(command, folder))
+        Some(folder) => fs::create_dir_all(folder)
+            .and_then(|()| write_pages(&command, folder))
             .map_err(|error| {
                 Failure::failed(format!(
                     "cannot write manual pages to {}: {error}",
@@ -21,12 +25,112 @@ pub(crate) fn run(args: &ManArgs) -> Result<(), Failure> {
                 ))
             }),
         None => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(command).render(&mut page).or_else(output::unwritten)?;
+            let page =
+                page(&command).or_else(|error| output::unwritten(error).map(|()| Vec::new()))?;
             write(&page)
         }
     }
 }
+
+/// The page of a command, and those of its commands.
+fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
+        write_pages(inner, folder)?;
+    }
+    let name = Man::new(command.clone()).get_filename();
+    fs::write(folder.join(name), page(command)?)
+}
+
+fn page(command: &Command) -> io::Result<Vec<u8>> {
+    let mut page = Vec::new();
+    Man::new(command.clone()).render(&mut page)?;
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name());
+    let files: Vec<_> = FILES.iter().filter(|(_, _, of)| of.contains(&name)).collect();
+    if !files.is_empty() {
+        page.extend_from_slice(b".SH FILES\n");
+    }
+    for (file, about, _) in files {
+        let (file, about) = (escaped(file), escaped(about));
+        page.extend_from_slice(format!(".TP\n\\fI{file}\\fR\n{about}\n").as_bytes());
+    }
+    page.extend_from_slice(b".SH EXIT STATUS\n");
+    for (status, about) in statuses(name) {
+        let about = escaped(about);
+        page.extend_from_slice(format!(".TP\n\\fB{status}\\fR\n{about}\n").as_bytes());
+    }
+    Ok(page)
+}
+
+/// As roff takes it: a line begins with no dot, and signs are signs.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
+}
+
+fn statuses(name: &str) -> &'static [(&'static str, &'static str)] {
+    match name {
+        "longhaul-lab-path" | "longhaul-gateway-run" => &[
+            ("that of the command", "It ran; 128 and the number of the signal where one ended it."),
+            ("2", "Used wrongly."),
+        ],
+        "longhaul-verify" => &[
+            ("0", "All is as in the list."),
+            ("1", "Something is missing, changed or extra, or could not be compared."),
+            ("2", "Used wrongly."),
+        ],
+        _ => &[
+            ("0", "Done; of copies and pipes: and verified, or as --no-verify asked."),
+            (
+                "1",
+                "Failed. What a copy has written is kept, and the same command goes on from there.",
+            ),
+            ("2", "Used wrongly."),
+        ],
+    }
+}
+
+const AT_CLIENTS: &[&str] = &[
+    "longhaul",
+    "longhaul-cp",
+    "longhaul-pipe",
+    "longhaul-ls",
+    "longhaul-verify",
+    "longhaul-probe",
+];
+/// Files, what they are, and the commands that have to do with them.
+const FILES: [(&str, &str, &[&str]); 6] = [
+    (
+        "~/.config/longhaul/token",
+        "Token of this user, which a server knows, too (longhaul keys new). Below $XDG_CONFIG_HOME where that is set.",
+        AT_CLIENTS,
+    ),
+    (
+        "~/.local/state/longhaul/secret",
+        "Secret by which this user knows again what a server keeps of an interrupted copy. Below $XDG_STATE_HOME where \
+         that is set.",
+        &["longhaul", "longhaul-cp"],
+    ),
+    (
+        "~/.local/state/longhaul/history.db",
+        "History of paths that this user has sent over.",
+        &["longhaul", "longhaul-cp", "longhaul-pipe", "longhaul-serve", "longhaul-history"],
+    ),
+    (
+        ".longhaul-*",
+        "Hidden directory in a destination: what a copy has written that is not under its name yet.",
+        &["longhaul", "longhaul-cp", "longhaul-resume", "longhaul-serve"],
+    ),
+    (
+        "/etc/longhaul/serve.toml",
+        "Settings of the server that the Debian package starts (--config).",
+        &["longhaul-serve"],
+    ),
+    (
+        "/etc/longhaul/tokens",
+        "Tokens that a server lets in, as its settings name the file.",
+        &["longhaul-serve", "longhaul-keys", "longhaul-keys-new"],
+    ),
+];
 
 /// Writes what a shell needs to complete commands and options.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {

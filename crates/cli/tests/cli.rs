@@ -215,6 +215,14 @@ fn manual_pages_are_made_of_the_same_text() {
     assert!(longhaul(&home, &["man", "pages"]).status.success());
     let page = std::fs::read_to_string(home.path().join("pages/longhaul-cp.1")).unwrap();
     assert!(page.contains("lh://HOST") && page.contains("token\\-file"), "{page}");
+    assert!(page.contains(".SH FILES\n") && page.contains("secret"), "{page}");
+    let mut pages = 0;
+    for page in std::fs::read_dir(home.path().join("pages")).unwrap() {
+        let text = std::fs::read_to_string(page.unwrap().path()).unwrap();
+        assert!(text.contains(".SH EXIT STATUS\n.TP\n"), "{text}");
+        pages += 1;
+    }
+    assert!(pages > 30, "{pages}");
     assert!(home.path().join("pages/longhaul-serve.1").exists());
     let main = longhaul(&home, &["man"]);
     assert!(String::from_utf8(main.stdout).unwrap().contains(".TH longhaul"));
