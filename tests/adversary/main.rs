@@ -11,6 +11,7 @@ mod clients;
 mod crowds;
 mod drawn;
 mod floods;
+mod globs;
 mod greedy;
 mod honest;
 mod host;
@@ -34,6 +35,7 @@ mod script;
 mod servers;
 mod silence;
 mod sizes;
+mod ssh;
 mod strangers;
 #[path = "../common/test.rs"]
 #[allow(dead_code, reason = "other tests use the rest")]

@@ -25,6 +25,7 @@ mod lab;
 mod links;
 mod listing;
 mod memory;
+mod moments;
 mod outages;
 mod owners;
 mod pipe;

@@ -12,7 +12,7 @@ use crate::test::{Test, limited, until};
 use crate::trees::{is_hidden, noise, record_len};
 
 fn resume(test: &Test, words: &[&str]) -> Ended {
-    Program::start(test, &[&["resume"], words].concat()).end()
+    Program::start(test, &[&["resume"][..], words].concat()).end()
 }
 
 fn copies(ended: &Ended) -> Vec<Value> {
@@ -66,26 +66,30 @@ fn a_server_discards_what_nobody_has_gone_on_with_for_long() {
     limited(|test| {
         interrupt(test);
         let hidden = left(test).remove(0);
-        let record = fs::File::options().write(true).open(hidden.join("record")).unwrap();
-        let days = |days: u64| SystemTime::now() - Duration::from_secs(days * 86_400);
-        record.set_modified(days(29)).unwrap();
-        // What is younger stays; what a server looks at next shows that it has looked there.
-        let older = test.there("sub/.longhaul-00000000000000000000000000000000");
-        let make_older = || {
-            fs::create_dir(&older).unwrap();
-            let record = fs::File::create(older.join("record")).unwrap();
-            record.set_modified(days(31)).unwrap();
+        let noted_at = |directory: &std::path::Path, time: SystemTime| {
+            let record = fs::File::options()
+                .append(true)
+                .create(true)
+                .open(directory.join("record"))
+                .unwrap();
+            record.set_modified(time).unwrap();
         };
-        make_older();
-        let server = Server::start(test);
+        noted_at(&hidden, SystemTime::now() + Duration::from_secs(3_600));
+        let older = test.there("sub/.longhaul-00000000000000000000000000000000");
+        fs::create_dir(&older).unwrap();
+        noted_at(&older, SystemTime::now() - Duration::from_secs(3_600));
+        let start = |after: u64, writes: bool| {
+            Server::with(test, |options| {
+                options.discard_after = Duration::from_secs(after);
+                options.access[0].allow_write = writes;
+            })
+        };
+        for (after, writes) in [(0, true), (1, false), (7_200, true)] {
+            drop(start(after, writes));
+        }
+        assert!(older.exists(), "never, nowhere, or later");
+        let _server = start(1, true);
         until("the older one is gone", || (!older.exists()).then_some(()));
-        drop(server);
-        assert!(hidden.exists());
-        make_older();
-        let server = Server::with(test, |options| options.discard_after = Duration::ZERO);
-        drop(server);
-        let server = Server::with(test, |options| options.access[0].allow_write = false);
-        drop(server);
-        assert!(older.exists() && hidden.exists());
+        assert!(hidden.exists(), "it was gone on with a moment ago");
     });
 }

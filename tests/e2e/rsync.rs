@@ -380,7 +380,7 @@ const BEGIN: u64 = 1_700_000_000;
 const YEAR: u64 = 365 * 86_400;
 
 /// Choices from a seed.
-struct Draw(u64);
+pub struct Draw(pub u64);
 
 impl Draw {
     fn next(&mut self) -> u64 {
@@ -391,11 +391,11 @@ impl Draw {
         word ^ word >> 31
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    fn one_in(&mut self, times: u64) -> bool {
+    pub fn one_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }
 

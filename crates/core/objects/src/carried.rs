@@ -92,7 +92,7 @@ mod tests {
     fn what_one_connection_has_begun_and_named_the_next_one_knows() {
         let mut carried = CarriedEntries::of_first();
         carried.begin(b"a");
-        assert!(carried.name(b"a") && !carried.was_begun(b"a"), "of this one nothing is told");
+        assert!(carried.name(b"a") && !carried.was_begun(b"a"), "this one is no earlier one");
         let mut carried = carried.after_connection();
         carried.begin(b"b");
         assert!(carried.was_begun(b"a") && !carried.was_begun(b"b"));

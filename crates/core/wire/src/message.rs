@@ -7,6 +7,7 @@ mod ending;
 mod entry;
 mod host;
 mod listing;
+mod names;
 mod reader;
 mod report;
 mod verify;
@@ -799,10 +800,7 @@ impl SinkMessage {
             Self::Rate(rate) => append(out, RATE, |w| {
                 w.varint(rate.map_or(0, |rate| rate.as_bps().min(varint::MAX)))
             }),
-            Self::Names { names, is_last } => append(out, NAMES, |w| {
-                w.varint(u64::from(*is_last))?;
-                names.iter().try_for_each(|name| w.sized(name.as_bytes()))
-            }),
+            Self::Names { names, is_last } => names::encode(out, names, *is_last),
         }
     }
 
@@ -829,21 +827,7 @@ impl SinkMessage {
                 let rate = r.varint()?;
                 Ok(Self::Rate((rate > 0).then(|| Rate::from_bps(rate))))
             }
-            NAMES => {
-                let is_last = match r.varint()? {
-                    0 => false,
-                    1 => true,
-                    _ => return Err(r.invalid()),
-                };
-                let mut names = Vec::new();
-                while !r.is_empty() {
-                    let name = EntryPath::new(r.sized(MAX_PATH)?.to_vec());
-                    names.push(
-                        name.ok().filter(|name| !name.is_empty()).ok_or_else(|| r.invalid())?,
-                    );
-                }
-                Ok(Self::Names { names, is_last })
-            }
+            NAMES => names::decode(r),
             NOT_DELETED => {
                 let (path, end) = (deleted_path(r)?, EntryEnd::decode(r)?);
                 let code = end.code.of_sink();

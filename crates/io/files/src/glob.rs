@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use longhaul_objects::NamePatterns;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Bytes;
-use longhaul_wire::{EntryCode, EntryEnd, FilterKind, FilterRule};
+use longhaul_wire::{EntryCode, EntryEnd, FilterKind, FilterRule, MAX_RULES};
 
 use crate::filter::{Filter, FilterError};
 use crate::identify::{as_path, is_hidden_name};
@@ -33,8 +33,16 @@ pub fn expand_sources(
     copy_contents: bool,
     memory: Bytes,
 ) -> Result<Vec<Vec<u8>>, EntryEnd> {
-    let expanded = sources.iter().map(|path| expand(root, path, memory));
-    let paths = expanded.collect::<Result<Vec<_>, _>>()?.concat();
+    if sources.iter().filter(|path| is_pattern(path)).count() > MAX_RULES {
+        let reason = format!("at most {MAX_RULES} patterns can be given");
+        return Err(EntryEnd::new(EntryCode::OutOfResources, &reason));
+    }
+    let (mut paths, mut left) = (Vec::new(), memory.get());
+    for path in sources {
+        let found = expand(root, path, Bytes::new(left))?;
+        left = left.saturating_sub(found.iter().map(|path| cost(path)).sum());
+        paths.extend(found);
+    }
     let mut names: BTreeMap<&[u8], &[u8]> = BTreeMap::new();
     for path in paths.iter().filter(|_| !copy_contents) {
         if let Some(name) = own_name(path)
@@ -98,7 +106,7 @@ fn matching(
                 continue;
             }
             let path = join(directory, own);
-            taken += (path.len() + size_of::<Vec<u8>>()) as u64;
+            taken += cost(&path);
             if taken > memory.get() {
                 let reason = format!("{}: {TOO_MANY}", pattern.escape_ascii());
                 return Err(EntryEnd::new(EntryCode::OutOfResources, &reason));
@@ -108,6 +116,11 @@ fn matching(
     }
     found.sort_unstable();
     Ok(found)
+}
+
+/// Bytes of memory for a path.
+fn cost(path: &[u8]) -> u64 {
+    (path.len() + size_of::<Vec<u8>>()) as u64
 }
 
 fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {

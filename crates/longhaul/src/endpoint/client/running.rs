@@ -86,9 +86,8 @@ impl<'c, T: Task> Running<'c, T> {
                 link.start_udp(options.circuit.is_some(), &shared, &mailboxes, &mut notices)?
             }
         };
-        let part = client.wish.part();
         let mut path_history = None;
-        match part {
+        match client.wish.part() {
             Part::Source => path_history = recollection(options, ends, &*lanes),
             Part::Sink => lanes.tell_limits(),
         }
@@ -100,8 +99,8 @@ impl<'c, T: Task> Running<'c, T> {
             && let Some(errand) = task.errand()
         {
             shared.direct(Gate::hold);
-            let follower = link.follower(options, errand, &shared, paths, started);
-            circuit = Some(Circuit::start(follower)?);
+            circuit =
+                Some(Circuit::start(link.follower(options, errand, &shared, paths, started))?);
         }
         task.start()?;
         Ok(Self {
@@ -114,7 +113,7 @@ impl<'c, T: Task> Running<'c, T> {
             path_history,
             profile: profile.profile.name,
             started,
-            part,
+            part: client.wish.part(),
             notices,
             meter: Meter::new(started),
             steering: Steering::by(options.rate_schedule.clone(), profile.rate),
@@ -138,7 +137,7 @@ impl<'c, T: Task> Running<'c, T> {
             let end = attendant.round();
             let validated = attendant.known().validated;
             self.task.on_look(validated, progress);
-            self.show_reached(progress);
+            self.meter.show(&shared, &self.task, &*self.lanes, progress);
             if progress.has_room() {
                 progress.keep_changes(taken_changes(&shared));
             }
@@ -289,16 +288,8 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     fn show(&mut self, progress: &Progress) {
-        self.show_reached(progress);
+        self.meter.show(&self.shared, &self.task, &*self.lanes, progress);
         progress.keep_changes(taken_changes(&self.shared));
-    }
-
-    fn show_reached(&mut self, progress: &Progress) {
-        let before = progress.packets_before();
-        let mut snapshot = self.meter.snapshot(&self.shared, &self.task, &*self.lanes);
-        snapshot.packets_sent += before.sent;
-        snapshot.packets_lost += before.lost.total();
-        progress.set(snapshot);
     }
 
     /// Whether the threads come to their end before long: what hangs in a disk's system calls cannot.
@@ -406,6 +397,21 @@ struct Meter {
 impl Meter {
     fn new(started: Instant) -> Self {
         Self { started, points: [(started, 0)].into() }
+    }
+
+    /// Shows it, with packets of the connections that were lost before.
+    fn show(
+        &mut self,
+        shared: &Shared,
+        task: &impl Task,
+        lanes: &dyn Carrier,
+        progress: &Progress,
+    ) {
+        let before = progress.packets_before();
+        let mut reached = self.snapshot(shared, task, lanes);
+        reached.packets_sent += before.sent;
+        reached.packets_lost += before.lost.total();
+        progress.set(reached);
     }
 
     fn snapshot(&mut self, shared: &Shared, task: &impl Task, lanes: &dyn Carrier) -> Snapshot {

@@ -19,7 +19,7 @@ pub(super) fn attend(
     events: &(dyn Fn(ServeEvent) + Sync),
     ended: &Stop,
 ) {
-    let mut due = Instant::now();
+    let mut due = Instant::now() + after.min(FIRST);
     while !ended.is_requested() {
         if Instant::now() < due {
             std::thread::sleep(LOOK);
@@ -56,5 +56,7 @@ fn discard_old(
 }
 
 const DAY: u64 = 86_400;
+/// From the start to the first look: clients come first.
+const FIRST: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_secs(DAY);
 const LOOK: Duration = Duration::from_millis(200);

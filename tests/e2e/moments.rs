@@ -1,0 +1,181 @@
+//! Copies that end at drawn moments, by a kill of either side or a full disk, and are made again.
+//!
+//! `LONGHAUL_MOMENTS` says how many moments are drawn, `LONGHAUL_MOMENTS_FROM` the first.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use longhaul_needs::needs;
+use rustix::process::Signal;
+
+use crate::program::{Program, Tmpfs};
+use crate::rsync::Draw;
+use crate::test::{Test, limited};
+use crate::trees::{assert_nothing_half_done, assert_same, is_hidden, noise};
+
+/// In `make test`.
+const MOMENTS: u64 = 6;
+/// Of every tree: at 200 Mb/s some 0.8 s.
+const LARGE: usize = 12_000_000;
+
+fn each_moment(check: impl Fn(u64, &mut Draw)) {
+    let number = |name: &str, default: u64| {
+        std::env::var(name).map_or(default, |text| text.parse().unwrap())
+    };
+    let from = number("LONGHAUL_MOMENTS_FROM", 1);
+    for seed in from..from + number("LONGHAUL_MOMENTS", MOMENTS) {
+        check(seed, &mut Draw(seed));
+    }
+}
+
+/// Small files in directories, and a large one.
+fn fill(tree: &Path) {
+    for directory in ["a", "b/c", "d"] {
+        fs::create_dir_all(tree.join(directory)).unwrap();
+        for number in 0..40 {
+            let size = 1_000 + 1_700 * number as usize;
+            fs::write(tree.join(directory).join(number.to_string()), noise(number, size)).unwrap();
+        }
+    }
+    fs::write(tree.join("large"), noise(77, LARGE)).unwrap();
+}
+
+/// A copy of `tree` that is drawn, with what it has: the two ends, and the words of the command.
+struct Drawn {
+    from: PathBuf,
+    /// What the copy becomes.
+    to: PathBuf,
+    pushes: bool,
+    deletes: bool,
+}
+
+impl Drawn {
+    /// With an earlier copy at its destination, of which something is no more.
+    fn new(test: &Test, draw: &mut Draw, below: &str) -> Self {
+        let (pushes, deletes) = (draw.one_in(2), draw.one_in(2));
+        let (from, to) = match pushes {
+            true => (test.here("tree"), test.there(below).join("tree")),
+            false => (test.there("tree"), test.here(below).join("tree")),
+        };
+        for old in [&from, &to] {
+            let _ = fs::remove_dir_all(old);
+        }
+        fill(&from);
+        fs::create_dir_all(to.join("a")).unwrap();
+        fs::write(to.join("a/more"), "more").unwrap();
+        Self { from, to, pushes, deletes }
+    }
+
+    fn start<'t>(&self, test: &'t Test, at: SocketAddr, below: &str, retry: &str) -> Program<'t> {
+        let place = format!("lh://{at}/");
+        let words = match self.pushes {
+            true => ["here/tree".into(), format!("{place}{below}/")],
+            false => [format!("{place}tree"), format!("here/{below}/")],
+        };
+        let words = words.each_ref().map(String::as_str);
+        let fixed =
+            ["cp", "--json", "--retry", retry, "--rate", "200Mbps", "--token-file", "token"];
+        let delete = if self.deletes { &["--delete"][..] } else { &[] };
+        Program::start(test, &[&fixed[..], delete, &words].concat())
+    }
+
+    /// What is there is whole, and nothing was deleted before all was.
+    fn assert_sound(&self, seed: u64) {
+        assert_eq!(fs::read(self.to.join("a/more")).unwrap(), b"more", "seed {seed}");
+        fs::remove_file(self.to.join("a/more")).unwrap();
+        assert_nothing_half_done(&self.from, &self.to);
+        fs::write(self.to.join("a/more"), "more").unwrap();
+    }
+
+    /// All is there, and nothing else.
+    fn assert_done(&self, seed: u64) {
+        let more = self.to.join("a/more");
+        assert_eq!(more.exists(), !self.deletes, "seed {seed}");
+        let _ = fs::remove_file(more);
+        assert_same(&self.from, &self.to);
+        let above = fs::read_dir(self.to.parent().unwrap()).unwrap().map(Result::unwrap);
+        let hidden: Vec<_> = above.filter(|entry| is_hidden(&entry.file_name())).collect();
+        assert!(hidden.is_empty(), "seed {seed}: {hidden:?}");
+    }
+}
+
+const RIGHTS: [&str; 3] = ["--allow-read", "--allow-write", "--allow-delete"];
+
+fn serve<'t>(test: &'t Test, listen: &str) -> (Program<'t>, SocketAddr) {
+    Program::serve(test, listen, &RIGHTS)
+}
+
+/// At the address of the one before, once that is free.
+fn serve_again<'t>(test: &'t Test, at: SocketAddr) -> Program<'t> {
+    let listen = at.to_string();
+    let fixed = ["serve", "--listen", &listen, "--root", "there", "--token-file", "token"];
+    for _ in 0..100 {
+        let mut server = Program::start(test, &[&fixed[..], &RIGHTS].concat());
+        if server.prints_or_ends("listening on ") {
+            return server;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the port is not free");
+}
+
+#[test]
+fn either_side_killed_at_a_drawn_moment_leaves_what_the_same_command_goes_on_from() {
+    limited(|test| {
+        each_moment(|seed, draw| {
+            let drawn = Drawn::new(test, draw, "into");
+            let (mut server, at) = serve(test, "127.0.0.1:0");
+            let copying = drawn.start(test, at, "into", "0");
+            std::thread::sleep(Duration::from_millis(draw.below(900)));
+            let first = if draw.one_in(2) {
+                server.signal(Signal::KILL);
+                server.end();
+                let first = copying.end();
+                server = serve_again(test, at);
+                first
+            } else {
+                copying.signal(Signal::KILL);
+                copying.end()
+            };
+            if first.status != Some(0) {
+                drawn.assert_sound(seed);
+            }
+            let second = drawn.start(test, at, "into", "20s").end();
+            assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+            drawn.assert_done(seed);
+            server.signal(Signal::KILL);
+            server.end();
+        });
+    });
+}
+
+#[needs(mounts)]
+#[test]
+fn a_disk_that_is_full_at_a_drawn_point_fails_the_copy_and_the_same_command_goes_on_once_it_has_room()
+ {
+    limited(|test| {
+        each_moment(|seed, draw| {
+            let below = format!("disk{seed}");
+            let pushes = Draw(seed).one_in(2);
+            let disk = if pushes { test.there(&below) } else { test.here(&below) };
+            let size = 3_000_000 + draw.below(LARGE as u64);
+            let _mounted = Tmpfs::mount(disk.clone(), &format!("size={size}"));
+            let drawn = Drawn::new(test, &mut Draw(seed), &below);
+            assert_eq!(drawn.pushes, pushes);
+            let (server, at) = serve(test, "127.0.0.1:0");
+            let first = drawn.start(test, at, &below, "0").end();
+            assert_eq!(first.status, Some(1), "seed {seed}: {first:?}");
+            drawn.assert_sound(seed);
+            let freed = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk).status();
+            assert!(freed.unwrap().success());
+            let second = drawn.start(test, at, &below, "20s").end();
+            assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+            drawn.assert_done(seed);
+            server.signal(Signal::KILL);
+            server.end();
+        });
+    });
+}
