@@ -1,10 +1,8 @@
 //! `cp --manifest`: hashes of what was copied, made while it was in memory.
 
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -17,7 +15,6 @@ use longhaul_sys::sync::lock;
 use longhaul_wire::{Entry, EntryKind};
 
 use crate::b3sum::line as hash_line;
-use crate::identify::hidden_name;
 
 /// Files of a copy, over all its connections, and what is known of their hashes. Each takes its path and some
 /// 150 bytes.
@@ -253,7 +250,7 @@ fn changed() -> io::Error {
     io::Error::other("it is another file by now")
 }
 
-/// A list of hashes while it is written: a name beside its own that no copy takes along, until it is whole.
+/// A list of hashes while it is written: another name beside its own, which it gets when it is whole.
 #[derive(Debug)]
 pub struct UnfinishedList {
     path: PathBuf,
@@ -267,10 +264,9 @@ impl UnfinishedList {
     /// # Errors
     /// It cannot be made there.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let mut label = [0; 16];
-        blake3::Hasher::new().update(name.as_bytes()).finalize_xof().fill(&mut label);
-        let unfinished = path.with_file_name(OsStr::from_bytes(&hidden_name(&label, 0)));
+        let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
+        name.push(".unfinished");
+        let unfinished = path.with_file_name(name);
         if path.is_dir() {
             return Err(io::ErrorKind::IsADirectory.into());
         }

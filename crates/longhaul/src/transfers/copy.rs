@@ -99,14 +99,14 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
 /// The list of hashes that the user wants.
 struct List {
     hashes: Arc<CopiedHashes>,
-    file: UnfinishedList,
     path: PathBuf,
 }
 
 impl List {
     fn create(path: &FilePath) -> Result<Self, Error> {
-        let file = UnfinishedList::create(path).map_err(|error| list_error(path, &error))?;
-        Ok(Self { hashes: Arc::default(), file, path: path.to_owned() })
+        // It goes at once: inside the source it would be copied.
+        drop(UnfinishedList::create(path).map_err(|error| list_error(path, &error))?);
+        Ok(Self { hashes: Arc::default(), path: path.to_owned() })
     }
 
     /// Writes it, if all was copied.
@@ -118,7 +118,9 @@ impl List {
             ));
             return Ok(());
         }
-        let mut out = self.file.writer();
+        let file =
+            UnfinishedList::create(&self.path).map_err(|error| list_error(&self.path, &error))?;
+        let mut out = file.writer();
         let skipped = report.skipped.count > 0;
         let open = |path: &[u8], was: &[u8; 16]| match &part.driver {
             Driver::Source(source) => source.reopen(path, was).map(Some),
@@ -148,7 +150,7 @@ impl List {
                 "{count} names are not UTF-8: {path} has them as b3sum writes them, which no check finds"
             )),
         }
-        self.file.publish().map_err(|error| list_error(&self.path, &error))
+        file.publish().map_err(|error| list_error(&self.path, &error))
     }
 }
 
