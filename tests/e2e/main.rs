@@ -4,6 +4,7 @@
 
 mod addresses;
 mod altered;
+mod attributes;
 mod checksum;
 mod circuit;
 mod confinement;

@@ -1,19 +1,22 @@
-//! Copies beside `rsync -rlpt` with the same options: drawn trees, earlier destinations and command lines.
+//! Copies beside `rsync -rlpt`, as root with `-A -X -o -g` too, with the same options: drawn trees, earlier destinations and command lines.
 //!
 //! The options mean the same, and so set, contents and metadata are the same afterwards, but for
 //! [`DIFFERENCES`]. `LONGHAUL_RSYNC_DRAWS` says how many are drawn, `LONGHAUL_RSYNC_FROM` the first.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use longhaul::{CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, NameList};
+use longhaul::{
+    CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, KeptAttributes, NameList,
+};
 use longhaul_needs::needs;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
 
+use crate::attributes::{ACCESS, DEFAULT, access_list, set, xattrs};
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
 use crate::trees::{is_hidden, noise};
@@ -22,22 +25,30 @@ use crate::trees::{is_hidden, noise};
 ///
 /// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
 /// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
-const DIFFERENCES: [(&str, Difference); 2] = [
-    ("the destination directory itself keeps its mode and its time", Difference::Top),
-    ("a directory that was there keeps its mode", Difference::OldDirectoryMode),
+const DIFFERENCES: [(&str, Difference); 3] = [
+    (
+        "the destination directory itself keeps its mode, its time and its attributes",
+        Difference::Top,
+    ),
+    ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
+    ("without -a set-id and sticky bits are not kept", Difference::Bits),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Difference {
     Top,
     OldDirectoryMode,
+    Bits,
 }
 
 #[needs(rsync)]
 #[test]
 fn trees_arrive_as_by_rsync_with_the_same_options() {
     limited(|test| {
-        let server = Server::with(test, |options| options.access[0].allow_delete = true);
+        let server = Server::with(test, |options| {
+            let access = &mut options.access[0];
+            (access.allow_delete, access.allow_owners) = (true, true);
+        });
         let number = |name: &str, default: u64| {
             std::env::var(name).map_or(default, |text| text.parse().unwrap())
         };
@@ -96,7 +107,9 @@ fn compare(test: &Test, server: &Server, seed: u64) {
         u64::from(words.misses()),
         "seed {seed}, {rsync:?}: {report:?}"
     );
-    let (left, right) = (look(&ours, &old, &ours), look(&theirs, &old, &ours));
+    let exactly = words.attributes.has(KeptAttributes::MODES);
+    let look = |top| look(top, exactly, &old, &ours);
+    let (left, right) = (look(&ours), look(&theirs));
     for (path, node) in &right {
         let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
         assert_eq!(left.get(path), Some(node), "{}", differs());
@@ -128,6 +141,7 @@ fn run_ours(
         let names = names.into_iter().map(|path| path.into_os_string().into_encoded_bytes());
         Arc::new(NameList::new(names).unwrap())
     });
+    options.attributes = words.attributes;
     run(test, &options).unwrap()
 }
 
@@ -141,6 +155,7 @@ struct Words {
     rules: Vec<FilterRule>,
     /// Those of `--files-from`.
     names: Option<Vec<PathBuf>>,
+    attributes: KeptAttributes,
 }
 
 impl Words {
@@ -166,7 +181,17 @@ impl Words {
         });
         let listed = names.is_some();
         let (contents, delete) = (contents || listed, delete && !listed);
-        Self { contents, update, ignore_times, checksum, delete, rules, names }
+        let attributes = match owns() && draw.one_in(2) {
+            true => ATTRIBUTES
+                .iter()
+                .fold(KeptAttributes::default(), |all, (part, _)| all.with(*part, draw.one_in(2))),
+            false => KeptAttributes::default(),
+        };
+        let has_lists = attributes.has(KeptAttributes::ACCESS_LISTS);
+        // As for rsync, whose -p, without which there is no -A, keeps modes exactly.
+        let attributes =
+            attributes.with(KeptAttributes::MODES, has_lists || !attributes.is_empty());
+        Self { contents, update, ignore_times, checksum, delete, rules, names, attributes }
     }
 
     /// A name is listed that is not there: nothing else is missed by it.
@@ -186,9 +211,19 @@ impl Words {
             flag(self.checksum, "-c"),
             flag(self.delete, "--delete"),
         ];
-        flags.into_iter().flatten().chain(rules).collect()
+        let attributes = ATTRIBUTES.iter().filter(|(part, _)| self.attributes.has(*part));
+        let attributes = attributes.map(|(_, word)| (*word).to_owned());
+        flags.into_iter().flatten().chain(attributes).chain(rules).collect()
     }
 }
+
+const ATTRIBUTES: [(KeptAttributes, &str); 5] = [
+    (KeptAttributes::ACCESS_LISTS, "-A"),
+    (KeptAttributes::XATTRS, "-X"),
+    (KeptAttributes::OWNERS, "-o"),
+    (KeptAttributes::GROUPS, "-g"),
+    (KeptAttributes::NUMBERS, "--numeric-ids"),
+];
 
 const PATTERNS: [&str; 26] = [
     "a",
@@ -251,10 +286,12 @@ fn fill(draw: &mut Draw, at: &Path, depth: u64) {
                 fill(draw, &path, depth + 1);
                 let mode = *draw.pick(&[0o755, 0o700, 0o750]);
                 fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+                own(draw, &path);
                 set_time(&path, draw.below(1_000));
             }
             3 => {
                 symlink(*draw.pick(&["a", "../b", "nowhere"]), &path).unwrap();
+                own(draw, &path);
                 set_time(&path, draw.below(1_000));
             }
             _ => write(draw, &path),
@@ -271,7 +308,42 @@ fn write(draw: &mut Draw, path: &Path) {
     fs::write(path, noise(draw.next(), size)).unwrap();
     let mode = *draw.pick(&[0o644, 0o600, 0o755, 0o444]);
     fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    own(draw, path);
     set_time(path, draw.below(1_000));
+}
+
+/// None is what [`access_list`] gives the owning group: of a directory rsync takes that for the mask, and loses it.
+const MASKS: [u8; 3] = [0, 4, 5];
+
+/// True if this process may give files to others.
+fn owns() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Other owners, lists and attributes, where this process may set them.
+fn own(draw: &mut Draw, path: &Path) {
+    if !owns() {
+        return;
+    }
+    let is_link = path.is_symlink();
+    if draw.one_in(3) {
+        lchown(path, Some(draw.below(3) as u32), Some(draw.below(3) as u32)).unwrap();
+    }
+    if draw.one_in(4) && !is_link {
+        set(path, *draw.pick(&["user.a", "user.b"]), &noise(draw.next(), draw.below(40) as usize));
+    }
+    if draw.one_in(4) && !is_link {
+        set(path, ACCESS, &access_list(draw.below(3) as u32 + 1, *draw.pick(&MASKS)));
+    }
+    if draw.one_in(4) && path.is_dir() && !is_link {
+        set(path, DEFAULT, &access_list(draw.below(3) as u32 + 1, *draw.pick(&MASKS)));
+    }
+    if draw.one_in(6) && !is_link {
+        let mode = fs::metadata(path).unwrap().mode() & 0o777;
+        // What is made in a directory takes its group by that bit, which rsync sets before and we behind.
+        let bits = *draw.pick(if path.is_dir() { &[0o1000] } else { &[0o4000, 0o2000][..] });
+        fs::set_permissions(path, PermissionsExt::from_mode(mode | bits)).unwrap();
+    }
 }
 
 /// An earlier copy of `from`, of which some is missing, changed, older or newer, and something more is there.
@@ -331,9 +403,9 @@ fn directories(at: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Everything below `top`, by path: kind, contents, mode and time, as far as they are to be the same. Of
-/// `old` directories, named below `old_top`, that is not the mode.
-fn look(top: &Path, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
+/// Everything below `top`, by path: kind, contents, mode, time and attributes, as far as they are to be the same.
+/// Where modes are not kept `exactly` that is not the mode of `old` directories, named below `old_top`.
+fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
     let is_meant = |difference| DIFFERENCES.iter().any(|(_, other)| *other == difference);
     let mut found = BTreeMap::new();
     let mut paths = vec![top.to_owned()];
@@ -359,13 +431,23 @@ fn look(top: &Path, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String
         if path == top && is_meant(Difference::Top) {
             (mode, time) = (0, 0);
         }
+        if !exactly && is_meant(Difference::Bits) {
+            mode &= 0o777;
+        }
         if metadata.is_dir()
+            && !exactly
             && old.contains(&old_top.join(&own))
             && is_meant(Difference::OldDirectoryMode)
         {
             mode = 0;
         }
-        found.insert(own, format!("{contents}, mode {mode:o}, modified {time}"));
+        let (mut user, mut group, mut xattrs) = (metadata.uid(), metadata.gid(), xattrs(&path));
+        if path == top && is_meant(Difference::Top) {
+            (user, group) = (0, 0);
+            xattrs.clear();
+        }
+        let attributes = format!("owned by {user}:{group}, {xattrs:?}");
+        found.insert(own, format!("{contents}, mode {mode:o}, modified {time}, {attributes}"));
     }
     found
 }

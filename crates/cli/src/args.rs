@@ -11,6 +11,7 @@ use longhaul_pathsim::Probability;
 use longhaul_rate_control::{Parameter, Profile};
 use longhaul_units::{Bytes, ParseQuantityError, Rate};
 
+use crate::attributes::AttributeArgs;
 use crate::circuits::args::CircuitsArgs;
 use crate::circuits::when::{self, When};
 use crate::filter::FilterArgs;
@@ -133,6 +134,9 @@ pub struct CpArgs {
     /// Changes at the destination.
     #[command(flatten)]
     pub change: ChangeArgs,
+    /// Attributes that are kept.
+    #[command(flatten)]
+    pub attributes: AttributeArgs,
     /// Names that are copied, and names that are not.
     #[command(flatten)]
     pub filter: FilterArgs,
@@ -479,8 +483,8 @@ pub struct ServeArgs {
     /// each token (docs/operating.md).
     #[arg(long, value_name = "FILE", conflicts_with_all = [
         "listen", "directory", "root", "token_file", "ssh", "once", "allow_read", "allow_write", "allow_delete",
-        "direct", "stall_timeout", "excuse_timeout", "profiles", "memory", "socket_buffer", "no_history",
-        "host_priority", "trust_proxy", "drain", "log", "metrics", "discard_after",
+        "allow_owners", "direct", "stall_timeout", "excuse_timeout", "profiles", "memory", "socket_buffer",
+        "no_history", "host_priority", "trust_proxy", "drain", "log", "metrics", "discard_after",
     ])]
     pub config: Option<PathBuf>,
     /// Say what is wrong with that file, all at once, by line, and end
@@ -535,6 +539,13 @@ pub struct ServeArgs {
     /// Clients that may read and write may also delete what their source has not (`cp --delete`)
     #[arg(long)]
     pub allow_delete: bool,
+    /// What clients copy to here may get owners, set-id bits and attributes beyond `user.` (`cp -a`)
+    ///
+    /// As far as this process may set them: as root, who holds a token can leave a program that runs as root.
+    /// They may copy such attributes from here, too. Over ssh a user has this right without it,
+    /// unless --root or another right is given.
+    #[arg(long)]
+    pub allow_owners: bool,
     /// Read and write large files past the page cache (O_DIRECT): for data that is much larger than
     /// memory, on fast disks
     #[arg(long, hide_short_help = true)]

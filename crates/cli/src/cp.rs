@@ -196,14 +196,15 @@ fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, F
     options.update = args.change.update;
     options.delete = args.change.delete.then_some(Deletes { most: args.change.max_delete });
     options.max_errors = args.change.max_errors;
+    options.attributes = args.attributes.kept();
     options.dry_run = args.change.dry_run;
-    options.names_changes = output.names_changes(args.change.dry_run);
+    options.records.changes = output.names_changes(args.change.dry_run);
     options.rules = rules;
     options.names = names;
     options.destination_is_name = args.change.no_target_directory;
     options.sync = args.fsync;
     options.direct = args.direct;
-    options.manifest.clone_from(&args.manifest);
+    options.records.manifest.clone_from(&args.manifest);
     options.secret = (pushed && !args.change.dry_run).then(|| secret::open(output)).flatten();
     Ok(options)
 }

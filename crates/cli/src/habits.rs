@@ -46,8 +46,7 @@ const COMMANDS: [(&str, &str); 12] = [
     ("list", "`longhaul ls lh://HOST/PATH` lists what is at a server"),
 ];
 
-const OPTIONS: [(&[&str], &str); 7] = [
-    (&["-a", "--archive"], "trees are copied whole, with modes and times; leave it out"),
+const OPTIONS: [(&[&str], &str); 6] = [
     (&["-t", "--times"], "times are kept always; leave it out"),
     (
         &["-z", "--compress"],

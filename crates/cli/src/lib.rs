@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 pub mod args;
+mod attributes;
 mod bench;
 pub mod circuits;
 mod cp;

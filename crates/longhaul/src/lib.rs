@@ -47,12 +47,13 @@ pub use longhaul_session::{KeyId, Token};
 pub use longhaul_sys::stop::Stop;
 pub use longhaul_units::{Bottleneck, Bytes, Duration, EntryCode, Losses, Rate};
 pub use longhaul_wire::{
-    CloseCode, Deletes, FilterKind, FilterRule, Listed, ListedKind, PipeRole, Protect, SshPurpose,
+    CloseCode, Deletes, FilterKind, FilterRule, KeptAttributes, Listed, ListedKind, PipeRole,
+    Protect, SshPurpose,
 };
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
-    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, DEFAULT_PORT, DISCARD_AFTER,
-    Endpoint, Route, ServeOptions,
+    Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyRecords, DEFAULT_PORT,
+    DISCARD_AFTER, Endpoint, Route, ServeOptions,
 };
 pub use progress::Progress;
 pub use transfers::copy::copy;

@@ -13,7 +13,7 @@ use longhaul_history::History;
 use longhaul_objects::NameList;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
-use longhaul_wire::{Deletes, FilterRule, Protect};
+use longhaul_wire::{Deletes, FilterRule, KeptAttributes, Protect};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
@@ -209,6 +209,17 @@ pub enum CopyPaths {
     },
 }
 
+/// Records of a copy beside its report.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CopyRecords {
+    /// Each change at the destination is left in [`crate::Progress::take_changes`].
+    pub changes: bool,
+    /// A file of this host that gets a line for each file that was copied, or was there unchanged: its BLAKE3
+    /// hash and its name, as `b3sum` writes it. Not without [`CopyOptions::verify`], with
+    /// [`CopyOptions::update`] or [`CopyOptions::dry_run`].
+    pub manifest: Option<PathBuf>,
+}
+
 /// A copy between this host and a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -242,12 +253,14 @@ pub struct CopyOptions {
     /// Names in copied directories that only the destination has are deleted at the end, if nothing failed;
     /// those that [`rules`](Self::rules) leave out stay. The copy fails where there are more than its bound. A server has to allow it.
     pub delete: Option<Deletes>,
+    /// Attributes that are kept beside times and permission bits less the umask.
+    pub attributes: KeptAttributes,
     /// Nothing is changed: the report says what a copy would do. A server has to let this client read and write.
     pub dry_run: bool,
-    /// Each change at the destination is left in [`crate::Progress::take_changes`].
-    pub names_changes: bool,
     /// The copy is given up when more entries than that have failed.
     pub max_errors: Option<u64>,
+    /// What is recorded of it.
+    pub records: CopyRecords,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
     pub verify: bool,
@@ -255,10 +268,6 @@ pub struct CopyOptions {
     pub sync: bool,
     /// Whole blocks of large files on this host go past the page cache (`O_DIRECT`).
     pub direct: bool,
-    /// A file of this host that gets a line for each file that was copied, or was there unchanged: its BLAKE3
-    /// hash and its name, as `b3sum` writes it. Not without [`verify`](Self::verify), with
-    /// [`update`](Self::update) or [`dry_run`](Self::dry_run).
-    pub manifest: Option<PathBuf>,
     /// Secret of this user: by it a copy to a server believes what that has of an earlier one.
     /// Without, that is read here and compared.
     pub secret: Option<[u8; 32]>,
@@ -280,10 +289,10 @@ impl CopyOptions {
             checksum: false,
             update: false,
             delete: None,
+            attributes: KeptAttributes::default(),
             dry_run: false,
-            manifest: None,
-            names_changes: false,
             max_errors: None,
+            records: CopyRecords::default(),
             verify: true,
             sync: true,
             direct: false,
@@ -306,6 +315,10 @@ pub struct Access {
     pub allow_write: bool,
     /// Where they may do both they may delete what a copied directory has and its source has not.
     pub allow_delete: bool,
+    /// What they copy to here may get owners, set-user-ID and set-group-ID bits, and extended attributes that
+    /// are not the user's, as far as this process may set them; they may copy these from here, too. Where it runs
+    /// as root a token is enough then to leave a program that does.
+    pub allow_owners: bool,
     /// Most clients of one token at a time.
     pub transfers: Option<usize>,
     /// See [`ServeOptions::min_free`]; the larger one holds.
@@ -321,6 +334,7 @@ impl Access {
             allow_read: true,
             allow_write: true,
             allow_delete: false,
+            allow_owners: false,
             transfers: None,
             min_free: None,
         }

@@ -54,7 +54,7 @@ impl Progress {
     }
 
     /// Changes at the destination since the last call, where they were
-    /// [asked for](crate::CopyOptions::names_changes), and how many were left out: those of more than 65,536
+    /// [asked for](crate::CopyRecords::changes), and how many were left out: those of more than 65,536
     /// at once.
     pub fn take_changes(&self) -> (Vec<NamedChange>, u64) {
         mem::take(&mut *lock(&self.changes))

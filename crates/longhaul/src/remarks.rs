@@ -1,14 +1,56 @@
 //! What the user should know of a copy that is complete, in words.
 
-use longhaul_wire::Summary;
+use longhaul_wire::{SourceReport, Summary};
 
-/// A sentence for each of `notes`, as [`Summary::notes`].
-pub(crate) fn of(notes: u64) -> Vec<String> {
-    let meant = REMARKS.iter().filter(|(note, _)| notes & note != 0);
-    meant.map(|(_, remark)| (*remark).to_owned()).collect()
+/// Attributes that are not at the destination.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Unkept {
+    /// Files with access lists and with extended attributes, which the copy was not to keep.
+    pub missed: (u64, u64),
+    /// Entries of which the destination could not keep all that it was to.
+    pub not_kept: u64,
 }
 
-const REMARKS: [(u64, &str); 6] = [
+impl Unkept {
+    /// Takes in what the server, which has the files, reports.
+    pub(crate) fn add_missed(&mut self, report: Option<&SourceReport>) {
+        if let Some(report) = report {
+            self.missed = (report.access_lists, report.xattrs);
+        }
+    }
+}
+
+/// A sentence for each of `notes`, as [`Summary::notes`], and for what is not there.
+pub(crate) fn of(notes: u64, unkept: &Unkept) -> Vec<String> {
+    let meant = REMARKS.iter().filter(|(note, _)| notes & note != 0);
+    let meant = meant.map(|(_, remark)| (*remark).to_owned());
+    meant.chain(not_kept(unkept.not_kept)).chain(missed(unkept.missed)).collect()
+}
+
+fn not_kept(entries: u64) -> Option<String> {
+    let of = match entries {
+        0 => return None,
+        1 => "1 entry".to_owned(),
+        count => format!("{count} entries"),
+    };
+    Some(format!(
+        "owners, access lists or extended attributes of {of} could not be kept: the destination does not \
+         hold them, or lets only root set them"
+    ))
+}
+
+fn missed((lists, xattrs): (u64, u64)) -> Option<String> {
+    let files = |count: u64| match count {
+        1 => "1 file has".to_owned(),
+        count => format!("{count} files have"),
+    };
+    let lists = (lists > 0).then(|| format!("{} an access list", files(lists)));
+    let xattrs = (xattrs > 0).then(|| format!("{} extended attributes", files(xattrs)));
+    let parts: Vec<String> = lists.into_iter().chain(xattrs).collect();
+    (!parts.is_empty()).then(|| format!("{}: -a keeps them", parts.join(", ")))
+}
+
+const REMARKS: [(u64, &str); 7] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
@@ -37,6 +79,11 @@ const REMARKS: [(u64, &str); 6] = [
         Summary::NOT_COMPARED,
         "the server does not let anyone see what it has: all was sent, also what is there unchanged",
     ),
+    (
+        Summary::OWNERS_NOT_ALLOWED,
+        "the server does not let owners, set-id bits and attributes beyond user. be set: \
+         `serve --allow-owners` would",
+    ),
 ];
 
 #[cfg(test)]
@@ -45,8 +92,21 @@ mod tests {
 
     #[test]
     fn every_note_has_its_sentence() {
+        let of = |notes| of(notes, &Unkept::default());
         assert!(of(0).is_empty());
         assert_eq!(of(u64::MAX).len(), REMARKS.len());
         assert!(of(Summary::TIMES_NOT_SET)[0].contains("modification times be set"));
+    }
+
+    #[test]
+    fn what_is_lost_is_counted() {
+        let of = |missed, not_kept| super::of(0, &Unkept { missed, not_kept }).join("; ");
+        assert_eq!(of((0, 0), 0), "");
+        assert_eq!(of((0, 12), 0), "12 files have extended attributes: -a keeps them");
+        assert_eq!(
+            of((1, 1), 0),
+            "1 file has an access list, 1 file has extended attributes: -a keeps them"
+        );
+        assert!(of((0, 0), 3).contains("of 3 entries could not be kept"));
     }
 }

@@ -81,6 +81,7 @@ impl Settings {
         // A user who comes by ssh has all rights of his own there, unless the command of his key says less.
         let is_own = args.ssh && !either && root.is_none();
         access.allow_delete = args.allow_delete || is_own;
+        access.allow_owners = args.allow_owners || is_own;
         access.allow_read = args.allow_read || !either;
         access.allow_write = args.allow_write || !either;
         let mut options = ServeOptions::new(listen, vec![access]);
@@ -214,6 +215,7 @@ struct AccessSection {
     allow_read: Option<Written<bool>>,
     allow_write: Option<Written<bool>>,
     allow_delete: Option<Written<bool>>,
+    allow_owners: Option<Written<bool>>,
     transfers: Option<Written<u32>>,
     min_free: Option<Written>,
 }
@@ -226,6 +228,7 @@ impl AccessSection {
             allow_read: section.one("allow_read"),
             allow_write: section.one("allow_write"),
             allow_delete: section.one("allow_delete"),
+            allow_owners: section.one("allow_owners"),
             transfers: section.one("transfers"),
             min_free: section.one("min_free"),
         }
@@ -255,6 +258,7 @@ impl AccessSection {
         access.allow_read = is_set(&self.allow_read) || !either;
         access.allow_write = is_set(&self.allow_write) || !either;
         access.allow_delete = is_set(&self.allow_delete);
+        access.allow_owners = is_set(&self.allow_owners);
         if let Some(delete) = self.allow_delete.as_ref().filter(|delete| delete.value)
             && !(access.allow_read && access.allow_write)
         {
@@ -357,7 +361,8 @@ mod tests {
              profiles = [\"auto\", \"cubic\"]\ntrust_proxy = [\"192.0.2.1\"]\n\
              [[access]]\ntoken_file = \"{at}/a\"\nroot = \"{at}\"\nallow_read = true\n\
              transfers = 2\nmin_free = \"5GB\"\n\
-             [[access]]\ntoken_file = \"{at}/b\"\nroot = \"{at}\"\nallow_delete = true\n"
+             [[access]]\ntoken_file = \"{at}/b\"\nroot = \"{at}\"\nallow_delete = true\n\
+             allow_owners = true\n"
         );
         (dir, text)
     }
@@ -376,6 +381,7 @@ mod tests {
         assert_eq!(options.profiles.as_deref(), Some(&["auto".into(), "cubic".into()][..]));
         let [first, second] = &options.access[..] else { panic!("two") };
         assert!(first.allow_read && !first.allow_write && !first.allow_delete);
+        assert!(!first.allow_owners && second.allow_owners);
         assert_eq!((first.transfers, first.min_free), (Some(2), Some(Bytes::new(5_000_000_000))));
         assert!(second.allow_read && second.allow_write && second.allow_delete);
         assert_eq!((second.transfers, second.min_free), (None, None));

@@ -263,9 +263,10 @@ impl<I> IncomingCopy<I> {
         self.sink.set_host(host);
     }
 
-    /// Notes for the source's user though nothing failed, as [`longhaul_wire::Summary::notes`].
-    pub fn set_notes(&mut self, notes: u64) {
-        self.sink.set_notes(notes);
+    /// Notes for the source's user though nothing failed, as [`longhaul_wire::Summary::notes`] and
+    /// [`longhaul_wire::Summary::not_kept`].
+    pub fn set_notes(&mut self, notes: u64, not_kept: u64) {
+        self.sink.set_notes(notes, not_kept);
     }
 
     /// The source's last report of its sending.

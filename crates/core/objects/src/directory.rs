@@ -5,8 +5,9 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath};
+use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath, Metadata};
 
+use crate::entry::metadata_cost;
 use crate::limits::DIRECTORY_COST;
 
 /// A directory: its own name, and what holds it. So long paths cost no more than short ones.
@@ -17,6 +18,9 @@ pub struct Directory {
     name: Box<[u8]>,
     mode: u16,
     modified: i64,
+    metadata: Option<Box<Metadata>>,
+    /// Bytes that it took in the manifest.
+    metadata_len: usize,
 }
 
 impl Directory {
@@ -27,7 +31,10 @@ impl Directory {
             Some(within) => path.get(within.end()..).unwrap_or_default(),
             None => path,
         };
-        Arc::new(Self { name: name.into(), mode: entry.mode, modified: entry.modified, within })
+        let (mode, modified) = (entry.mode, entry.modified);
+        let metadata_len = entry.attributes.metadata_len();
+        let metadata = entry.attributes.metadata.clone();
+        Arc::new(Self { name: name.into(), mode, modified, metadata, metadata_len, within })
     }
 
     /// Where names of what is in it begin, in their paths.
@@ -58,13 +65,13 @@ impl Directory {
         let path = EntryPath::new(self.path()).expect("the path of an entry that was announced");
         let (mode, modified) = (self.mode, self.modified);
         let kind = EntryKind::Directory;
-        let attributes = Attributes::default();
+        let attributes = Attributes { data: None, metadata: self.metadata.clone() };
         Arc::new(Entry { kind, mode, modified, size: 0, identity: [0; 16], path, attributes })
     }
 
     /// Memory that it takes.
     pub(crate) fn cost(&self) -> u64 {
-        DIRECTORY_COST + self.name.len() as u64
+        DIRECTORY_COST + self.name.len() as u64 + metadata_cost(self.metadata_len)
     }
 }
 

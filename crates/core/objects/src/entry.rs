@@ -3,7 +3,9 @@ use core::fmt;
 
 use longhaul_wire::{DataRanges, Entry, EntryKind, MAX_ATTRIBUTES, MAX_PATH};
 
-use crate::limits::{DATA_RANGE_COST, ENTRY_COST, LARGE_FILE_MIN, OBJECT_MAX};
+use crate::limits::{
+    DATA_RANGE_COST, ENTRY_COST, LARGE_FILE_MIN, METADATA_COST, METADATA_SPREAD, OBJECT_MAX,
+};
 
 /// Number of an entry of the manifest, from 0 in the order of the scan.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -36,8 +38,13 @@ pub enum EntryError {
     #[error("the holes are not allowed")]
     Holes,
     /// Attributes that do not fit into a message.
-    #[error("it has too many attributes")]
+    #[error(
+        "its extended attributes and access lists take more than 64 KiB: without -X and -A it is copied"
+    )]
     Attributes,
+    /// Attributes that the request does not keep, or that no such thing has.
+    #[error("it has attributes that were not asked for")]
+    NotKept,
 }
 
 /// Checks what a valid path does not say.
@@ -58,6 +65,10 @@ pub(crate) fn check(entry: &Entry) -> Result<(), EntryError> {
     if entry.attributes.body_len() > MAX_ATTRIBUTES {
         return Err(EntryError::Attributes);
     }
+    let metadata = entry.attributes.metadata.as_deref();
+    if metadata.is_some_and(|metadata| !metadata.fits(&entry.kind)) {
+        return Err(EntryError::NotKept);
+    }
     Ok(())
 }
 
@@ -75,7 +86,14 @@ pub(crate) fn cost(entry: &Entry) -> u64 {
         EntryKind::File | EntryKind::Directory => 0,
     };
     let ranges = entry.attributes.data.as_ref().map_or(0, |data| data.iter().len() as u64);
-    ENTRY_COST + (entry.path.as_bytes().len() + target) as u64 + DATA_RANGE_COST * ranges
+    let path = (entry.path.as_bytes().len() + target) as u64;
+    let metadata = metadata_cost(entry.attributes.metadata_len());
+    ENTRY_COST + path + DATA_RANGE_COST * ranges + metadata
+}
+
+/// Memory for metadata that takes so many bytes in a manifest.
+pub(crate) fn metadata_cost(len: usize) -> u64 {
+    if len > 0 { METADATA_COST + METADATA_SPREAD * len as u64 } else { 0 }
 }
 
 /// Its own name: the last component of the path.

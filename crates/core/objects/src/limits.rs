@@ -26,6 +26,11 @@ pub const DIRECTORIES_MAX: u32 = 1 << 22;
 pub const ENTRY_COST: u64 = 256;
 /// The same of each range with data of a file with holes.
 pub const DATA_RANGE_COST: u64 = 16;
+/// The same of metadata beside its bytes in a manifest, each of which counts so often: an entry of an access
+/// list takes two bytes there.
+pub const METADATA_COST: u64 = 128;
+/// See [`METADATA_COST`].
+pub const METADATA_SPREAD: u64 = 2;
 /// Most memory for files and links that are announced and neither confirmed, refused nor failed. A
 /// source announces no more until some are settled, which bounds the memory of both sides.
 pub const UNSETTLED_COST: u64 = 16 << 20;

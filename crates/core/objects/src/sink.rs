@@ -22,7 +22,9 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
-use longhaul_wire::{Entry, EntryEnd, EntryKind, HostAccount, SourceReport, Summary};
+use longhaul_wire::{
+    Entry, EntryEnd, EntryKind, HostAccount, KeptAttributes, SourceReport, Summary,
+};
 
 use self::checkpoints::Checkpoints;
 use self::completion::Ending;
@@ -120,6 +122,8 @@ pub struct SinkConfig {
     pub asks: bool,
     /// Files that are there and stay as they are: they are not sent.
     pub keeps: Keeps,
+    /// Attributes that entries may have beside times and permission bits, since the request keeps them.
+    pub attributes: KeptAttributes,
     /// The rest of a copied directory, which was not announced, is deleted at the end, if nothing failed.
     pub deletes: bool,
     /// Nothing is copied: of each entry the sink says what a copy would do. Its storage changes nothing,
@@ -163,6 +167,7 @@ impl Default for SinkConfig {
             names: TopNames::Any,
             asks: true,
             keeps: Keeps::default(),
+            attributes: KeptAttributes::default(),
             deletes: false,
             dry_run: false,
         }
@@ -302,10 +307,10 @@ impl Sink {
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
         let SinkConfig { capacity, fsync, transfer, nonce, .. } = config;
-        let SinkConfig { names, asks, keeps, deletes, dry_run, .. } = config;
+        let SinkConfig { names, asks, keeps, attributes, deletes, dry_run, .. } = config;
         Self {
             fsync,
-            manifest: Manifest::new(names),
+            manifest: Manifest::new(names, attributes),
             entries: Entries::new(),
             setup: Setup::new(nonce),
             recorder: Recorder::new(RecordWriter::new(&resume, transfer, fsync), fsync),
@@ -337,9 +342,9 @@ impl Sink {
         self.report.set_host(host);
     }
 
-    /// Sets the notes for the source's user, for RESULT ([`Summary::notes`]).
-    pub fn set_notes(&mut self, notes: u64) {
-        self.report.set_notes(notes);
+    /// Sets the notes for the source's user, for RESULT ([`Summary::notes`], [`Summary::not_kept`]).
+    pub fn set_notes(&mut self, notes: u64, not_kept: u64) {
+        self.report.set_notes(notes, not_kept);
     }
 
     /// Sizes of the accepted objects. Grows after [`Sink::handle`] and the answers to actions.

@@ -10,6 +10,7 @@ mod listing;
 mod names;
 mod reader;
 mod report;
+mod request;
 mod verify;
 
 use alloc::boxed::Box;
@@ -19,7 +20,10 @@ use core::ops::Range;
 
 use longhaul_units::{Bytes, EntryCode, ObjectId, Rate};
 
-pub use self::attributes::{Attributes, DataRanges, MAX_ATTRIBUTES, MAX_DATA_RANGES};
+pub use self::attributes::{
+    AccessEntry, AccessList, Account, Attributes, DataRanges, KeptAttributes, MAX_ATTRIBUTES,
+    MAX_DATA_RANGES, Metadata, Xattr,
+};
 use self::compare::Compare;
 pub use self::compare::FileHashes;
 pub use self::ending::EntryEnd;
@@ -28,6 +32,7 @@ pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
+pub use self::request::{Deletes, Direction, FilterKind, FilterRule, Request};
 pub use self::verify::{HashOutcome, Hashed, Question, VerifyRequest};
 use crate::close::cut_reason;
 use crate::close::{CloseCode, MAX_REASON};
@@ -62,101 +67,6 @@ pub enum Message {
     Sink(SinkMessage),
     /// From a server that was asked for a listing, or for hashes.
     Answer(AnswerMessage),
-}
-
-/// REQUEST: what the client wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Direction: which end is the source.
-    pub direction: Direction,
-    /// The destination is taken as a directory.
-    pub destination_is_directory: bool,
-    /// Data is made durable before it is confirmed.
-    pub sync_at_end: bool,
-    /// The contents of a source directory are copied, not the directory.
-    pub copy_contents: bool,
-    /// Contents are not hashed at either end: what is corrupted outside of the network is not found.
-    pub unhashed: bool,
-    /// A file that the sink has with its size and modification time stays as it is.
-    pub keeps_unchanged: bool,
-    /// A file that the sink has with a later modification time stays as it is.
-    pub keeps_newer: bool,
-    /// The sink may ask for hashes of files that it has with the same size: what is equal stays.
-    pub compares_contents: bool,
-    /// The destination is the new name of the source, even where a directory has that name.
-    pub destination_is_name: bool,
-    /// Nothing is changed: of each entry the sink says what a copy would do.
-    pub dry_run: bool,
-    /// Of the contents of the one source only the names of NAMES are copied, which follow.
-    pub names_follow: bool,
-    /// Names in copied directories at the destination that were not announced are deleted: at most so many,
-    /// where there is a bound.
-    pub deletes: Option<Deletes>,
-    /// Label of the sources: the same when the same copy is made again, so that the
-    /// sink finds what it has of it.
-    pub label: [u8; 16],
-    /// Paths at the server, each at most [`MAX_PATH`] bytes, none of them zero: the destination
-    /// of a push, the sources of a pull.
-    pub paths: Vec<Vec<u8>>,
-    /// Names that are copied and names that are not; the first rule that matches a path decides.
-    pub rules: Vec<FilterRule>,
-}
-
-impl Request {
-    /// Durable and verified copies of whole trees, whatever is there already.
-    pub fn new(direction: Direction, paths: Vec<Vec<u8>>) -> Self {
-        Self {
-            direction,
-            destination_is_directory: false,
-            sync_at_end: true,
-            copy_contents: false,
-            unhashed: false,
-            keeps_unchanged: false,
-            keeps_newer: false,
-            compares_contents: false,
-            destination_is_name: false,
-            dry_run: false,
-            names_follow: false,
-            deletes: None,
-            label: [0; 16],
-            paths,
-            rules: Vec::new(),
-        }
-    }
-}
-
-/// Bound of what a sink deletes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deletes {
-    /// Names; nothing where there is no bound.
-    pub most: Option<u64>,
-}
-
-/// A rule about names (docs/protocol.md section 7.9).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FilterRule {
-    /// Treatment of what matches.
-    pub kind: FilterKind,
-    /// Pattern: 1 to [`MAX_PATH`] bytes, none of them zero.
-    pub pattern: Vec<u8>,
-}
-
-/// Treatment of a name that a rule matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FilterKind {
-    /// It is copied.
-    Include = 1,
-    /// It is not, nor anything in it.
-    Exclude = 2,
-}
-
-/// Which way the data goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// The client is the source.
-    Push = 1,
-    /// The server is the source.
-    Pull = 2,
 }
 
 /// PIPE: the client's end of a pipe (docs/protocol.md section 7.6).
@@ -357,6 +267,8 @@ pub struct Summary {
     pub resumed: Bytes,
     /// Notes for the user though nothing failed, as bits; others than those named here are ignored.
     pub notes: u64,
+    /// Entries of which the sink could not keep all attributes.
+    pub not_kept: u64,
     /// Account of the sink's host: costs and condition.
     pub host: HostAccount,
 }
@@ -374,6 +286,8 @@ impl Summary {
     pub const SYNC_NOT_CHECKED: u64 = 16;
     /// The sink was to leave alone what it has already, and may not show what that is: all was sent.
     pub const NOT_COMPARED: u64 = 32;
+    /// The sink may not set owners, bits that lend their rights, or attributes that are not the user's.
+    pub const OWNERS_NOT_ALLOWED: u64 = 64;
 }
 
 impl Message {
@@ -501,97 +415,6 @@ impl From<SourceMessage> for Message {
 impl From<SinkMessage> for Message {
     fn from(message: SinkMessage) -> Self {
         Self::Sink(message)
-    }
-}
-
-impl Request {
-    /// As [`Message::encode`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
-        append(out, REQUEST, |w| {
-            w.u8(self.direction as u8)?;
-            let flags = [
-                (self.destination_is_directory, DESTINATION_IS_DIRECTORY),
-                (self.sync_at_end, SYNC_AT_END),
-                (self.copy_contents, COPY_CONTENTS),
-                (self.unhashed, UNHASHED),
-                (self.keeps_unchanged, KEEPS_UNCHANGED),
-                (self.keeps_newer, KEEPS_NEWER),
-                (self.destination_is_name, DESTINATION_IS_NAME),
-                (self.deletes.is_some(), DELETES),
-                (self.dry_run, DRY_RUN),
-                (self.compares_contents, COMPARES_CONTENTS),
-                (self.names_follow, NAMES_FOLLOW),
-            ];
-            w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
-            w.bytes(&self.label)?;
-            if let Some(Deletes { most }) = self.deletes {
-                w.varint(most.map_or(0, |most| most.min(varint::MAX - 1) + 1))?;
-            }
-            w.varint(self.paths.len() as u64)?;
-            self.paths.iter().try_for_each(|path| w.sized(path))?;
-            self.rules.iter().try_for_each(|rule| {
-                w.u8(rule.kind as u8)?;
-                w.sized(&rule.pattern)
-            })
-        })
-    }
-
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let direction = match r.u8()? {
-            1 => Direction::Push,
-            2 => Direction::Pull,
-            _ => return Err(r.invalid()),
-        };
-        let flags = r.varint()?;
-        if flags & !FLAGS != 0 {
-            return Err(r.invalid());
-        }
-        let label = r.array()?;
-        let deletes = match flags & DELETES {
-            0 => None,
-            _ => Some(Deletes { most: r.varint()?.checked_sub(1) }),
-        };
-        let mut paths = Vec::new();
-        for _ in 0..r.varint()? {
-            let path = r.sized(MAX_PATH)?;
-            if path.contains(&0) {
-                return Err(r.invalid());
-            }
-            paths.push(path.to_vec());
-        }
-        let mut rules = Vec::new();
-        while !r.is_empty() {
-            let kind = match r.u8()? {
-                1 => FilterKind::Include,
-                2 => FilterKind::Exclude,
-                _ => return Err(r.invalid()),
-            };
-            let pattern = r.sized(MAX_PATH)?;
-            if pattern.is_empty() || pattern.contains(&0) || rules.len() == MAX_RULES {
-                return Err(r.invalid());
-            }
-            rules.push(FilterRule { kind, pattern: pattern.to_vec() });
-        }
-        Ok(Self {
-            direction,
-            destination_is_directory: flags & DESTINATION_IS_DIRECTORY != 0,
-            sync_at_end: flags & SYNC_AT_END != 0,
-            copy_contents: flags & COPY_CONTENTS != 0,
-            unhashed: flags & UNHASHED != 0,
-            keeps_unchanged: flags & KEEPS_UNCHANGED != 0,
-            keeps_newer: flags & KEEPS_NEWER != 0,
-            compares_contents: flags & COMPARES_CONTENTS != 0,
-            destination_is_name: flags & DESTINATION_IS_NAME != 0,
-            dry_run: flags & DRY_RUN != 0,
-            names_follow: flags & NAMES_FOLLOW != 0,
-            deletes,
-            label,
-            paths,
-            rules,
-        })
     }
 }
 
@@ -794,6 +617,7 @@ impl SinkMessage {
                 w.varint(summary.bytes.get())?;
                 w.varint(summary.resumed.get())?;
                 w.varint(summary.notes)?;
+                w.varint(summary.not_kept)?;
                 summary.host.encode(w)
             }),
             Self::Compare(files) => compare::encode_asked(out, files),
@@ -841,6 +665,7 @@ impl SinkMessage {
                 bytes: Bytes::new(r.varint()?),
                 resumed: Bytes::new(r.varint()?),
                 notes: r.varint()?,
+                not_kept: r.varint()?,
                 host: HostAccount::decode(r)?,
             }))),
         }
@@ -948,19 +773,6 @@ fn ranges(r: &mut Reader<'_>) -> Result<Vec<Range<u64>>, DecodeError> {
     }
     Ok(all)
 }
-
-const DESTINATION_IS_DIRECTORY: u64 = 1;
-const SYNC_AT_END: u64 = 2;
-const COPY_CONTENTS: u64 = 4;
-const UNHASHED: u64 = 8;
-const KEEPS_UNCHANGED: u64 = 16;
-const KEEPS_NEWER: u64 = 32;
-const DESTINATION_IS_NAME: u64 = 64;
-const DELETES: u64 = 128;
-const DRY_RUN: u64 = 256;
-const COMPARES_CONTENTS: u64 = 512;
-const NAMES_FOLLOW: u64 = 1024;
-const FLAGS: u64 = 2047;
 
 const REQUEST: u64 = 1;
 const MANIFEST: u64 = 2;

@@ -6,9 +6,10 @@ use std::sync::atomic::Ordering;
 
 use longhaul_wire::{Entry, Summary};
 use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat};
-use rustix::io::Errno;
 
 use crate::explain::NotSet;
+use crate::metadata::is_refusal;
+use crate::metadata::node::Node;
 use crate::sink::SinkTree;
 
 impl SinkTree {
@@ -20,7 +21,9 @@ impl SinkTree {
         mode: Option<u32>,
         entry: &Entry,
     ) -> io::Result<()> {
-        if let Some(mode) = mode {
+        if self.keeping.is_on() {
+            self.keep(&Node::open(&file), mode, entry).map_err(|error| NotSet::error(0, error))?;
+        } else if let Some(mode) = mode {
             let set = || fchmod(&file, Mode::from_raw_mode(mode));
             self.unless_refused(entry, Summary::MODES_NOT_SET, set)?;
         }
@@ -28,13 +31,17 @@ impl SinkTree {
         self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
     }
 
-    /// Sets the modification time of the link `name`.
-    pub(crate) fn set_link_time(
+    /// Sets the modification time of the link `name`, and what else is kept of it.
+    pub(crate) fn set_link_attributes(
         &self,
         directory: impl AsFd,
         name: &[u8],
         entry: &Entry,
     ) -> io::Result<()> {
+        if self.keeping.is_on() {
+            self.keep(&Node::named(&directory, name), None, entry)
+                .map_err(|error| NotSet::error(0, error))?;
+        }
         let times = self.timestamps(entry);
         let set = || utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW);
         self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
@@ -94,13 +101,5 @@ fn attempt(
     set: impl FnOnce() -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
     let what = if note == Summary::TIMES_NOT_SET { "time" } else { "mode" };
-    if crate::test_faults::refuses(entry, what) { Err(Errno::PERM) } else { set() }
-}
-
-/// True where the file system does not let it be set, or does not know it, and nothing else is wrong: as CIFS
-/// and FUSE do for who is not the owner that they show, and sandboxes.
-fn is_refusal(error: Errno) -> bool {
-    let refusals =
-        [Errno::PERM, Errno::ACCESS, Errno::NOSYS, Errno::OPNOTSUPP, Errno::INVAL, Errno::OVERFLOW];
-    refusals.contains(&error)
+    if crate::test_faults::refuses(entry, what) { Err(rustix::io::Errno::PERM) } else { set() }
 }

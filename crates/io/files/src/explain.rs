@@ -197,7 +197,8 @@ impl NotSet {
     pub(crate) fn doing(&self) -> &'static str {
         match self.note {
             Summary::TIMES_NOT_SET => "cannot set its modification time",
-            _ => "cannot set its permission bits",
+            Summary::MODES_NOT_SET => "cannot set its permission bits",
+            _ => "cannot set its owner and attributes",
         }
     }
 }

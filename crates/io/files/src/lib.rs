@@ -21,6 +21,7 @@ mod large;
 mod leftovers;
 mod listing;
 mod matches;
+mod metadata;
 mod moved_destination;
 mod parents;
 mod place;

@@ -1,6 +1,7 @@
 pub(crate) mod contents;
 pub(crate) mod deletion;
 pub(crate) mod free_space;
+pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
 pub(crate) mod sync;
@@ -38,16 +39,18 @@ use crate::filter::Filter;
 use crate::folding::{self, Folding};
 use crate::hidden::{RECORD, read_record, remove_hidden, remove_temp, temps};
 use crate::identify::{as_path, hex, is_hidden_name, is_staged_name};
+use crate::metadata::node::Node;
 use crate::moved_destination::DestinationPath;
 use crate::parents::Parents;
 use crate::place::{beneath, open_at, split};
 use crate::record::Record;
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
+use crate::sink::keeping::Keeping;
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
-use crate::sink::write::Unpublished;
+use crate::sink::write::{PRIVATE, Unpublished};
 use crate::source::nanoseconds;
 use crate::trust::Trust;
 
@@ -96,6 +99,8 @@ pub struct SinkTree {
     pub(crate) staged: Mutex<StagedDirectories>,
     /// Limits of deletion.
     pub(crate) deletes: DeletionLimits,
+    /// Attributes that are kept.
+    pub(crate) keeping: Keeping,
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(crate) notes: AtomicU64,
     /// See [`keeps_change_times`].
@@ -200,6 +205,7 @@ impl SinkTree {
             elsewhere: AtomicBool::new(false),
             staged: Mutex::new(StagedDirectories::new(left)),
             deletes: DeletionLimits::default(),
+            keeping: Keeping::default(),
             notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
             keeps_change_times,
             _lock: hidden.lock,
@@ -306,10 +312,14 @@ impl SinkTree {
             let directory = beneath(&self.root, &place, OFlags::RDONLY)?;
             let mode = rustix::fs::fstat(&directory)?.st_mode & 0o7777;
             let provisional = self.provisional_mode(entry) & !self.umask;
-            let is_ours = is_ours || mode & 0o777 == provisional;
-            // What the file system adds to a new directory, as the group's bit, stays.
-            let wanted = self.mode(entry) | mode & 0o7000;
-            self.set_attributes(&directory, (is_ours && mode != wanted).then_some(wanted), entry)
+            let is_ours = is_ours || mode & 0o777 == provisional || self.keeping.keeps_modes();
+            // What the file system adds to a new directory, as the group's bit, stays, unless it is not to.
+            let wanted = self.mode(entry) | mode & 0o7000 & !self.keeping.mode_bits();
+            self.set_attributes(
+                &directory,
+                (is_ours && (self.keeping.is_on() || mode != wanted)).then_some(wanted),
+                entry,
+            )
         })();
         match result {
             Err(error) if is_ours => {
@@ -339,8 +349,8 @@ impl SinkTree {
         let look = |parent: &OwnedFd, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             found = compare(parent, name, &stat, entry);
-            if found == Compared::Unchanged && entry.kind == EntryKind::File {
-                self.mend_mode(parent, name, &stat, entry);
+            if found == Compared::Unchanged {
+                self.mend_attributes(parent, name, &stat, entry);
             }
             (!matches!(found, Compared::Other { .. })).then_some(())
         };
@@ -348,13 +358,21 @@ impl SinkTree {
         found
     }
 
-    fn mend_mode(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
-        if stat.st_mode & 0o777 != self.mode(entry) {
-            let mode = Mode::from_raw_mode(self.mode(entry) | stat.st_mode & 0o7000);
-            // What the file system does not let be set was not set before either.
-            let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let _ = open_at(parent, name, flags, Mode::empty()).map(|file| fchmod(file, mode));
+    /// What the destination does not let be set was not set before either.
+    fn mend_attributes(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
+        let is_file = entry.kind == EntryKind::File;
+        let bits = self.keeping.mode_bits() | 0o777;
+        let mode = self.mode(entry) | stat.st_mode & 0o7777 & !bits;
+        if !self.keeping.is_on() && (!is_file || stat.st_mode & 0o7777 == mode) {
+            return;
         }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = open_at(parent, name, flags, Mode::empty()).ok().filter(|_| is_file);
+        let _ = match file {
+            Some(file) if self.keeping.is_on() => self.keep(&Node::open(&file), Some(mode), entry),
+            Some(file) => fchmod(file, Mode::from_raw_mode(mode)),
+            None => self.keep(&Node::named(parent, name), None, entry),
+        };
     }
 
     /// Looks at the entry's name in its directory. What `look` finds there is not replaced by an entry
@@ -376,10 +394,14 @@ impl SinkTree {
     }
 
     fn check_published(&self, file: &RecordedFile, last: &mut Option<LastDirectory>) -> Checked {
-        match self.is_published(&file.entry, last) {
-            true => Checked::There,
-            false => self.take_left(file, last),
+        if self.is_published(&file.entry, last) {
+            // That may have been by a run that kept less.
+            if self.keeping.is_on() {
+                self.compare(&file.entry, last);
+            }
+            return Checked::There;
         }
+        self.take_left(file, last)
     }
 
     fn append_record(&self, offset: u64, bytes: &[u8], sync: bool) -> io::Result<()> {
@@ -415,9 +437,25 @@ impl SinkTree {
     }
 
     /// The permission bits an entry gets: those of the source without what the user masks, and
-    /// without those that lend somebody's rights.
+    /// without those that lend somebody's rights, unless they are to be kept.
     pub(crate) fn mode(&self, entry: &Entry) -> u32 {
-        u32::from(entry.mode) & 0o777 & !self.umask
+        let mode = u32::from(entry.mode) & self.keeping.mode_bits();
+        if self.keeping.keeps_modes() {
+            if u32::from(entry.mode) != mode {
+                self.notes.fetch_or(Summary::OWNERS_NOT_ALLOWED, Ordering::Relaxed);
+            }
+            return mode;
+        }
+        mode & !self.umask
+    }
+
+    /// The mode that a whole file is made with, and the one that it gets then, if that is another: what is kept
+    /// may forbid others what its mode would let them.
+    pub(crate) fn modes_of_whole(&self, entry: &Entry) -> (u32, Option<u32>) {
+        match self.keeping.is_on() {
+            true => (PRIVATE, Some(self.mode(entry))),
+            false => (u32::from(entry.mode) & 0o777, None),
+        }
     }
 
     /// Of a directory while files are put in it.

@@ -1,4 +1,5 @@
 mod holes;
+pub(crate) mod metadata;
 pub(crate) mod pseudo;
 pub(crate) mod scan;
 
@@ -16,7 +17,7 @@ use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
-use longhaul_wire::{Entry, EntryCode, EntryEnd};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, KeptAttributes};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 
 use crate::cache::HandleCache;
@@ -25,6 +26,7 @@ use crate::filter::Filter;
 use crate::identify::as_path;
 use crate::large::large;
 use crate::place::{beneath, open_at, split};
+use crate::source::metadata::Reading;
 use crate::source::scan::Scan;
 
 /// The files to be copied: scanned once ([`SourceTree::scan`]), read by group in any order and by
@@ -52,6 +54,7 @@ pub struct SourceTree {
     filter: Option<Filter>,
     /// Of the contents of the one source these alone are copied.
     pub(crate) names: OnceLock<Arc<NameList>>,
+    reading: Reading,
 }
 
 /// Directory that paths are relative to, and confined to.
@@ -97,6 +100,7 @@ impl SourceTree {
             names_most: NAMES_MOST,
             filter: None,
             names: OnceLock::new(),
+            reading: Reading::default(),
         }
     }
 
@@ -104,6 +108,16 @@ impl SourceTree {
     /// above them. To be called once, before [`Self::scan`].
     pub fn list_names(&self, names: Arc<NameList>) {
         let _ = self.names.set(names);
+    }
+
+    /// Keeps these attributes; those that are not the user's where they are `allowed`.
+    pub fn keeping(self, kept: KeptAttributes, allowed: bool) -> Self {
+        Self { reading: Reading::new(kept, allowed), ..self }
+    }
+
+    /// Files that were read and have access lists, and extended attributes of the user's, which are not kept.
+    pub fn missed_attributes(&self) -> (u64, u64) {
+        self.reading.missed()
     }
 
     /// Memory for names of directories that were found and are still to be read: those beyond it are
@@ -226,6 +240,10 @@ impl SourceTree {
                  longhaul pipe can send it"
             );
             return Err(EntryEnd::new(EntryCode::Failed, &reason));
+        }
+        // Behind the comparison: in /sys to look for them gives a file new times.
+        if entry.parts(0, 1).next().is_some_and(|first| pieces[0].file_offset == first.start) {
+            self.reading.count_missed(file.file());
         }
         Ok(())
     }

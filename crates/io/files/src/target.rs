@@ -10,7 +10,7 @@ use longhaul_objects::{
     Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_units::Bytes;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes};
 
 use crate::destination::SinkOptions;
 use crate::destination::{Destination, DestinationError};
@@ -62,6 +62,14 @@ impl Target {
         }
     }
 
+    /// See [`SinkTree::keeping`]; what writes nothing keeps nothing.
+    pub fn keeping(self, kept: KeptAttributes, allowed: bool) -> Self {
+        match self {
+            Self::Tree(tree) => Self::from(tree.keeping(kept, allowed)),
+            other => other,
+        }
+    }
+
     /// Does `action`.
     ///
     /// # Errors
@@ -98,6 +106,14 @@ impl Target {
     pub fn notes(&self) -> u64 {
         match self {
             Self::Tree(tree) => tree.notes(),
+            Self::DryRun(_) | Self::Null => 0,
+        }
+    }
+
+    /// Entries of which the destination could not keep all attributes.
+    pub fn not_kept(&self) -> u64 {
+        match self {
+            Self::Tree(tree) => tree.not_kept(),
             Self::DryRun(_) | Self::Null => 0,
         }
     }

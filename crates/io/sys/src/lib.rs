@@ -1,6 +1,6 @@
 //! Operating system interfaces of Longhaul below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! traffic control, children, standard streams, processes of others, descriptors, threads, random numbers, locks, and
+//! traffic control, children, standard streams, processes of others, accounts, descriptors, threads, random numbers, locks, and
 //! system calls that fail at will.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
@@ -31,6 +31,7 @@
 #[cfg(not(target_os = "linux"))]
 compile_error!("longhaul-sys supports Linux only");
 
+pub mod accounts;
 pub mod activation;
 pub mod blaster;
 pub mod clock;

@@ -5,9 +5,12 @@ use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node};
 use longhaul_objects::{FileIdentity, NameList, identity};
-use longhaul_wire::{Attributes, DataRanges, Entry, EntryKind, EntryPath, MAX_PATH};
+use longhaul_wire::{
+    Account, Attributes, DataRanges, Entry, EntryKind, EntryPath, MAX_PATH, Metadata, Xattr,
+};
 
 use crate::draw::Draw;
+use crate::scenario::Scenario;
 
 /// A tree at the source, with every version that its files ever had.
 #[derive(Debug)]
@@ -37,8 +40,11 @@ pub(crate) struct Version {
 }
 
 impl Files {
-    /// A tree of at most `entries` names, each of `name_len` bytes or more, and `bytes` bytes.
-    pub fn new(draw: &mut Draw, entries: u64, name_len: usize, bytes: u64) -> Self {
+    /// The tree of a scenario: its names, each as long or longer, and its bytes.
+    pub fn new(draw: &mut Draw, scenario: &Scenario) -> Self {
+        let &Scenario { entries, name_len, bytes, .. } = scenario;
+        // As names, metadata goes within a bounded number of round trips.
+        let metadata_most = (100 * scenario.stream_buffer as u64).min(bytes) / entries;
         if entries == 1 {
             return Self::of(vec![Item::new("", EntryKind::File, contents(draw, bytes), 1)]);
         }
@@ -69,6 +75,9 @@ impl Files {
             let mut item = Item::new(&path, kind, contents(draw, size), number + 1);
             if draw.below(8) == 0 {
                 item.dig(draw, number + 1);
+            }
+            if draw.below(8) == 0 {
+                item.own(draw, metadata_most.clamp(1, 40_000));
             }
             items.push(item);
         }
@@ -193,14 +202,16 @@ impl Files {
         let path = entry.path.as_bytes();
         let node = disk.node(path);
         let right = match (&entry.kind, node) {
-            (EntryKind::Directory, Some(Node::Directory { mode, modified })) => {
-                (*mode, *modified) == (entry.mode, entry.modified)
+            (EntryKind::Directory, Some(Node::Directory { mode, modified, metadata })) => {
+                (*mode, *modified, metadata)
+                    == (entry.mode, entry.modified, &entry.attributes.metadata)
             }
             (EntryKind::Link { target }, Some(Node::Link { target: made })) => {
                 target[..] == made[..]
             }
-            (EntryKind::File, Some(Node::File { mode, modified, .. })) => {
-                (*mode, *modified) == (entry.mode, entry.modified)
+            (EntryKind::File, Some(Node::File { mode, modified, metadata, .. })) => {
+                (*mode, *modified, metadata)
+                    == (entry.mode, entry.modified, &entry.attributes.metadata)
                     && self
                         .version(entry)
                         .is_some_and(|version| disk.contents(path) == Some(&version.data[..]))
@@ -288,6 +299,20 @@ impl Item {
         *data = Arc::new(sparse);
         entry.identity = identity_of(inode, entry.size, entry.modified, Some(&holes));
         entry.attributes.data = Some(holes);
+    }
+
+    /// Gives the present version metadata, much of it at times.
+    fn own(&mut self, draw: &mut Draw, most: u64) {
+        let entry = &mut self.versions.last_mut().expect("an item has a version").entry;
+        let mut account = |bound| {
+            let id = draw.below(bound) as u32;
+            Account { id, name: b"ann"[..id as usize % 4].into() }
+        };
+        let (owner, group) = (Some(account(9)), Some(account(1 << 31)));
+        let value = vec![7; draw.scaled(1, most) as usize].into();
+        let xattrs = vec![Xattr { name: b"user.a"[..].into(), value }];
+        let metadata = Metadata { owner, group, xattrs, ..Metadata::default() };
+        entry.attributes.metadata = metadata.boxed();
     }
 
     fn present(&self) -> &Version {

@@ -7,7 +7,7 @@ use longhaul_objects::{
     Belief, Fsync, GroupTask, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
 };
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::EntryKind;
+use longhaul_wire::{EntryKind, KeptAttributes};
 
 use crate::draw::Draw;
 use crate::environment::Disk;
@@ -22,7 +22,14 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
     let boot = [disk.boot; 16];
     let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
     let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
-    let config = SinkConfig { fsync, transfer: TRANSFER, nonce: [99; 16], ..SinkConfig::default() };
+    let attributes = KeptAttributes::ALL;
+    let config = SinkConfig {
+        fsync,
+        transfer: TRANSFER,
+        nonce: [99; 16],
+        attributes,
+        ..SinkConfig::default()
+    };
     let mut sink = Sink::new(config, resume);
     // Tags, of his own secret, or none.
     let mut source = Source::new(match draw.one_in(2) {
@@ -67,7 +74,9 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
 /// A whole copy of the tree, of which some files are changed since.
 pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Disk) {
     disk.runs += 1;
-    let config = SinkConfig { transfer: [98; 16], nonce: [98; 16], ..SinkConfig::default() };
+    let attributes = KeptAttributes::ALL;
+    let (transfer, nonce) = ([98; 16], [98; 16]);
+    let config = SinkConfig { transfer, nonce, attributes, ..SinkConfig::default() };
     let mut sink = Sink::new(config, ResumeState::default());
     let mut source = Source::new(Belief::Nothing);
     let items: Vec<_> = (0..files.len()).filter_map(|number| files.get(number)).collect();

@@ -12,7 +12,7 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{Action, Answer, Fsync, SinkConfig, TopNames, Verdict, WriteTask, record};
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, Rate};
-use longhaul_wire::{Entry, Protect, SinkMessage, SourceMessage};
+use longhaul_wire::{Entry, KeptAttributes, Protect, SinkMessage, SourceMessage};
 
 use crate::draw::Draw;
 use crate::environment::{Disk, Env};
@@ -82,8 +82,19 @@ impl SinkDriver {
         let list = scenario.lists_names.then(|| Arc::new(files.list()));
         let names = list.clone().map_or(TopNames::Any, TopNames::Listed);
         let dry_run = false;
-        let config =
-            SinkConfig { capacity, fsync, transfer, nonce, names, asks, keeps, deletes, dry_run };
+        let attributes = KeptAttributes::ALL;
+        let config = SinkConfig {
+            capacity,
+            fsync,
+            transfer,
+            nonce,
+            names,
+            asks,
+            keeps,
+            attributes,
+            deletes,
+            dry_run,
+        };
         let mut copy = IncomingCopy::new(config, resume);
         list.into_iter().for_each(|list| copy.ask_names(list));
         let driver = Self {

@@ -175,7 +175,7 @@ impl World {
             lost_unsynced: false,
         };
         let mut files = match &scenario.sizes[..] {
-            [] => Files::new(&mut tree, scenario.entries, scenario.name_len, scenario.bytes),
+            [] => Files::new(&mut tree, &scenario),
             sizes => Files::of_sizes(&mut tree, sizes),
         };
         // Who pulls has a record of his own.

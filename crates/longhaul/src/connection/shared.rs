@@ -69,6 +69,10 @@ pub(crate) struct Shared {
     remedies: AtomicU64,
     /// What the user should know of a copy that came here, as `Summary::notes`.
     notes: AtomicU64,
+    /// Entries of it whose attributes could not all be kept.
+    not_kept: AtomicU64,
+    /// Files that were sent with access lists and with extended attributes that the request does not keep.
+    missed: [AtomicU64; 2],
     /// What waits for storage, for the monitor of this host.
     stored: StoredSeen,
 }
@@ -181,6 +185,8 @@ impl Shared {
             host: OnceLock::new(),
             remedies: AtomicU64::new(0),
             notes: AtomicU64::new(0),
+            not_kept: AtomicU64::new(0),
+            missed: [const { AtomicU64::new(0) }; 2],
             stored: StoredSeen::default(),
         })
     }
@@ -269,7 +275,7 @@ impl Shared {
             // Once: it costs a call of the system.
             Transfer::IncomingCopy(copy) if copy.is_result_due() => {
                 copy.set_host(self.host_account());
-                copy.set_notes(self.notes());
+                copy.set_notes(self.notes(), self.not_kept());
             }
             _ => {}
         }
@@ -297,6 +303,29 @@ impl Shared {
     /// The user should know this, too.
     pub fn note(&self, notes: u64) {
         self.notes.fetch_or(notes, Ordering::Relaxed);
+    }
+
+    /// Entries of a copy that came here whose attributes could not all be kept.
+    pub fn not_kept(&self) -> u64 {
+        self.not_kept.load(Ordering::Relaxed)
+    }
+
+    /// There are so many of them by now.
+    pub fn note_not_kept(&self, count: u64) {
+        self.not_kept.fetch_max(count, Ordering::Relaxed);
+    }
+
+    /// Files that were sent from here with access lists and with extended attributes that the request does not
+    /// keep.
+    pub fn missed(&self) -> (u64, u64) {
+        let [lists, xattrs] = &self.missed;
+        (lists.load(Ordering::Relaxed), xattrs.load(Ordering::Relaxed))
+    }
+
+    /// There are so many of them by now.
+    pub fn note_missed(&self, (lists, xattrs): (u64, u64)) {
+        self.missed[0].fetch_max(lists, Ordering::Relaxed);
+        self.missed[1].fetch_max(xattrs, Ordering::Relaxed);
     }
 
     /// The carrier knows that of this host, as long as it lives.
@@ -439,7 +468,8 @@ impl Shared {
     /// A source tells the sink how sending goes.
     pub fn report(&self, counts: SourceReport) {
         let host = self.host_account();
-        self.change(|half| half.report(SourceReport { host, ..counts }));
+        let (access_lists, xattrs) = self.missed();
+        self.change(|half| half.report(SourceReport { access_lists, xattrs, host, ..counts }));
     }
 }
 

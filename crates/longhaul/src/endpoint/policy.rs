@@ -36,6 +36,8 @@ pub(crate) struct Rights {
     pub read: bool,
     pub write: bool,
     pub delete: bool,
+    /// Owners, set-id bits, and attributes that are not the user's.
+    pub owners: bool,
     /// Clients at a time.
     pub clients_max: Option<usize>,
     /// Bytes that copies leave free on a file system.
@@ -95,6 +97,7 @@ impl Rights {
             read: access.allow_read,
             write: access.allow_write,
             delete: access.allow_delete,
+            owners: access.allow_owners,
             clients_max: access.transfers,
             free_least,
         }

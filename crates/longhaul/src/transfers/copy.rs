@@ -22,7 +22,7 @@ use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Direction, EntryCode, EntryEnd, MAX_PATH, Protect, Request};
+use longhaul_wire::{Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request};
 
 use crate::api::{CopyReport, DeletedNames, Snapshot};
 use crate::connection::circuit::Errand;
@@ -33,7 +33,7 @@ use crate::error::{Error, Kept};
 use crate::memory::budget::Budget;
 use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
 use crate::progress::Progress;
-use crate::remarks;
+use crate::remarks::{self, Unkept};
 use crate::transfers::sink::SinkDriver;
 use crate::transfers::source::SourceDriver;
 
@@ -78,7 +78,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
-    let list = options.manifest.as_deref().map(List::create).transpose()?;
+    let list = options.records.manifest.as_deref().map(List::create).transpose()?;
     let hashes = list.as_ref().map(|list| &list.hashes);
     let earlier = match options.connect.retry.is_zero() {
         true => CarriedEntries::default(),
@@ -183,7 +183,8 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
             return usage("-T gives one source, not its contents, the name DST, without a slash");
         }
     }
-    if options.manifest.is_some() && (!options.verify || options.update || options.dry_run) {
+    if options.records.manifest.is_some() && (!options.verify || options.update || options.dry_run)
+    {
         return usage(
             "--manifest needs hashes of all that is copied: not with --no-verify, -u or -n",
         );
@@ -233,6 +234,7 @@ fn request(options: &CopyOptions) -> Request {
         // The source of a push has them.
         names_follow: options.names.is_some() && direction == Direction::Pull,
         deletes: options.delete,
+        keeps_attributes: options.attributes,
         label,
         paths,
         // The source leaves out what is not to be copied, and a sink that deletes lets it be.
@@ -350,7 +352,8 @@ fn push(
     let tree = SourceTree::local(sources, options.copy_contents)
         .direct(options.direct)
         .filter(filter)
-        .limit_names(budget.of_names());
+        .limit_names(budget.of_names())
+        .keeping(options.attributes, true);
     let belief = match (options.verify, &options.secret) {
         (false, _) => Belief::Unhashed,
         (true, None) => Belief::Nothing,
@@ -361,7 +364,7 @@ fn push(
     if options.checksum {
         copy.allow_comparisons();
     }
-    if options.names_changes {
+    if options.records.changes {
         copy.want_changes();
     }
     send(shared, budget, options.connect.stall_timeout, copy);
@@ -401,15 +404,16 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let tree = tree.deleting(options.delete.and_then(|it| it.most), filter);
+    let deleted = options.delete.and_then(|it| it.most);
+    let tree = tree.deleting(deleted, filter).keeping(options.attributes, true);
     let keeps =
         Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
-    let config =
-        SinkConfig { deletes: options.delete.is_some(), dry_run: options.dry_run, ..config };
+    let (deletes, attributes) = (options.delete.is_some(), options.attributes);
+    let config = SinkConfig { deletes, attributes, dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
     options.names.iter().for_each(|names| copy.ask_names(names.clone()));
-    if options.names_changes {
+    if options.records.changes {
         copy.want_changes();
     }
     receive(shared, copy, budget, options.connect.stall_timeout);
@@ -538,6 +542,7 @@ fn report(
     let mut unannounced = Vec::new();
     let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
     let mut carried = (0, 0);
+    let mut lost = Unkept { missed: task.shared.missed(), not_kept: task.shared.not_kept() };
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
@@ -545,6 +550,7 @@ fn report(
             (newer, would_change) = (stats.newer.into(), stats.would_change);
             carried = stats.carried;
             copy.result().map_or((0, 0, 0, 0), |result| {
+                lost.not_kept = result.not_kept;
                 (result.bytes.get(), result.confirmed, result.resumed.get(), result.notes)
             })
         }
@@ -562,6 +568,7 @@ fn report(
             };
             let missed = copy.unannounced_of_list().filter(is_missed);
             unannounced.extend(missed.map(|name| name.escape_ascii().to_string()));
+            lost.add_missed(copy.source_report());
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
         _ => (0, 0, 0, 0),
@@ -581,7 +588,7 @@ fn report(
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
         discarded: task.discards(),
         verified: options.verify && failures.is_empty(),
-        remarks: remarks::of(notes),
+        remarks: remarks::of(notes, &lost),
         failures,
         skipped: task.shared.skipped(),
         unchanged: (
@@ -618,6 +625,7 @@ fn sink_config(
         asks: names.is_none(),
         names: names.unwrap_or_default(),
         keeps,
+        attributes: KeptAttributes::default(),
         deletes: false,
         dry_run: false,
     }

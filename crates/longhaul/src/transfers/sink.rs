@@ -79,6 +79,7 @@ impl SinkDriver {
                     }
                     let answer = self.tree.perform(action)?;
                     shared.note(self.tree.notes());
+                    shared.note_not_kept(self.tree.not_kept());
                     change(shared, |copy| copy.handle_answer(answer));
                     shared.hint();
                 }

@@ -142,6 +142,7 @@ impl SourceDriver {
             let len = task.len as usize;
             let failures = self.tree.read_group(&task, &mut buffer[..len]);
             let hashed = self.hash(&task, &buffer[..len]);
+            shared.note_missed(self.tree.missed_attributes());
             if failures.is_empty() {
                 self.note(&task, &buffer[..len], &hashed);
             }

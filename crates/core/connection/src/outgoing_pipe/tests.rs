@@ -94,6 +94,7 @@ fn a_damaged_piece_goes_again_until_it_is_confirmed() {
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
         notes: 0,
+        not_kept: 0,
         host: longhaul_wire::HostAccount {
             cpu_time: longhaul_units::Duration::ZERO,
             ..Default::default()

@@ -227,6 +227,7 @@ impl PipeSink {
             bytes: Bytes::new(self.bytes),
             resumed: Bytes::new(0),
             notes: 0,
+            not_kept: 0,
             host,
         });
     }

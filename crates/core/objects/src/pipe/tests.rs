@@ -121,6 +121,7 @@ fn what_does_not_fit_is_refused() {
         bytes: Bytes::new(5),
         resumed: Bytes::new(0),
         notes: 0,
+        not_kept: 0,
         host: longhaul_wire::HostAccount { cpu_time: Duration::ZERO, ..Default::default() },
     };
     for wrong in [

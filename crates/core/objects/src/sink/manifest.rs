@@ -6,7 +6,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, ManifestObject};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes, ManifestObject};
 
 use super::entries::{Beginning, Entries, State};
 use super::objects::Object;
@@ -14,7 +14,7 @@ use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
 use crate::entry::EntryId;
-use crate::entry::{PathKey, check, cost, is_large, own_name, parent};
+use crate::entry::{EntryError, PathKey, check, cost, is_large, metadata_cost, own_name, parent};
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, PATH_COST,
     UNSETTLED_COST, WINDOW_MAX,
@@ -28,6 +28,8 @@ use crate::paths::AnnouncedPaths;
 pub(super) struct Manifest {
     names: TopNames,
     paths: AnnouncedPaths,
+    /// Attributes that entries may have.
+    kept: KeptAttributes,
     /// The root of the copy is a file or link, so that nothing else can be.
     root_is_leaf: bool,
     /// Entries below have no contents or belong to an announced object.
@@ -165,9 +167,10 @@ struct Known<'a> {
 }
 
 impl Manifest {
-    pub(super) fn new(names: TopNames) -> Self {
+    pub(super) fn new(names: TopNames, kept: KeptAttributes) -> Self {
         Self {
             names,
+            kept,
             paths: AnnouncedPaths::default(),
             root_is_leaf: false,
             covered: 0,
@@ -339,6 +342,10 @@ impl Manifest {
         new: &mut Addition,
     ) -> Result<(), SinkError> {
         check(entry).map_err(|error| SinkError::Entry { entry: id, error })?;
+        let metadata = entry.attributes.metadata.as_deref();
+        if metadata.is_some_and(|metadata| !metadata.is_within(self.kept)) {
+            return Err(SinkError::Entry { entry: id, error: EntryError::NotKept });
+        }
         if !self.names.admit(entry) {
             return Err(SinkError::NotAskedFor { name: shown_top(entry) });
         }
@@ -362,7 +369,9 @@ impl Manifest {
             return Err(SinkError::Duplicate { entry: id });
         }
         let own = if is_directory {
-            PATH_COST + DIRECTORY_COST + ASIDE_COST + own_name(entry).len() as u64
+            let name = own_name(entry).len() as u64;
+            let metadata = metadata_cost(entry.attributes.metadata_len());
+            PATH_COST + DIRECTORY_COST + ASIDE_COST + name + metadata
         } else {
             PATH_COST
         };

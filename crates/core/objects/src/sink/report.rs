@@ -18,6 +18,7 @@ pub(super) struct Report {
     pub(super) changes: Changes,
     host: HostAccount,
     notes: u64,
+    not_kept: u64,
     /// The source's last report of its sending.
     source: Option<SourceReport>,
 }
@@ -27,7 +28,7 @@ impl Report {
         let (stats, ended) = (SinkStats::default(), EndedEntries::default());
         let (deletions, changes) = (Deletions::default(), Changes::default());
         let host = HostAccount::default();
-        Self { stats, ended, deletions, changes, host, notes: 0, source: None }
+        Self { stats, ended, deletions, changes, host, notes: 0, not_kept: 0, source: None }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -66,6 +67,7 @@ impl Report {
             bytes: Bytes::new(self.stats.confirmed_bytes),
             resumed: Bytes::new(self.stats.resumed_bytes),
             notes: self.notes,
+            not_kept: self.not_kept,
             host: self.host,
         }
     }
@@ -79,8 +81,8 @@ impl Report {
         self.host = host;
     }
 
-    pub(super) fn set_notes(&mut self, notes: u64) {
-        self.notes = notes;
+    pub(super) fn set_notes(&mut self, notes: u64, not_kept: u64) {
+        (self.notes, self.not_kept) = (notes, not_kept);
     }
 
     pub(super) fn on_source_report(&mut self, report: SourceReport) {

@@ -8,7 +8,7 @@ use longhaul_wire::Entry;
 
 use crate::directory::Directory;
 use crate::entry::EntryId;
-use crate::entry::own_name;
+use crate::entry::{metadata_cost, own_name};
 use crate::limits::DIRECTORY_COST;
 use crate::name_memory::NameMemory;
 
@@ -71,5 +71,6 @@ impl Directories {
 }
 
 fn reserved(entry: &Entry) -> u64 {
-    DIRECTORY_COST + own_name(entry).len() as u64
+    let metadata = metadata_cost(entry.attributes.metadata_len());
+    DIRECTORY_COST + own_name(entry).len() as u64 + metadata
 }

@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Metadata};
 use rand_core::Rng;
 
 use crate::action::{
@@ -50,6 +50,8 @@ pub enum Node {
         mode: u16,
         /// Modification time.
         modified: i64,
+        /// What else is kept of it.
+        metadata: Option<Box<Metadata>>,
     },
     /// A file.
     File {
@@ -59,12 +61,21 @@ pub enum Node {
         modified: i64,
         /// Number of the contents; see [`MemoryStorage::contents`].
         inode: usize,
+        /// What else is kept of it.
+        metadata: Option<Box<Metadata>>,
     },
     /// A symbolic link.
     Link {
         /// Its target.
         target: Box<[u8]>,
     },
+}
+
+impl Node {
+    fn of_file(entry: &Entry, inode: usize) -> Self {
+        let metadata = entry.attributes.metadata.clone();
+        Self::File { mode: entry.mode, modified: entry.modified, inode, metadata }
+    }
 }
 
 /// Why the storage failed.
@@ -264,7 +275,7 @@ impl MemoryStorage {
         let inode = self.files.len();
         let (visible, durable) = (data.to_vec(), data.to_vec());
         self.files.push(File { visible, durable, ..File::default() });
-        let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+        let node = Node::of_file(entry, inode);
         let path = entry.path.as_bytes();
         self.visible.nodes.insert(path.into(), node.clone());
         self.durable.nodes.insert(path.into(), node);
@@ -434,14 +445,14 @@ impl Storage for MemoryStorage {
     fn mend(&mut self, entry: &Entry) -> bool {
         let path = entry.path.as_bytes();
         let Some(&Node::File { inode, .. }) = self.node(path) else { return false };
-        let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+        let node = Node::of_file(entry, inode);
         self.change(Change::Node(path.into(), node));
         true
     }
 
     fn compare(&mut self, entry: &Entry) -> Compared {
         let path = entry.path.as_bytes();
-        let Some(&Node::File { mode, modified, inode }) = self.node(path) else {
+        let Some(&Node::File { modified, inode, .. }) = self.node(path) else {
             return Compared::Other { same_size: false };
         };
         let same_size = self.files[inode].visible.len() as u64 == entry.size;
@@ -451,8 +462,8 @@ impl Storage for MemoryStorage {
         if !self.is(self.node(path), entry) {
             return Compared::Other { same_size };
         }
-        if mode != entry.mode {
-            let node = Node::File { mode: entry.mode, modified, inode };
+        let node = Node::of_file(entry, inode);
+        if self.node(path) != Some(&node) {
             self.change(Change::Node(path.into(), node));
         }
         Compared::Unchanged
@@ -481,7 +492,7 @@ impl Storage for MemoryStorage {
             let inode = self.files.len();
             self.files.push(File::default());
             self.put(inode, 0, data);
-            let node = Node::File { mode: entry.mode, modified: entry.modified, inode };
+            let node = Node::of_file(entry, inode);
             self.change(Change::Unseen(entry.path.as_bytes().into(), node));
             return Ok(());
         }
@@ -536,7 +547,7 @@ impl Storage for MemoryStorage {
                     Some(inode) => *inode,
                     None => return Err(MemoryError::Missing),
                 };
-                Node::File { mode: entry.mode, modified: entry.modified, inode }
+                Node::of_file(entry, inode)
             }
         };
         self.change(Change::Publish(path.into(), node, *temp));
@@ -545,7 +556,8 @@ impl Storage for MemoryStorage {
 
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), MemoryError> {
         let entry = &directory.entry;
-        let node = Node::Directory { mode: entry.mode, modified: entry.modified };
+        let metadata = entry.attributes.metadata.clone();
+        let node = Node::Directory { mode: entry.mode, modified: entry.modified, metadata };
         self.change(Change::Node(entry.path.as_bytes().into(), node));
         Ok(())
     }
@@ -739,7 +751,7 @@ impl File {
 }
 
 /// State of a new directory until it is finished.
-const NEW_DIRECTORY: Node = Node::Directory { mode: 0o700, modified: 0 };
+const NEW_DIRECTORY: Node = Node::Directory { mode: 0o700, modified: 0, metadata: None };
 
 fn put(bytes: &mut Vec<u8>, offset: usize, data: &[u8]) {
     let end = offset + data.len();

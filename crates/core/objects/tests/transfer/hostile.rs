@@ -651,6 +651,7 @@ fn confirming_and_refusing_what_is_not() {
         bytes: Bytes::new(GROUP_SIZE + 11),
         resumed: Bytes::ZERO,
         notes: 0,
+        not_kept: 0,
         host: longhaul_wire::HostAccount { cpu_time: Default::default(), ..Default::default() },
     };
     assert_eq!(rejects(&mut source, SinkMessage::Result(summary.into())), SourceError::Result);
@@ -709,6 +710,7 @@ fn any_sink_message() -> impl Strategy<Value = SinkMessage> {
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::ZERO,
                 notes: 0,
+                not_kept: 0,
                 host: longhaul_wire::HostAccount::default(),
             }))
         }),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod asides;
+mod attributes;
 mod cases;
 mod contents;
 mod dry_run;

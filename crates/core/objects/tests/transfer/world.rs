@@ -482,7 +482,7 @@ impl World {
     fn check_item(&self, item: &Item) {
         let node = self.disk.node(item.entry.path.as_bytes());
         let right = match (&item.entry.kind, node) {
-            (EntryKind::Directory, Some(Node::Directory { mode, modified })) => {
+            (EntryKind::Directory, Some(Node::Directory { mode, modified, .. })) => {
                 (*mode, *modified) == (item.entry.mode, item.entry.modified)
             }
             (EntryKind::Link { target }, Some(Node::Link { target: made })) => {

@@ -72,6 +72,7 @@ fn messages(page: &mut Page) {
         bytes: Bytes::new(2_500_000),
         resumed: Bytes::new(1_451_424),
         notes: Summary::TIMES_NOT_SET,
+        not_kept: 0,
         host: longhaul_wire::HostAccount {
             cpu_time: Duration::from_micros(9_000),
             ..Default::default()
@@ -88,6 +89,8 @@ fn messages(page: &mut Page) {
         bottleneck: Bottleneck::Network,
         memory: MemoryUse::Confirmed,
         remembered: Rate::from_mbps(930),
+        access_lists: 0,
+        xattrs: 2,
         host: longhaul_wire::HostAccount {
             cpu_time: Duration::from_micros(1_500_000),
             ..Default::default()

@@ -1,9 +1,13 @@
 //! Attributes of entries (docs/protocol.md section 7.10).
 
+mod data;
+mod metadata;
+
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 
+pub use self::data::DataRanges;
+pub use self::metadata::{AccessEntry, AccessList, Account, KeptAttributes, Metadata, Xattr};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -19,12 +23,14 @@ pub const MAX_DATA_RANGES: usize = 1 << 12;
 pub struct Attributes {
     /// Of a file with holes: where its data is.
     pub data: Option<DataRanges>,
+    /// Of requests that keep more than modes and times. Never empty.
+    pub metadata: Option<Box<Metadata>>,
 }
 
 impl Attributes {
     /// True where there are none.
     pub fn is_empty(&self) -> bool {
-        self.data.is_none()
+        self.data.is_none() && self.metadata.is_none()
     }
 
     /// Number of bytes that they take in a MANIFEST.
@@ -38,10 +44,16 @@ impl Attributes {
 
     /// The same without their length: at most [`MAX_ATTRIBUTES`].
     pub fn body_len(&self) -> usize {
-        self.data.as_ref().map_or(0, |data| {
-            let len = data.encoded_len();
-            varint::len(DATA) + varint::len(len as u64) + len
-        })
+        let value = |len: usize| 1 + varint::len(len as u64) + len;
+        let data = self.data.as_ref().map_or(0, |data| value(data.encoded_len()));
+        data + self.metadata_len()
+    }
+
+    /// Bytes of this that are metadata.
+    pub fn metadata_len(&self) -> usize {
+        let value = |len: usize| 1 + varint::len(len as u64) + len;
+        let metadata = self.metadata.as_deref();
+        metadata.map_or(0, |metadata| metadata.values().map(|(_, bytes)| value(bytes.len())).sum())
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
@@ -55,13 +67,18 @@ impl Attributes {
             w.varint(data.encoded_len() as u64)?;
             data.encode(w)?;
         }
-        Ok(())
+        self.metadata.as_deref().into_iter().flat_map(Metadata::values).try_for_each(
+            |(kind, value)| {
+                w.varint(kind)?;
+                w.sized(&value)
+            },
+        )
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         const WHAT: &str = "attributes of an entry";
         let mut all = Reader::new(r.sized(MAX_ATTRIBUTES).map_err(|_| r.invalid())?, WHAT);
-        let mut attributes = Self::default();
+        let (mut data, mut metadata) = (None, Metadata::default());
         let mut past = 0;
         while !all.is_empty() {
             let kind = all.varint()?;
@@ -71,10 +88,11 @@ impl Attributes {
             }
             past = kind;
             match kind {
-                DATA => attributes.data = Some(DataRanges::decode(value)?),
-                _ => return Err(all.invalid()),
+                DATA => data = Some(DataRanges::decode(value)?),
+                _ => metadata.decode(kind, &mut Reader::new(value, WHAT))?,
             }
         }
+        let attributes = Self { data, metadata: metadata.boxed() };
         if attributes.is_empty() {
             return Err(all.invalid());
         }
@@ -82,138 +100,11 @@ impl Attributes {
     }
 }
 
-/// The parts of a file that have data, ascending, with a hole between two; the rest of the file is holes, which
-/// are read as zeros and not sent.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DataRanges(Box<[Range<u64>]>);
-
-impl DataRanges {
-    /// These ranges, at most [`MAX_DATA_RANGES`]: none empty, ascending, a hole between two of them.
-    pub fn new(ranges: Vec<Range<u64>>) -> Option<Self> {
-        let mut past = None;
-        let fits = ranges.len() <= MAX_DATA_RANGES
-            && ranges.iter().all(|range| {
-                let follows = past.is_none_or(|past| past < range.start);
-                past = Some(range.end);
-                follows && range.start < range.end && range.end <= varint::MAX
-            });
-        fits.then(|| Self(ranges.into()))
-    }
-
-    /// True if they are the data of a file of so many bytes, and not all of it.
-    pub fn fit(&self, size: u64) -> bool {
-        self.0.last().map_or(0, |last| last.end) <= size && self.total() < size
-    }
-
-    /// Their bytes.
-    pub fn total(&self) -> u64 {
-        self.0.iter().map(|range| range.end - range.start).sum()
-    }
-
-    /// The ranges.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = Range<u64>> + '_ {
-        self.0.iter().cloned()
-    }
-
-    /// The holes of a file of so many bytes.
-    pub fn holes(&self, size: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        let mut past = 0;
-        let end = core::iter::once(size..size);
-        let holes = self.0.iter().cloned().chain(end).map(move |range| {
-            let hole = past..range.start;
-            past = range.end;
-            hole
-        });
-        holes.filter(|hole| !hole.is_empty())
-    }
-
-    /// Where `len` bytes of data, from number `from` on, are in the file: parts of it, in order.
-    pub fn parts(&self, from: u64, len: u64) -> impl Iterator<Item = Range<u64>> + '_ {
-        let mut before = 0;
-        let all = self.0.iter().map(move |range| {
-            let (first, len) = (before, range.end - range.start);
-            before += len;
-            (first..before, range.start)
-        });
-        let to = from.saturating_add(len);
-        all.skip_while(move |(data, _)| data.end <= from)
-            .take_while(move |(data, _)| data.start < to)
-            .map(move |(data, at)| {
-                let (start, end) = (data.start.max(from), data.end.min(to));
-                at + (start - data.start)..at + (end - data.start)
-            })
-    }
-
-    /// Each with the bytes of the hole before it.
-    fn pairs(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let mut past = 0;
-        self.0.iter().map(move |range| {
-            let hole = range.start - past;
-            past = range.end;
-            (hole, range.end - range.start)
-        })
-    }
-
-    fn encoded_len(&self) -> usize {
-        self.pairs().map(|(hole, len)| varint::len(hole) + varint::len(len)).sum()
-    }
-
-    fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
-        self.pairs().try_for_each(|(hole, len)| {
-            w.varint(hole)?;
-            w.varint(len)
-        })
-    }
-
-    fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut r = Reader::new(bytes, "data of a file with holes");
-        let (mut ranges, mut past) = (Vec::new(), 0u64);
-        while !r.is_empty() {
-            let start = past + r.varint()?;
-            past = start + r.varint()?;
-            if past > varint::MAX || ranges.len() == MAX_DATA_RANGES {
-                return Err(r.invalid());
-            }
-            ranges.push(start..past);
-        }
-        Self::new(ranges).ok_or(r.invalid())
-    }
-}
-
 const DATA: u64 = 1;
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::vec;
-
-    #[test]
-    fn data_is_found_behind_holes() {
-        let ranges = DataRanges::new(vec![10..20, 30..31, 40..50]).unwrap();
-        assert_eq!(ranges.total(), 21);
-        let parts = |from, len| ranges.parts(from, len).collect::<Vec<_>>();
-        assert_eq!(parts(0, 21), [10..20, 30..31, 40..50]);
-        assert_eq!(parts(5, 7), [15..20, 30..31, 40..41]);
-        assert_eq!(parts(10, 3), [30..31, 40..42]);
-        assert_eq!(parts(21, 5), []);
-        let holes = |size| ranges.holes(size).collect::<Vec<_>>();
-        assert_eq!(holes(51), [0..10, 20..30, 31..40, 50..51]);
-        assert_eq!(holes(50), [0..10, 20..30, 31..40]);
-    }
-
-    #[test]
-    fn ranges_ascend_with_holes_between() {
-        let empty = core::iter::once(0..0).collect();
-        for wrong in [empty, vec![1..3, 3..4], vec![1..3, 2..4], vec![5..6, 1..2]] {
-            assert_eq!(DataRanges::new(wrong.clone()), None, "{wrong:?}");
-        }
-        assert!(DataRanges::new(vec![0..1; MAX_DATA_RANGES + 1]).is_none());
-        let ranges = DataRanges::new(vec![0..3, 5..6]).unwrap();
-        assert!(ranges.fit(6) && ranges.fit(7) && !ranges.fit(5));
-        assert!(!DataRanges::new(vec![0..2, 3..6]).unwrap().fit(5), "beyond the end");
-        let all = core::iter::once(0..6).collect();
-        assert!(!DataRanges::new(all).unwrap().fit(6), "no hole");
-        let hole = DataRanges::new(vec![]).unwrap();
-        assert!(hole.fit(1) && !hole.fit(0));
-    }
+/// Appends to a value in memory, which has room.
+fn built(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Vec<u8> {
+    let mut value = Vec::new();
+    write(&mut Writer::append(&mut value)).expect("a value in memory has room");
+    value
 }

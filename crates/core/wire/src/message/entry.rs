@@ -113,6 +113,9 @@ impl Entry {
         if attributes.data.as_ref().is_some_and(|data| !is_file || !data.fit(size)) {
             return Err(DecodeError::Invalid { what: "data of a file with holes" });
         }
+        if attributes.metadata.as_deref().is_some_and(|metadata| !metadata.fits(&kind)) {
+            return Err(DecodeError::Invalid { what: "access list of an entry" });
+        }
         Ok(Self { kind, mode, modified, size, identity, path, attributes })
     }
 }

@@ -27,6 +27,10 @@ pub struct SourceReport {
     pub memory: MemoryUse,
     /// The rate that it remembered; zero if none.
     pub remembered: Rate,
+    /// Files that were sent and have access lists, which the request does not keep.
+    pub access_lists: u64,
+    /// Those that have extended attributes of the user's, likewise.
+    pub xattrs: u64,
     /// Account of the source's host: costs and condition.
     pub host: HostAccount,
 }
@@ -42,6 +46,8 @@ impl SourceReport {
         w.u8(self.bottleneck as u8)?;
         w.u8(self.memory as u8)?;
         w.varint(self.remembered.as_bps().min(varint::MAX))?;
+        w.varint(self.access_lists)?;
+        w.varint(self.xattrs)?;
         self.host.encode(w)
     }
 
@@ -63,6 +69,8 @@ impl SourceReport {
             bottleneck: Bottleneck::from_code(r.u8()?),
             memory: MemoryUse::from_code(r.u8()?),
             remembered: Rate::from_bps(r.varint()?),
+            access_lists: r.varint()?,
+            xattrs: r.varint()?,
             host: HostAccount::decode(r)?,
         })
     }

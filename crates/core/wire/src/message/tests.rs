@@ -56,13 +56,14 @@ fn literal_bytes() {
         dry_run: false,
         names_follow: true,
         deletes: Some(Deletes { most: Some(4) }),
+        keeps_attributes: KeptAttributes::OWNERS.with(KeptAttributes::XATTRS, true),
         label: [7; 16],
         paths: vec![b"x".to_vec(), b"".to_vec()],
         rules: vec![FilterRule { kind: FilterKind::Exclude, pattern: b"*.o".to_vec() }],
     };
     let label = [7; 16];
     let rest = [2, 1, b'x', 0, 2, 3, b'*', b'.', b'o'];
-    check(&[&[30, 1, 1, 0x44, 213][..], &label, &[5], &rest].concat(), request);
+    check(&[&[31, 1, 1, 0x4c, 0xd5][..], &label, &[5, 10], &rest].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -111,11 +112,21 @@ fn literal_bytes() {
     bytes.extend([1, 1, 7, 1, 0x40, 100]);
     check(&bytes, manifest);
     let data = DataRanges::new(vec![0..1, 9..12]);
-    let entries = vec![Entry { attributes: Attributes { data }, ..file() }];
+    let entries = vec![Entry { attributes: Attributes { data, metadata: None }, ..file() }];
     let mut bytes = vec![44, 2, 7, 1, 0x81, 0x01, 0xa4];
     bytes.extend([0xff; 7]);
     bytes.extend([0xfe, 0x40, 100]);
     bytes.extend(b"0123456789abcdef\x03a/b\x06\x01\x04\x00\x01\x08\x03\x00");
+    check(&bytes, SourceMessage::Manifest { first_entry: 7, entries, objects: vec![] });
+
+    let owner = Some(Account { id: 7, name: b"ann"[..].into() });
+    let xattrs = vec![Xattr { name: b"user.a"[..].into(), value: b"x"[..].into() }];
+    let metadata = Metadata { owner, xattrs, ..Metadata::default() }.boxed();
+    let entries = vec![Entry { attributes: Attributes { data: None, metadata }, ..file() }];
+    let mut bytes = vec![56, 2, 7, 1, 0x81, 0x01, 0xa4];
+    bytes.extend([0xff; 7]);
+    bytes.extend([0xfe, 0x40, 100]);
+    bytes.extend(b"0123456789abcdef\x03a/b\x12\x02\x05\x07\x03ann\x04\x09\x06user.a\x01x\x00");
     check(&bytes, SourceMessage::Manifest { first_entry: 7, entries, objects: vec![] });
 
     let end = SourceMessage::ManifestEnd { entries: 3, objects: 2, bytes: Bytes::new(64) };
@@ -140,9 +151,11 @@ fn literal_bytes() {
         bottleneck: Bottleneck::Network,
         memory: MemoryUse::Confirmed,
         remembered: Rate::from_bps(12),
+        access_lists: 30,
+        xattrs: 31,
         host: literal_host(),
     };
-    let numbers = [36, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 7, 12];
+    let numbers = [38, 13, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 7, 1, 7, 12, 30, 31];
     check(&[&numbers[..], &LITERAL_HOST].concat(), SourceMessage::Report(report.into()));
     assert_eq!(report.lost.total(), 33);
 
@@ -190,10 +203,11 @@ fn literal_bytes() {
         bytes: Bytes::new(3),
         resumed: Bytes::new(4),
         notes: 5,
+        not_kept: 8,
         host: literal_host(),
     };
     check(
-        &[&[29, 11, 1, 2, 6, 7, 3, 4, 5][..], &LITERAL_HOST].concat(),
+        &[&[30, 11, 1, 2, 6, 7, 3, 4, 5, 8][..], &LITERAL_HOST].concat(),
         SinkMessage::Result(summary.into()),
     );
 }
@@ -382,7 +396,24 @@ fn entry() -> impl Strategy<Value = Entry> {
         });
         let data = DataRanges::new(ranges.collect());
         let data = data.filter(|data| kind == EntryKind::File && data.fit(size));
-        let attributes = Attributes { data };
+        // The names are as good as any.
+        let name = identity[..usize::from(identity[0] % 4)].iter().map(|byte| byte | 1).collect();
+        let account = Account { id: size as u32 & 0x7fff_ffff, name };
+        let access = AccessList(vec![
+            AccessEntry { tag: 1, permissions: identity[1] % 8, account: None },
+            AccessEntry { tag: 8, permissions: 5, account: Some(account.clone()) },
+        ]);
+        let xattr =
+            Xattr { name: identity[4..9].iter().map(|b| b | 1).collect(), value: identity.into() };
+        let is = |bit: u8| identity[2] & bit != 0;
+        let metadata = Metadata {
+            owner: is(1).then(|| account.clone()),
+            group: is(2).then(|| account),
+            xattrs: is(4).then_some(xattr).into_iter().collect(),
+            access: (is(8) && !matches!(kind, EntryKind::Link { .. })).then(|| access.clone()),
+            default_access: (is(16) && kind == EntryKind::Directory).then_some(access),
+        };
+        let attributes = Attributes { data, metadata: metadata.boxed() };
         Entry { kind, mode, modified, size, identity, path, attributes }
     })
 }
@@ -399,7 +430,7 @@ fn listed(entry: Entry) -> Listed {
 }
 
 fn report() -> impl Strategy<Value = SourceReport> {
-    let numbers = prop::collection::vec(number(), 11);
+    let numbers = prop::collection::vec(number(), 13);
     let codes = (0u8..13, 0u8..13, 0u8..12);
     (numbers, codes, host()).prop_map(|(n, (bound, bottleneck, memory), host)| SourceReport {
         packets_sent: n[0],
@@ -418,6 +449,8 @@ fn report() -> impl Strategy<Value = SourceReport> {
         bottleneck: Bottleneck::from_code(bottleneck),
         memory: MemoryUse::from_code(memory),
         remembered: Rate::from_bps(n[10]),
+        access_lists: n[11],
+        xattrs: n[12],
         host,
     })
 }
@@ -510,6 +543,7 @@ fn message() -> impl Strategy<Value = Message> {
                 bytes: Bytes::new(bytes),
                 resumed: Bytes::new(resumed),
                 notes,
+                not_kept: notes / 3,
                 host,
             }))
         },
@@ -549,7 +583,7 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
     let deletes = prop::option::of(prop::option::of(0..varint::MAX))
         .prop_map(|it| it.map(|most| Deletes { most }));
-    let request = (any::<[bool; 11]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+    let request = (any::<[bool; 17]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
         let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
@@ -565,6 +599,12 @@ fn message() -> impl Strategy<Value = Message> {
             compares_contents: flags[9],
             names_follow: flags[10],
             deletes,
+            keeps_attributes: [1, 2, 4, 8, 16, 64]
+                .into_iter()
+                .zip(&flags[11..])
+                .fold(KeptAttributes::default(), |all, (bit, set)| {
+                    all.with(KeptAttributes::from_bits(bit).unwrap(), *set)
+                }),
             label: [7; 16],
             paths,
             rules,

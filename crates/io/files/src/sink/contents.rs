@@ -94,7 +94,7 @@ impl SinkTree {
     pub(crate) fn mend(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<()> {
         let file = self.open_under_name(entry, last)?;
         let mode = fstat(&file)?.st_mode & 0o7777;
-        let wanted = self.mode(entry) | mode & 0o7000;
+        let wanted = self.mode(entry) | mode & 0o7000 & !self.keeping.mode_bits();
         self.set_attributes(&file, (mode != wanted).then_some(wanted), entry)
     }
 

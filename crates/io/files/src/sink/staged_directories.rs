@@ -148,9 +148,10 @@ impl SinkTree {
         let (parent, name) = split(entry.path.as_bytes());
         let open = || self.open_staged_of(entry, OFlags::PATH);
         let directory = LastDirectory::or_open(last, parent, open)?;
-        let file = File::from(create_new_file(directory, name, u32::from(entry.mode) & 0o777)?);
+        let (made_with, mode) = self.modes_of_whole(entry);
+        let file = File::from(create_new_file(directory, name, made_with)?);
         file.write_all_at(data, 0)?;
-        self.set_attributes(&file, None, entry)
+        self.set_attributes(&file, mode, entry)
     }
 
     /// The directory that holds `entry` and is, or was, staged.

@@ -83,11 +83,11 @@ impl SinkTree {
         }
         // At once whole, nothing is left to do but to give it its name; unless its final mode keeps
         // this process from opening it again to sync it.
-        let mode = u32::from(entry.mode) & 0o777;
-        if u64::from(piece.len) == entry.size && mode & OWNER_READS != 0 {
-            let file = File::from(self.create(piece.temp, mode)?);
+        if u64::from(piece.len) == entry.size && u32::from(entry.mode) & OWNER_READS != 0 {
+            let (made_with, mode) = self.modes_of_whole(entry);
+            let file = File::from(self.create(piece.temp, made_with)?);
             file.write_all_at(data, 0)?;
-            return self.set_attributes(&file, None, entry);
+            return self.set_attributes(&file, mode, entry);
         }
         self.open_shared(piece.temp)?.write_all_at(data, piece.file_offset)
     }
@@ -250,15 +250,15 @@ impl SinkTree {
         if let EntryKind::Link { target } = &entry.kind {
             gone(unlinkat(&self.hidden, &name[..], AtFlags::empty()))?;
             symlinkat(&target[..], &self.hidden, &name[..])?;
-            return self.set_link_time(&self.hidden, &name, entry);
+            return self.set_link_attributes(&self.hidden, &name, entry);
         }
         if entry.data_len() == 0 {
-            let mode = u32::from(entry.mode) & 0o777;
-            let file = File::from(create_new_file(&self.hidden, &name, mode)?);
+            let (made_with, mode) = self.modes_of_whole(entry);
+            let file = File::from(create_new_file(&self.hidden, &name, made_with)?);
             if entry.size > 0 {
                 file.set_len(entry.size)?;
             }
-            self.set_attributes(&file, None, entry)?;
+            self.set_attributes(&file, mode, entry)?;
             // No checkpoint knows of it before it has its name, which then says how long it is.
             let is_due = entry.size > 0 && self.fsync == Fsync::End;
             return if is_due { sync_whole(&file, &self.notes) } else { Ok(()) };
@@ -285,7 +285,7 @@ impl SinkTree {
         gone(unlinkat(parent, &hidden[..], AtFlags::empty()))?;
         if let EntryKind::Link { target } = &entry.kind {
             symlinkat(&target[..], parent, &hidden[..])?;
-            self.set_link_time(parent, &hidden, entry)?;
+            self.set_link_attributes(parent, &hidden, entry)?;
         } else {
             self.fits_elsewhere(parent, entry.data_len())?;
             let mut contents = File::from(open_at(
@@ -397,4 +397,4 @@ const NEW: OFlags = OFlags::WRONLY
 const OWNER_READS: u32 = 0o400;
 
 /// Mode of a file that is not complete.
-const PRIVATE: u32 = 0o600;
+pub(crate) const PRIVATE: u32 = 0o600;

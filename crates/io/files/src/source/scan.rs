@@ -1,18 +1,21 @@
 mod listed;
 
 use std::ffi::CStr;
+use std::fs::File;
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use longhaul_objects::identity;
 use longhaul_sys::random;
-use longhaul_wire::{Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath};
+use longhaul_wire::{Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, Metadata};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
 use self::listed::ListedScan;
 use super::holes::{data_ranges, may_have_holes};
 use super::pseudo;
+use crate::metadata::node::Node;
 use crate::place::open_at;
 use crate::source::{READ, SourceTree, file_identity, nanoseconds};
 use crate::{explain, identify};
@@ -165,16 +168,20 @@ impl<'a> Scan<'a> {
         let opened = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
             let true_sizes = pseudo::true_sizes(&fd, &stat);
-            Ok((Dir::new(fd)?, stat, true_sizes))
+            let metadata = self.tree.reading.read(&stat, Some(&Node::open(&fd)))?;
+            Ok((Dir::new(fd)?, stat, true_sizes, metadata))
         });
-        let (dir, stat, true_sizes) = match opened {
+        let (dir, stat, true_sizes, metadata) = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(unreadable(path, explain::at_source(&error))),
         };
         let is_top = path.is_empty();
         let shares_top = is_top && self.tree.roots.len() > 1;
         let is_known = is_top && self.has_begun;
-        let entry = (!is_known).then(|| entry(EntryKind::Directory, &stat, 0, [0; 16], entry_path));
+        let entry = (!is_known).then(|| {
+            let entry = entry(EntryKind::Directory, &stat, 0, [0; 16], entry_path);
+            Entry { attributes: Attributes { data: None, metadata }, ..entry }
+        });
         self.listing = Some(Listing { dir, true_sizes, root, path: path.into(), shares_top });
         entry.map(Scanned::Entry)
     }
@@ -321,24 +328,52 @@ fn leaf(
     };
     let is_file = kind == EntryKind::File;
     let size = if is_file { stat.st_size as u64 } else { 0 };
-    let data = if is_file && may_have_holes(stat) {
-        let file = match link {
-            Some((directory, name)) => {
-                open_at(directory, name, READ | OFlags::NOFOLLOW, Mode::empty()).ok()
-            }
-            None => tree.open_file(path.as_bytes(), &mut None).ok().map(Into::into),
-        };
-        file.and_then(|file| data_ranges(&file.into(), stat))
-    } else {
-        None
+    let data = match is_file && may_have_holes(stat) {
+        true => open_leaf(tree, &path, link).ok().and_then(|file| data_ranges(&file, stat)),
+        false => None,
+    };
+    let metadata = match metadata_of(tree, &path, stat, link) {
+        Ok(metadata) => metadata,
+        Err(error) => return unreadable(path.as_bytes().to_vec(), explain::at_source(&error)),
     };
     let contents = identity(&file_identity(stat), data.as_ref());
     let mut entry = entry(kind, stat, size, if size > 0 { contents } else { [0; 16] }, path);
-    entry.attributes.data = data;
+    entry.attributes = Attributes { data, metadata };
     match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
         Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
         None => Scanned::Entry(entry),
     }
+}
+
+/// Opens the file of an entry.
+fn open_leaf(
+    tree: &SourceTree,
+    path: &EntryPath,
+    link: Option<(BorrowedFd<'_>, &CStr)>,
+) -> io::Result<File> {
+    match link {
+        Some((directory, name)) => {
+            Ok(open_at(directory, name, READ | OFlags::NOFOLLOW, Mode::empty())?.into())
+        }
+        None => tree.open_file(path.as_bytes(), &mut None),
+    }
+}
+
+fn metadata_of(
+    tree: &SourceTree,
+    path: &EntryPath,
+    stat: &Stat,
+    link: Option<(BorrowedFd<'_>, &CStr)>,
+) -> io::Result<Option<Box<Metadata>>> {
+    if !tree.reading.looks_further() {
+        return Ok(tree.reading.read(stat, None)?);
+    }
+    Ok(match link {
+        Some((directory, name)) => {
+            tree.reading.read(stat, Some(&Node::named(&directory, name.to_bytes())))?
+        }
+        None => tree.reading.read(stat, Some(&Node::open(&open_leaf(tree, path, link)?)))?,
+    })
 }
 
 fn entry(kind: EntryKind, stat: &Stat, size: u64, identity: [u8; 16], path: EntryPath) -> Entry {

@@ -116,6 +116,7 @@ impl ServedCopies {
         }
         let tree = SourceTree::below(root, &paths, contents);
         let tree = tree.direct(self.direct).filter(filter).limit_names(memory);
+        let tree = tree.keeping(request.keeps_attributes, asked.rights.owners);
         let source =
             SourceDriver::new(tree, !request.unhashed).awaiting_names(request.names_follow);
         asked.grant(Driver::Source(Arc::new(source)));
@@ -169,9 +170,11 @@ impl ServedCopies {
         let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
         let tree = tree.deleting(request.deletes.and_then(|it| it.most), filter);
         let tree = tree.leaving(asked.rights.free_least);
+        let attributes = request.keeps_attributes;
+        let tree = tree.keeping(attributes, asked.rights.owners);
         let deletes = request.deletes.is_some();
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);
-        let config = SinkConfig { deletes, dry_run: request.dry_run, ..config };
+        let config = SinkConfig { deletes, attributes, dry_run: request.dry_run, ..config };
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         let copy = IncomingCopy::new(config, resume);
         receive(asked.shared, copy, asked.memory, self.patience);

@@ -10,6 +10,7 @@ use longhaul_wire::{EntryKind, EntryPath};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 
 use super::{Pending, Scan, Scanned, entry, leaf, pseudo, too_long, unreadable};
+use crate::metadata::node::Node;
 use crate::place::split;
 use crate::{explain, identify};
 
@@ -134,13 +135,22 @@ impl Scan<'_> {
 
     fn directory_above(&mut self, path: &[u8]) -> Scanned {
         let opened = self.tree.open_directory(0, path, OFlags::PATH);
-        let stat = match opened.and_then(|fd| Ok(fstat(&fd)?)) {
-            Ok(stat) => stat,
+        let found = opened.and_then(|fd| {
+            let stat = fstat(&fd)?;
+            // It may be one that this process may not list.
+            Ok((stat, self.tree.reading.read(&stat, Some(&Node::named(&fd, b".")))?))
+        });
+        let (stat, metadata) = match found {
+            Ok(found) => found,
             Err(error) => return self.missing(path, &error),
         };
         self.listed.above = path.to_vec();
         match EntryPath::new(path.to_vec()) {
-            Ok(path) => Scanned::Entry(entry(EntryKind::Directory, &stat, 0, [0; 16], path)),
+            Ok(path) => {
+                let mut entry = entry(EntryKind::Directory, &stat, 0, [0; 16], path);
+                entry.attributes.metadata = metadata;
+                Scanned::Entry(entry)
+            }
             Err(_) => too_long(path.to_vec()),
         }
     }

@@ -1,0 +1,92 @@
+//! `-a` and its parts: attributes that `cp` keeps.
+
+use clap::Args;
+use longhaul::KeptAttributes;
+
+/// Attributes that are kept beside times and permission bits.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub struct AttributeArgs {
+    /// Keep all of a tree: -A, -X, -o, -g, and modes exactly, set-id and sticky bits with them
+    ///
+    /// What of it the destination does not hold, or does not let this user set, is copied without, with one note.
+    /// --no-acls, --no-xattrs, --no-owner and --no-group leave one out. A server sets owners, set-id bits and
+    /// attributes beyond `user.` only with `serve --allow-owners`; without -a files get their modes less the umask.
+    #[arg(short = 'a', long, hide_short_help = true, overrides_with = "archive")]
+    archive: bool,
+    /// Keep access lists (POSIX ACLs), with users and groups by name, and modes exactly
+    #[arg(short = 'A', long, hide_short_help = true, overrides_with = "no_acls")]
+    acls: bool,
+    /// Not them
+    #[arg(long, alias = "no-A", hide_short_help = true, overrides_with = "acls")]
+    no_acls: bool,
+    /// Keep extended attributes: those of `user.`, and where both ends run as root all
+    #[arg(short = 'X', long, hide_short_help = true, overrides_with = "no_xattrs")]
+    xattrs: bool,
+    /// Not them
+    #[arg(long, alias = "no-X", hide_short_help = true, overrides_with = "xattrs")]
+    no_xattrs: bool,
+    /// Keep the user that owns, by name: where the destination runs as root
+    #[arg(short = 'o', long, hide_short_help = true, overrides_with = "no_owner")]
+    owner: bool,
+    /// Not it
+    #[arg(long, alias = "no-o", hide_short_help = true, overrides_with = "owner")]
+    no_owner: bool,
+    /// Keep the group that owns, by name: where the destination runs as root, or as a member of it
+    #[arg(short = 'g', long, hide_short_help = true, overrides_with = "no_group")]
+    group: bool,
+    /// Not it
+    #[arg(long, alias = "no-g", hide_short_help = true, overrides_with = "group")]
+    no_group: bool,
+    /// Keep users and groups by their numbers, not by name
+    #[arg(long, hide_short_help = true, overrides_with = "no_numeric_ids")]
+    numeric_ids: bool,
+    /// By name, as without
+    #[arg(long, hide_short_help = true, overrides_with = "numeric_ids")]
+    no_numeric_ids: bool,
+}
+
+impl AttributeArgs {
+    /// All that is kept.
+    pub(crate) fn kept(self) -> KeptAttributes {
+        let all = self.archive;
+        let acls = self.acls || all && !self.no_acls;
+        KeptAttributes::default()
+            .with(KeptAttributes::MODES, all || acls)
+            .with(KeptAttributes::ACCESS_LISTS, acls)
+            .with(KeptAttributes::XATTRS, self.xattrs || all && !self.no_xattrs)
+            .with(KeptAttributes::OWNERS, self.owner || all && !self.no_owner)
+            .with(KeptAttributes::GROUPS, self.group || all && !self.no_group)
+            .with(KeptAttributes::NUMBERS, self.numeric_ids)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Words {
+        #[command(flatten)]
+        attributes: AttributeArgs,
+    }
+
+    #[test]
+    fn parts_stand_alone_and_are_left_out_alone() {
+        use KeptAttributes as Kept;
+        let of = |words: &[&str]| {
+            let words = ["cp"].into_iter().chain(words.iter().copied());
+            Words::parse_from(words).attributes.kept()
+        };
+        let all = [Kept::MODES, Kept::ACCESS_LISTS, Kept::XATTRS, Kept::OWNERS, Kept::GROUPS];
+        let sum =
+            |parts: &[Kept]| parts.iter().fold(Kept::default(), |sum, part| sum.with(*part, true));
+        assert_eq!(of(&[]), Kept::default());
+        assert_eq!(of(&["-a"]), sum(&all));
+        assert_eq!(of(&["-a", "--no-A", "--no-xattrs"]), sum(&[all[0], all[3], all[4]]));
+        assert_eq!(of(&["-a", "--no-o", "-o", "--no-group"]), sum(&all[..4]));
+        assert_eq!(of(&["-A"]), sum(&all[..2]));
+        assert_eq!(of(&["-Xog"]), sum(&all[2..]));
+        assert_eq!(of(&["-o", "--numeric-ids"]), sum(&[Kept::OWNERS, Kept::NUMBERS]));
+    }
+}
