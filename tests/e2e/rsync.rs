@@ -330,7 +330,8 @@ fn own(draw: &mut Draw, path: &Path) {
         lchown(path, Some(draw.below(3) as u32), Some(draw.below(3) as u32)).unwrap();
     }
     if draw.one_in(4) && !is_link {
-        set(path, draw.pick(&["user.a", "user.b"]), &noise(draw.next(), draw.below(40) as usize));
+        let name = *draw.pick(&["user.a", "user.b"]);
+        set(path, name, &noise(draw.next(), draw.below(40) as usize));
     }
     if draw.one_in(4) && !is_link {
         set(path, ACCESS, &access_list(draw.below(3) as u32 + 1, *draw.pick(&MASKS)));

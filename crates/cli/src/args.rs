@@ -365,7 +365,10 @@ pub struct RouteArgs {
 #[derive(Args, Debug)]
 #[command(override_usage = "longhaul pipe [OPTIONS] HOST:NAME", after_help = PIPE_EXAMPLES)]
 pub struct PipeArgs {
-    /// Where both ends meet, over ssh, and the name that both give; or lh://HOST[:PORT]/NAME
+    /// Where both ends meet, and the name that both give.
+    #[arg(
+        help = "Where both ends meet, over ssh, and the name that both give; or lh://HOST[:PORT]/NAME"
+    )]
     #[arg(value_name = "HOST:NAME")]
     pub pipe: OsString,
     /// How a server is started over ssh.

@@ -105,7 +105,7 @@ pub enum Direction {
 }
 
 impl Request {
-    /// As [`Message::encode`].
+    /// As [`super::Message::encode`].
     ///
     /// # Errors
     /// As there.

@@ -408,7 +408,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         let is = |bit: u8| identity[2] & bit != 0;
         let metadata = Metadata {
             owner: is(1).then(|| account.clone()),
-            group: is(2).then(|| account),
+            group: is(2).then_some(account),
             xattrs: is(4).then_some(xattr).into_iter().collect(),
             access: (is(8) && !matches!(kind, EntryKind::Link { .. })).then(|| access.clone()),
             default_access: (is(16) && kind == EntryKind::Directory).then_some(access),

@@ -16,7 +16,7 @@ use super::{Host, addresses};
 /// A path as another program is asked for it.
 ///
 /// The program is started as `PROGRAM A B RTT LOSS RATE QUEUE SEED BURST`: two names that `ip netns`
-/// knows, milliseconds, percent lost on the way from A to B, Mb/s of frames with [`FRAME`] bytes beyond the
+/// knows, milliseconds, percent lost on the way from A to B, Mb/s of frames with 38 bytes beyond the
 /// IP packet, KiB of such frames, a number, and the mean length of a burst of losses. It gives A a device
 /// `wan0` with 10.78.0.1 and B one with 10.78.0.2, writes `up` to standard output, carries packets until
 /// SIGTERM, and then writes `A>B: packets N lost N queue-dropped N` to standard error, and a line for B>A.

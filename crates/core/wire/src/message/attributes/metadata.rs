@@ -75,7 +75,7 @@ pub struct Metadata {
 pub struct Account {
     /// Number at the source.
     pub id: u32,
-    /// Name there: at most [`NAME_MAX`] bytes, none zero; empty where numbers are kept, or it has none.
+    /// Name there: at most 255 bytes, none zero; empty where numbers are kept, or it has none.
     pub name: Box<[u8]>,
 }
 
