@@ -79,7 +79,8 @@ fn hoard(at: SocketAddr, number: usize, over: &AtomicBool) {
     let mut peer = Peer::dial(at, WAYS[3]).unwrap();
     peer.message(request(false, 1, &[format!("hoard-{number}").as_bytes()]));
     peer.message(manifest(&[Item::file(b"hoarded", &noise(1, 1_000))]));
-    let bound_by_its_disk = Bytes::new().varint(13).raw(&[0; 10]).raw(&[4, 4, 0, 0]).raw(&[0; 21]);
+    let bound_by_its_disk =
+        Bytes::new().varint(13).raw(&[0; 10]).raw(&[4, 4, 0, 0, 0, 0]).raw(&[0; 21]);
     peer.message(bound_by_its_disk);
     while !over.load(Ordering::Relaxed) && !peer.over {
         peer.receive(Instant::now() + Duration::from_millis(100));

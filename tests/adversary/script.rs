@@ -273,11 +273,11 @@ pub fn note_end(ending: &mut Ending, received: Received) -> bool {
     true
 }
 
-/// RESULT: entries confirmed and failed, none skipped or unchanged, and bytes, of which none were there before; of a host that says
-/// nothing of itself.
+/// RESULT: entries confirmed and failed, none skipped or unchanged, and bytes, of which none were there before, all with their
+/// attributes; of a host that says nothing of itself.
 pub fn result(confirmed: u64, failed: u64, bytes: u64) -> Bytes {
     let counts = Bytes::new().varint(11).varint(confirmed).varint(failed).varint(0).varint(0);
-    let counts = counts.varint(bytes).varint(0).varint(0);
+    let counts = counts.varint(bytes).varint(0).varint(0).varint(0);
     counts.raw(&[0; HOST_ACCOUNT])
 }
 

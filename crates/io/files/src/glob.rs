@@ -37,23 +37,24 @@ pub fn expand_sources(
         let reason = format!("at most {MAX_RULES} patterns can be given");
         return Err(EntryEnd::new(EntryCode::OutOfResources, &reason));
     }
-    let (mut paths, mut left) = (Vec::new(), memory.get());
+    let (mut paths, mut left) = (Vec::<Vec<u8>>::new(), memory.get());
+    let mut names: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     for path in sources {
-        let found = expand(root, path, Bytes::new(left))?;
-        left = left.saturating_sub(found.iter().map(|path| cost(path)).sum());
-        paths.extend(found);
-    }
-    let mut names: BTreeMap<&[u8], &[u8]> = BTreeMap::new();
-    for path in paths.iter().filter(|_| !copy_contents) {
-        if let Some(name) = own_name(path)
-            && let Some(other) = names.insert(name, path)
-        {
-            let (one, two) = (other.escape_ascii(), path.escape_ascii());
-            let reason = format!(
-                "{one} and {two} have one name, and one would take the other's place: copy them one after \
-                 the other, to different directories"
-            );
-            return Err(EntryEnd::new(EntryCode::Name, &reason));
+        // As soon as they are found: many patterns that match the same take no memory.
+        for found in expand(root, path, Bytes::new(left))? {
+            left = left.saturating_sub(cost(&found));
+            if let Some(name) = own_name(&found).filter(|_| !copy_contents) {
+                left = left.saturating_sub(cost(name));
+                if let Some(other) = names.insert(name.to_vec(), paths.len()) {
+                    let (one, two) = (paths[other].escape_ascii(), found.escape_ascii());
+                    let reason = format!(
+                        "{one} and {two} have one name, and one would take the other's place: copy them one \
+                         after the other, to different directories"
+                    );
+                    return Err(EntryEnd::new(EntryCode::Name, &reason));
+                }
+            }
+            paths.push(found);
         }
     }
     Ok(paths)
