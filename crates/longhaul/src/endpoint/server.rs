@@ -103,15 +103,19 @@ pub(crate) fn run(
         left: Stop::default(),
     };
     std::thread::scope(|scope| {
-        threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams())?;
         let discards = !options.discard_after.is_zero() && !options.once && options.grant.is_none();
-        if discards {
-            let attend = || leftovers::attend(policy, options.discard_after, events, &server.left);
-            threads::spawn_scoped(scope, "leftovers", attend)?;
-        }
-        events(ServeEvent::Listening(address));
-        // Clients that are still there need their datagrams.
-        let accepted = std::thread::scope(|clients| server.accept(clients, &listener));
+        let attend = || leftovers::attend(policy, options.discard_after, events, &server.left);
+        let datagrams = threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams());
+        let begun = datagrams.and_then(|_| match discards {
+            true => threads::spawn_scoped(scope, "leftovers", attend).map(drop),
+            false => Ok(()),
+        });
+        let accepted = begun.and_then(|()| {
+            events(ServeEvent::Listening(address));
+            // Clients that are still there need their datagrams.
+            std::thread::scope(|clients| server.accept(clients, &listener))
+        });
+        // The threads above end with that, also where one of them could not be made.
         server.left.request();
         accepted
     })
