@@ -102,24 +102,7 @@ pub(crate) fn run(
         served: Stop::default(),
         left: Stop::default(),
     };
-    std::thread::scope(|scope| {
-        let discards = !options.discard_after.is_zero() && !options.once && options.grant.is_none();
-        let attend = || leftovers::attend(policy, options.discard_after, events, &server.left);
-        let datagrams = threads::spawn_scoped(scope, "datagrams", || server.pass_datagrams());
-        let begun = datagrams.and_then(|_| match discards {
-            true => threads::spawn_scoped(scope, "leftovers", attend).map(drop),
-            false => Ok(()),
-        });
-        let accepted = begun.and_then(|()| {
-            events(ServeEvent::Listening(address));
-            // Clients that are still there need their datagrams.
-            std::thread::scope(|clients| server.accept(clients, &listener))
-        });
-        // The threads above end with that, also where one of them could not be made.
-        server.left.request();
-        accepted
-    })
-    .map_err(system)
+    server.serve(&listener, address).map_err(system)
 }
 
 /// Listens for connections and for datagrams at one port. If the system may choose the port
@@ -222,6 +205,28 @@ impl Running<'_> {
         self.stop.is_requested()
             || self.served.is_requested()
             || self.draining.is_requested() && is_empty()
+    }
+
+    /// Serves until it is over, with threads beside the clients'.
+    fn serve(&self, listener: &TcpListener, address: SocketAddr) -> io::Result<()> {
+        let after = self.options.discard_after;
+        let discards = !after.is_zero() && !self.options.once && self.options.grant.is_none();
+        std::thread::scope(|scope| {
+            let datagrams = threads::spawn_scoped(scope, "datagrams", || self.pass_datagrams());
+            let leftovers = || leftovers::attend(self.policy, after, self.events, &self.left);
+            let begun = datagrams.and_then(|_| match discards {
+                true => threads::spawn_scoped(scope, "leftovers", leftovers).map(drop),
+                false => Ok(()),
+            });
+            let accepted = begun.and_then(|()| {
+                (self.events)(ServeEvent::Listening(address));
+                // Clients that are still there need their datagrams.
+                std::thread::scope(|clients| self.accept(clients, listener))
+            });
+            // The threads above end with that, also where one of them could not be made.
+            self.left.request();
+            accepted
+        })
     }
 
     fn accept<'scope, 'env>(
