@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand};
-use longhaul::{CarrierChoice, LinkChoice, MEMORY_LEAST, Protect};
+use longhaul::{CarrierChoice, LinkChoice, Protect};
 use longhaul_pathsim::Probability;
-use longhaul_rate_control::{Parameter, Profile};
-use longhaul_units::{Bytes, ParseQuantityError, Rate};
+use longhaul_rate_control::Profile;
+use longhaul_units::{Bytes, Rate};
 
 use crate::attributes::AttributeArgs;
 use crate::circuits::args::CircuitsArgs;
@@ -18,8 +18,10 @@ use crate::filter::FilterArgs;
 use crate::gateway::args::GatewayArgs;
 use crate::lab::args::LabArgs;
 use crate::link::{choice, rate};
-use crate::location;
 use crate::serve::log::LogFormat;
+use crate::values::{
+    carrier, fsync, memory, parameters_help, parse_time, path, ports, profile_help, protect, retry,
+};
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
 /// really take: encrypted, verified end to end, resumable.
@@ -820,103 +822,6 @@ pub struct CompletionsArgs {
     pub shell: clap_complete::Shell,
 }
 
-/// `--protect`.
-fn protect() -> impl TypedValueParser<Value = Protect> {
-    one_of([
-        ("aead", "Encrypted and authenticated", Protect::Aead),
-        ("integrity", "Authenticated, not secret", Protect::Integrity),
-        ("clear", "Neither on the way; hashes still find every changed byte", Protect::Clear),
-    ])
-}
-
-/// `--path`.
-fn path() -> impl TypedValueParser<Value = &'static str> {
-    one_of([
-        ("shared", "Others, who get their share", "path=shared"),
-        ("dedicated", "Nobody: all of it may be taken", "path=dedicated"),
-    ])
-}
-
-/// `--carrier`.
-fn carrier() -> impl TypedValueParser<Value = CarrierChoice> {
-    one_of([
-        ("auto", "UDP where it passes", CarrierChoice::Auto),
-        ("udp", "UDP or nothing", CarrierChoice::Udp),
-        ("tcp", "TCP connections", CarrierChoice::Tcp),
-    ])
-}
-
-/// `--fsync`.
-fn fsync() -> impl TypedValueParser<Value = bool> {
-    one_of([
-        ("end", "Before a file is called done", true),
-        ("never", "Left to the operating system: faster, and lost with its memory", false),
-    ])
-}
-
-/// Values by name, each with its help.
-fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
-    values: [(&'static str, &'static str, T); N],
-) -> impl TypedValueParser<Value = T> {
-    let names = values.map(|(name, help, _)| PossibleValue::new(name).help(help));
-    PossibleValuesParser::new(names).try_map(move |text| {
-        let value = values.iter().find(|(name, ..)| *name == text).map(|(.., value)| *value);
-        value.ok_or("no such value")
-    })
-}
-
-pub(crate) fn profile_help() -> String {
-    let mut help = "Whole protocol: how losses are repaired, and what sets the rate:".to_owned();
-    for profile in Profile::all() {
-        help += &format!("\n  {:<11} {}", profile.name, profile.description);
-    }
-    help
-}
-
-fn parameters_help() -> String {
-    let mut help = "One of the profile's parameters; may be given several times:".to_owned();
-    for profile in Profile::all() {
-        for parameter in profile.controller.parameters() {
-            let Parameter { name, about, unit, default, least, most } = parameter;
-            let (default, range) = (unit.show_bound(*default), unit.range(*least, *most));
-            help += &format!("\n  {}: {name}={default}, {range}: {about}", profile.name);
-        }
-    }
-    help
-}
-
-/// A round trip: up to a minute.
-fn parse_time(text: &str) -> Result<std::time::Duration, String> {
-    longhaul_lab::parse_time_up_to(text, 60)
-}
-
-/// Ports, from the first to the last.
-fn ports(text: &str) -> Result<(u16, u16), String> {
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (location::number(first)?, location::number(last)?);
-    if first > last {
-        return Err(format!("{last} is before {first}"));
-    }
-    Ok((first, last))
-}
-
-/// A time, or 0.
-pub(crate) fn retry(text: &str) -> Result<std::time::Duration, String> {
-    match text {
-        "0" => Ok(std::time::Duration::ZERO),
-        text => when::parse_time(text),
-    }
-}
-
-/// Memory for data that is under way.
-pub(crate) fn memory(text: &str) -> Result<Bytes, String> {
-    let bytes: Bytes = text.parse().map_err(|error: ParseQuantityError| error.to_string())?;
-    if bytes < MEMORY_LEAST {
-        return Err("a transfer takes at least 64MiB".into());
-    }
-    Ok(bytes)
-}
-
 /// Seconds that SIGTERM leaves to transfers, unless set.
 pub(crate) const DRAIN: u32 = 30;
 
@@ -993,16 +898,5 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn times() {
-        let ms = std::time::Duration::from_millis;
-        assert_eq!(parse_time("100ms"), Ok(ms(100)));
-        assert_eq!(parse_time("0.5 s"), Ok(ms(500)));
-        assert_eq!(parse_time("250us"), Ok(std::time::Duration::from_micros(250)));
-        for wrong in ["", "100", "ms", "1.2.3s", "61s", "1h", "-1s"] {
-            assert!(parse_time(wrong).is_err(), "{wrong}");
-        }
     }
 }

@@ -49,6 +49,7 @@ mod serve;
 mod signals;
 mod ssh;
 mod token;
+mod values;
 mod verify;
 
 use std::ffi::OsString;
@@ -88,7 +89,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::Ls(args) => ls::run(args, &output, held),
         Command::Verify(args) => verify::run(args, &output, held),
         Command::Resume(args) => resume::run(args, &output),
-        Command::Profiles => held.release().and_then(|()| output::print(&args::profile_help())),
+        Command::Profiles => held.release().and_then(|()| output::print(&values::profile_help())),
         Command::Probe(args) => probe::run(args, &output, held),
         Command::Keys(args) => held.release().and_then(|()| keys::run(args, &output)),
         Command::Demo(args) => held.release().and_then(|()| demo::run(args, &output)),

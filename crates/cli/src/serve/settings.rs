@@ -19,6 +19,7 @@ use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
 use crate::token;
+use crate::values;
 
 /// All that an operator wishes of a server.
 pub(super) struct Settings {
@@ -147,7 +148,7 @@ impl Settings {
         options.stall_timeout = seconds(&file.stall_timeout).unwrap_or(options.stall_timeout);
         options.excuse_timeout = seconds(&file.excuse_timeout).unwrap_or(options.excuse_timeout);
         if let Some(after) = file.discard_after.as_ref() {
-            let after = mistakes.one(after, |text| args::retry(text).map_err(WrongValue::new));
+            let after = mistakes.one(after, |text| values::retry(text).map_err(WrongValue::new));
             options.discard_after = after.unwrap_or(options.discard_after);
         }
         options.direct = is_set(&file.direct);
@@ -284,7 +285,7 @@ fn directory(path: &Path) -> Result<(), WrongValue> {
 }
 
 fn memory(text: &str) -> Result<Bytes, WrongValue> {
-    args::memory(text).map_err(WrongValue::new)
+    values::memory(text).map_err(WrongValue::new)
 }
 
 fn profile(text: &str) -> Result<String, WrongValue> {
