@@ -1,4 +1,4 @@
-//! What answers in the place of an ssh server: nonsense, slowly, or without an end.
+//! Answers in the place of an ssh server's: nonsense, slowly, or without an end.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

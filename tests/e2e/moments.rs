@@ -46,7 +46,7 @@ fn fill(tree: &Path) {
 /// A copy of `tree` that is drawn, with what it has: the two ends, and the words of the command.
 struct Drawn {
     from: PathBuf,
-    /// What the copy becomes.
+    /// The copy.
     to: PathBuf,
     pushes: bool,
     deletes: bool,
@@ -82,7 +82,7 @@ impl Drawn {
         Program::start(test, &[&fixed[..], delete, &words].concat())
     }
 
-    /// What is there is whole, and nothing was deleted before all was.
+    /// Asserts that all there is whole, and nothing was deleted before all was.
     fn assert_sound(&self, seed: u64) {
         assert_eq!(fs::read(self.to.join("a/more")).unwrap(), b"more", "seed {seed}");
         fs::remove_file(self.to.join("a/more")).unwrap();

@@ -129,9 +129,9 @@ echo $host > host.new
 mv host.new host
 until [ -e ready ]; do sleep 0.05; done
 "#;
-/// What the server has not asked for stays out, but for ssh.
+/// Packets that the server has not asked for stay out, but for ssh.
 const STATEFUL: &str = "# stateful\n";
-/// What comes to the server by UDP, and by TCP to another port than that of ssh, meets a rule for its route
+/// A packet to the server by UDP, or by TCP to another port than that of ssh, meets a rule for its route
 /// before that to this host.
 const UDP_DROPPED: &str = r#"
 $there ip rule add pref 10 lookup local

@@ -373,7 +373,7 @@ pub struct PipeArgs {
     )]
     #[arg(value_name = "HOST:NAME")]
     pub pipe: OsString,
-    /// How a server is started over ssh.
+    /// Options of ssh.
     #[command(flatten)]
     pub ssh: SshArgs,
     /// Write what comes out of the pipe to standard output
@@ -544,7 +544,7 @@ pub struct ServeArgs {
     /// Clients that may read and write may also delete what their source has not (`cp --delete`)
     #[arg(long)]
     pub allow_delete: bool,
-    /// What clients copy to here may get owners, set-id bits and attributes beyond `user.` (`cp -a`)
+    /// Files that clients copy to here may get owners, set-id bits and attributes beyond `user.` (`cp -a`)
     ///
     /// As far as this process may set them: as root, who holds a token can leave a program that runs as root.
     /// They may copy such attributes from here, too. Over ssh a user has this right without it,

@@ -8,7 +8,7 @@ use longhaul::KeptAttributes;
 pub struct AttributeArgs {
     /// Keep all of a tree: -A, -X, -o, -g, and modes exactly, set-id and sticky bits with them
     ///
-    /// What of it the destination does not hold, or does not let this user set, is copied without, with one note.
+    /// Files are copied without what of it the destination does not hold, or does not let this user set, with one note.
     /// --no-acls, --no-xattrs, --no-owner and --no-group leave one out. A server sets owners, set-id bits and
     /// attributes beyond `user.` only with `serve --allow-owners`; without -a files get their modes less the umask.
     #[arg(short = 'a', long, hide_short_help = true, overrides_with = "archive")]

@@ -259,7 +259,7 @@ pub struct CopyOptions {
     pub dry_run: bool,
     /// The copy is given up when more entries than that have failed.
     pub max_errors: Option<u64>,
-    /// What is recorded of it.
+    /// Records of it.
     pub records: CopyRecords,
     /// Contents are hashed at both ends and compared. Without, what is corrupted outside of the network
     /// is not found; not with [`Protect::Clear`], which leaves the network's unfound as well.
@@ -315,7 +315,7 @@ pub struct Access {
     pub allow_write: bool,
     /// Where they may do both they may delete what a copied directory has and its source has not.
     pub allow_delete: bool,
-    /// What they copy to here may get owners, set-user-ID and set-group-ID bits, and extended attributes that
+    /// Files that they copy to here may get owners, set-user-ID and set-group-ID bits, and extended attributes that
     /// are not the user's, as far as this process may set them; they may copy these from here, too. Where it runs
     /// as root a token is enough then to leave a program that does.
     pub allow_owners: bool,
@@ -378,7 +378,7 @@ pub struct ServeOptions {
     /// Time for which a client may say that it waits for its disk, its booking or the other end of its
     /// pipe, while others find no place. Zero is for ever.
     pub excuse_timeout: Duration,
-    /// What an interrupted copy has left in a directory that clients may write to is removed when nobody has gone
+    /// Leftovers of an interrupted copy in a directory that clients may write to are removed when nobody has gone
     /// on with it for so long. Zero: never.
     pub discard_after: Duration,
     /// Names of the profiles that clients may choose; without, any.

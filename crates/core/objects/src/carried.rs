@@ -44,7 +44,7 @@ impl CarriedEntries {
         Self { wanted: true, ..Self::default() }
     }
 
-    /// What the connection has brought counts as earlier from now on.
+    /// Counts the entries that the connection has brought as earlier ones from now on.
     #[must_use]
     pub fn after_connection(mut self) -> Self {
         self.begun.end_connection();

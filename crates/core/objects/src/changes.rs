@@ -38,7 +38,7 @@ pub(crate) struct Changes {
     wanted: bool,
     queue: VecDeque<NamedChange>,
     left_out: u64,
-    /// What the command has brought to the sink.
+    /// Entries that the command has brought to the sink.
     pub(crate) carried: CarriedEntries,
 }
 

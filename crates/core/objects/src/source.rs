@@ -588,7 +588,7 @@ impl Source {
         self.changes.carried = earlier;
     }
 
-    /// What it has brought, for the next connection.
+    /// Entries that it has brought, for the next connection.
     pub fn take_carried(&mut self) -> CarriedEntries {
         core::mem::take(&mut self.changes.carried).after_connection()
     }

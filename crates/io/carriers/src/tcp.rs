@@ -177,7 +177,7 @@ impl TcpLanes {
     }
 }
 
-/// What each of so many connections may send.
+/// Rate of each of so many connections.
 fn part(rate: Rate, connections: usize) -> Rate {
     Rate::from_bps(rate.as_bps() / connections.max(1) as u64)
 }

@@ -11,7 +11,7 @@ use crate::glob::{NamePattern, expand, is_pattern};
 use crate::listing::{Found, Listing, status};
 use crate::source::scan::join;
 
-/// What a pattern matches, one after the other: each with its path from the first wildcard on, and behind a
+/// Matches of a pattern, one after the other: each with its path from the first wildcard on, and behind a
 /// directory what is in it, or below.
 pub struct Matches {
     root: Arc<ConfinedDir>,
@@ -104,7 +104,7 @@ fn before_pattern(path: &[u8]) -> usize {
 #[derive(Debug)]
 pub struct ListedPattern {
     components: Vec<(Vec<u8>, Option<NamePattern>)>,
-    /// What is below matches is listed, not only what is in them.
+    /// True if all below a match is listed, not only its own entries.
     recursive: bool,
 }
 

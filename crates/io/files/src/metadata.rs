@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use longhaul_sys::accounts::{self, AccountKind};
 use longhaul_sys::sync::lock;
-use longhaul_wire::Account;
+use longhaul_wire::{Account, KeptAttributes};
 use rustix::io::Errno;
 
 type Names = BTreeMap<(AccountKind, u32), Box<[u8]>>;
@@ -68,6 +68,11 @@ pub(crate) fn is_refusal(error: Errno) -> bool {
     refusals.contains(&error)
 }
 
+/// Attributes that a list of names has.
+pub(crate) const LISTED: KeptAttributes =
+    KeptAttributes::XATTRS.with(KeptAttributes::ACCESS_LISTS, true);
+/// Names of those that every user may set begin so.
+pub(crate) const USER: &[u8] = b"user.";
 /// Accounts that are remembered of each kind: a peer may name any number.
 const KNOWN_MOST: usize = 1 << 12;
 /// Longest name that an entry can have.

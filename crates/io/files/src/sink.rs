@@ -358,7 +358,7 @@ impl SinkTree {
         found
     }
 
-    /// What the destination does not let be set was not set before either.
+    /// Gives the entry that is there its attributes. A refusal is no error: the destination has refused as much before.
     fn mend_attributes(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
         let is_file = entry.kind == EntryKind::File;
         let bits = self.keeping.mode_bits() | 0o777;

@@ -105,7 +105,7 @@ pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
 struct Asking {
     shared: Arc<Shared>,
     sink: ListSink,
-    /// What the server may list, where the path is a pattern.
+    /// The path, where it is a pattern: the server may list nothing else.
     pattern: Option<Arc<ListedPattern>>,
     /// True where answers are taken for this attempt. Decided once: nobody takes them back.
     takes: Arc<OnceLock<bool>>,

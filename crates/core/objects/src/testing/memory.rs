@@ -50,7 +50,7 @@ pub enum Node {
         mode: u16,
         /// Modification time.
         modified: i64,
-        /// What else is kept of it.
+        /// Metadata that are kept of it.
         metadata: Option<Box<Metadata>>,
     },
     /// A file.
@@ -61,7 +61,7 @@ pub enum Node {
         modified: i64,
         /// Number of the contents; see [`MemoryStorage::contents`].
         inode: usize,
-        /// What else is kept of it.
+        /// Metadata that are kept of it.
         metadata: Option<Box<Metadata>>,
     },
     /// A symbolic link.

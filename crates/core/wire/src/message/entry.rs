@@ -26,7 +26,7 @@ pub struct Entry {
     pub identity: [u8; 16],
     /// Where it goes below the destination.
     pub path: EntryPath,
-    /// What few entries have.
+    /// Attributes, which few entries have.
     pub attributes: Attributes,
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 
-/// What has metadata.
+/// A file, directory or link that has metadata.
 pub(crate) enum Node<'a> {
     /// It is open, and not only by path (`O_PATH`).
     Open(BorrowedFd<'a>),
@@ -28,7 +28,7 @@ impl<'a> Node<'a> {
         Self::Open(file.as_fd())
     }
 
-    /// What has this name.
+    /// The one of this name.
     pub(crate) fn named(directory: &'a impl AsFd, name: &'a [u8]) -> Self {
         let directory = directory.as_fd();
         let mut path = String::new();
@@ -65,8 +65,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Names of its extended attributes; none where its file system has no such.
-    pub(crate) fn xattrs(&self) -> Result<Vec<Box<[u8]>>> {
+    /// Names of its extended attributes; `None` where its file system has no such.
+    pub(crate) fn xattrs(&self) -> Result<Option<Vec<Box<[u8]>>>> {
         let names = grown(NAMES_MOST, |buffer| match self {
             Self::Open(file) => flistxattr(file, buffer),
             Self::Named { path, .. } => llistxattr(&path[..], buffer),
@@ -74,9 +74,9 @@ impl<'a> Node<'a> {
         match names {
             Ok(names) => {
                 let each = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-                Ok(each.map(Into::into).collect())
+                Ok(Some(each.map(Into::into).collect()))
             }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -111,7 +111,7 @@ impl<'a> Node<'a> {
     }
 }
 
-/// What `call` puts into a buffer, which grows to `most` where it is too small.
+/// Bytes that `call` puts into a buffer, which grows to `most` where it is too small.
 fn grown(most: usize, call: impl Fn(&mut [u8]) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; BUFFER];
     loop {

@@ -10,9 +10,8 @@ use rustix::io::{Errno, Result};
 
 use crate::metadata::access::{self, ACCESS, DEFAULT};
 use crate::metadata::node::Node;
-use crate::metadata::{Accounts, is_refusal};
+use crate::metadata::{Accounts, LISTED, USER, is_refusal};
 use crate::sink::SinkTree;
-use crate::source::metadata::USER;
 
 /// Attributes that one copy keeps, and what it may set.
 #[derive(Debug, Default)]
@@ -77,7 +76,7 @@ impl SinkTree {
         let stat = node.stat()?;
         let mut all = self.keep_owner(node, &stat, metadata)?;
         let names = match self.keeping.kept.has(LISTED) {
-            true => node.xattrs()?,
+            true => node.xattrs()?.unwrap_or_default(),
             false => Vec::new(),
         };
         if self.keeping.kept.has(KeptAttributes::ACCESS_LISTS) {
@@ -104,8 +103,10 @@ impl SinkTree {
             }
         }
         if let Some(mode) = mode {
-            let mode = self.lent(mode, &node.stat()?, metadata);
-            if node.stat()?.st_mode & 0o7777 != mode {
+            // A new owner or list may have changed it.
+            let stat = node.stat()?;
+            let mode = self.lent(mode, &stat, metadata);
+            if stat.st_mode & 0o7777 != mode {
                 match node.chmod(mode) {
                     Err(error) if is_refusal(error) => {
                         self.notes.fetch_or(Summary::MODES_NOT_SET, Ordering::Relaxed);
@@ -196,8 +197,6 @@ fn held(set: Result<()>) -> Result<bool> {
     }
 }
 
-/// What one call lists.
-const LISTED: KeptAttributes = KeptAttributes::XATTRS.with(KeptAttributes::ACCESS_LISTS, true);
 /// Set last: a new owner or mode takes it away.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// Attributes that go where the source has them not; others are the system's.

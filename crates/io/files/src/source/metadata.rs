@@ -8,9 +8,9 @@ use longhaul_wire::{KeptAttributes, Metadata, Xattr};
 use rustix::fs::Stat;
 use rustix::io::Result;
 
-use crate::metadata::Accounts;
 use crate::metadata::access::{self, ACCESS, DEFAULT};
 use crate::metadata::node::Node;
+use crate::metadata::{Accounts, LISTED, USER};
 
 /// The reader of metadata of one copy.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ impl Reading {
             ..Metadata::default()
         };
         let Some(node) = node.filter(|_| self.looks_further()) else { return Ok(metadata.boxed()) };
-        for name in node.xattrs()? {
+        for name in node.xattrs()?.unwrap_or_default() {
             if &*name == ACCESS || &*name == DEFAULT {
                 if self.kept.has(KeptAttributes::ACCESS_LISTS) {
                     let list = node.xattr(&name)?;
@@ -83,14 +83,16 @@ impl Reading {
             return;
         }
         match Node::open(file).xattrs() {
-            Ok(names) => {
+            Ok(Some(names)) => {
                 let has = |of: fn(&[u8]) -> bool| names.iter().any(|name| of(name));
                 let lists = misses_lists && has(|name| name == ACCESS);
                 let xattrs = misses_xattrs && has(|name| name.starts_with(USER));
                 self.access_lists.fetch_add(lists.into(), Ordering::Relaxed);
                 self.xattrs.fetch_add(xattrs.into(), Ordering::Relaxed);
             }
-            Err(_) => self.has_none.store(true, Ordering::Relaxed),
+            Ok(None) => self.has_none.store(true, Ordering::Relaxed),
+            // It is copied all the same.
+            Err(_) => {}
         }
     }
 
@@ -100,9 +102,5 @@ impl Reading {
     }
 }
 
-/// What a call more shows.
-const LISTED: KeptAttributes = KeptAttributes::XATTRS.with(KeptAttributes::ACCESS_LISTS, true);
-/// Attributes that every user may set.
-pub(crate) const USER: &[u8] = b"user.";
 /// Those that stand for something else.
 const SYSTEM: &[u8] = b"system.";

@@ -1,4 +1,4 @@
-//! What interrupted copies have left at a server, and nobody has gone on with for long.
+//! Leftovers of interrupted copies at a server, which nobody has gone on with for long.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

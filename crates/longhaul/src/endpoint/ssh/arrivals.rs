@@ -1,4 +1,4 @@
-//! What comes to a server through the ssh that has started it.
+//! Connections and ports that come to a server through the ssh that has started it.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

@@ -148,7 +148,7 @@ impl Client {
     }
 }
 
-/// What the end of the input does: at a pipe clients may still come to their ends.
+/// The consequence of the end of the input: at a pipe clients may still come to their ends.
 fn ending(drains: bool, stop: Stop, drain: Stop) -> impl FnOnce() + Send + 'static {
     move || {
         drain.request();

@@ -87,7 +87,7 @@ impl SshServer {
         }
     }
 
-    /// What carries connections where nothing else does.
+    /// The tunnel, which carries connections where nothing else does.
     pub(crate) const fn tunnel(&self) -> Option<&Arc<Tunnel>> {
         match &self.streams {
             Streams::Tunnel(tunnel) => Some(tunnel),
