@@ -65,8 +65,8 @@ impl<'a> Node<'a> {
         }
     }
 
-    /// Names of its extended attributes; `None` where its file system has no such.
-    pub(crate) fn xattrs(&self) -> Result<Option<Vec<Box<[u8]>>>> {
+    /// Names of its extended attributes; none where its file system has no such.
+    pub(crate) fn xattrs(&self) -> Result<Vec<Box<[u8]>>> {
         let names = grown(NAMES_MOST, |buffer| match self {
             Self::Open(file) => flistxattr(file, buffer),
             Self::Named { path, .. } => llistxattr(&path[..], buffer),
@@ -74,9 +74,9 @@ impl<'a> Node<'a> {
         match names {
             Ok(names) => {
                 let each = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
-                Ok(Some(each.map(Into::into).collect()))
+                Ok(each.map(Into::into).collect())
             }
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(None),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(Vec::new()),
             Err(error) => Err(error),
         }
     }

@@ -76,7 +76,7 @@ impl SinkTree {
         let stat = node.stat()?;
         let mut all = self.keep_owner(node, &stat, metadata)?;
         let names = match self.keeping.kept.has(LISTED) {
-            true => node.xattrs()?.unwrap_or_default(),
+            true => node.xattrs()?,
             false => Vec::new(),
         };
         if self.keeping.kept.has(KeptAttributes::ACCESS_LISTS) {

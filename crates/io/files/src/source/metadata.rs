@@ -1,7 +1,7 @@
 //! Metadata that a copy keeps, read at the source.
 
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::accounts::{self, AccountKind};
 use longhaul_wire::{KeptAttributes, Metadata, Xattr};
@@ -19,8 +19,6 @@ pub(crate) struct Reading {
     /// Also attributes that are not the user's.
     all: bool,
     accounts: Accounts,
-    /// The file system knows no extended attributes, so none are missed.
-    has_none: AtomicBool,
     access_lists: AtomicU64,
     xattrs: AtomicU64,
 }
@@ -51,7 +49,7 @@ impl Reading {
             ..Metadata::default()
         };
         let Some(node) = node.filter(|_| self.looks_further()) else { return Ok(metadata.boxed()) };
-        for name in node.xattrs()?.unwrap_or_default() {
+        for name in node.xattrs()? {
             if &*name == ACCESS || &*name == DEFAULT {
                 if self.kept.has(KeptAttributes::ACCESS_LISTS) {
                     let list = node.xattr(&name)?;
@@ -79,21 +77,16 @@ impl Reading {
         let misses = |bit| !self.kept.has(bit);
         let misses_xattrs = misses(KeptAttributes::XATTRS);
         let misses_lists = misses(KeptAttributes::ACCESS_LISTS);
-        if !(misses_xattrs || misses_lists) || self.has_none.load(Ordering::Relaxed) {
+        if !(misses_xattrs || misses_lists) {
             return;
         }
-        match Node::open(file).xattrs() {
-            Ok(Some(names)) => {
-                let has = |of: fn(&[u8]) -> bool| names.iter().any(|name| of(name));
-                let lists = misses_lists && has(|name| name == ACCESS);
-                let xattrs = misses_xattrs && has(|name| name.starts_with(USER));
-                self.access_lists.fetch_add(lists.into(), Ordering::Relaxed);
-                self.xattrs.fetch_add(xattrs.into(), Ordering::Relaxed);
-            }
-            Ok(None) => self.has_none.store(true, Ordering::Relaxed),
-            // It is copied all the same.
-            Err(_) => {}
-        }
+        // One that cannot be asked is copied all the same.
+        let names = Node::open(file).xattrs().unwrap_or_default();
+        let has = |of: fn(&[u8]) -> bool| names.iter().any(|name| of(name));
+        let lists = misses_lists && has(|name| name == ACCESS);
+        let xattrs = misses_xattrs && has(|name| name.starts_with(USER));
+        self.access_lists.fetch_add(lists.into(), Ordering::Relaxed);
+        self.xattrs.fetch_add(xattrs.into(), Ordering::Relaxed);
     }
 
     /// Files with access lists and with attributes of the user's that were not kept.
