@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::hidden::{self, at_name};
 use crate::identify::{as_path, is_hidden_name};
-use crate::place::{beneath, split};
+use crate::place::{beneath, disk_bytes, split};
 use crate::source::scan::join;
 
 /// A copy to a directory that is not finished: interrupted, or running.
@@ -130,7 +130,7 @@ fn taken(directory: &OwnedFd) -> io::Result<u64> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        sum += stat.st_blocks.unsigned_abs() * BLOCK;
+        sum += disk_bytes(&stat);
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
             match beneath(directory, name.to_bytes(), OFlags::RDONLY) {
                 Ok(inner) => sum += taken(&inner)?,
@@ -164,6 +164,3 @@ fn open_above(root: &ConfinedDir, path: &[u8]) -> io::Result<ConfinedDir> {
     let path = if path.is_empty() { Path::new(".") } else { as_path(path) };
     Ok(root.open_dir(path)?)
 }
-
-/// Bytes of the blocks that `st_blocks` counts.
-const BLOCK: u64 = 512;

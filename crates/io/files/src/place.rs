@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::open_dir_beneath;
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags, Stat, openat};
 use rustix::path::Arg;
 
 /// Opens the directory `path` below `directory`; empty is the directory itself. No component of it
@@ -35,6 +35,11 @@ pub(crate) fn split(path: &[u8]) -> (&[u8], &[u8]) {
         Some(slash) => (&path[..slash], &path[slash + 1..]),
         None => (b"", path),
     }
+}
+
+/// Bytes on the disk that a file takes: `st_blocks` counts blocks of 512 bytes.
+pub(crate) fn disk_bytes(stat: &Stat) -> u64 {
+    (stat.st_blocks as u64).saturating_mul(512)
 }
 
 /// Nothing is to be removed where nothing is.

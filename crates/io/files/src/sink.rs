@@ -367,11 +367,12 @@ impl SinkTree {
             return;
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = open_at(parent, name, flags, Mode::empty()).ok().filter(|_| is_file);
-        let _ = match file {
-            Some(file) if self.keeping.is_on() => self.keep(&Node::open(&file), Some(mode), entry),
-            Some(file) => fchmod(file, Mode::from_raw_mode(mode)),
-            None => self.keep(&Node::named(parent, name), None, entry),
+        let open = || open_at(parent, name, flags, Mode::empty()).ok();
+        let _ = match (is_file.then(open).flatten(), self.keeping.is_on()) {
+            (Some(file), true) => self.keep(&Node::open(&file), Some(mode), entry),
+            (Some(file), false) => fchmod(file, Mode::from_raw_mode(mode)),
+            (None, true) => self.keep(&Node::named(parent, name), None, entry),
+            (None, false) => Ok(()),
         };
     }
 

@@ -15,6 +15,7 @@ use longhaul_wire::Entry;
 use rustix::fs::{AtFlags, fstatfs, fstatvfs, statat};
 
 use crate::identify::hex;
+use crate::place::disk_bytes;
 use crate::sink::SinkTree;
 
 /// A file system as it was when it was looked at.
@@ -173,7 +174,7 @@ impl SinkTree {
     fn owed(&self, budget: &SpaceBudget) -> u64 {
         budget.owed(|temp| {
             let stat = statat(&self.hidden, &hex(&temp.0)[..], AtFlags::SYMLINK_NOFOLLOW);
-            stat.ok().map(|stat| (stat.st_blocks as u64).saturating_mul(STAT_BLOCK))
+            stat.ok().map(|stat| disk_bytes(&stat))
         })
     }
 }
@@ -205,8 +206,6 @@ const UNLOOKED_PART: u64 = 4;
 const UNLOOKED_MAX: u64 = RESERVE_MIN;
 /// Unit in which file systems commonly give space to files.
 const BLOCK: u64 = 4096;
-/// Unit of `st_blocks`.
-const STAT_BLOCK: u64 = 512;
 /// TMPFS_MAGIC of linux/magic.h.
 const TMPFS: i64 = 0x0102_1994;
 

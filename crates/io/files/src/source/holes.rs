@@ -6,12 +6,13 @@ use longhaul_wire::DataRanges;
 use rustix::fs::{SeekFrom, Stat, fstat, seek};
 use rustix::io::Errno;
 
+use crate::place::disk_bytes;
 use crate::source::file_identity;
 
 /// True if the file takes less room than its contents would: it may have holes, or be compressed.
 pub(crate) fn may_have_holes(stat: &Stat) -> bool {
     let size = stat.st_size as u64;
-    size > BLOCK && (stat.st_blocks as u64).saturating_mul(STAT_BLOCK) < size
+    size > BLOCK && disk_bytes(stat) < size
 }
 
 /// Where the data of an open file is, if it has holes and is still as `stat` says. Where there are many, the
@@ -68,8 +69,6 @@ impl Ranges {
 
 /// The least block of common file systems, and what direct I/O takes.
 const BLOCK: u64 = 4096;
-/// Unit of `st_blocks`.
-const STAT_BLOCK: u64 = 512;
 /// Ranges of one file: each takes 16 bytes of a MANIFEST at most, and of memory at both ends.
 const RANGES_MAX: usize = 1 << 11;
 

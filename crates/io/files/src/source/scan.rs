@@ -336,8 +336,11 @@ fn leaf(
         Ok(metadata) => metadata,
         Err(error) => return unreadable(path.as_bytes().to_vec(), explain::at_source(&error)),
     };
-    let contents = identity(&file_identity(stat), data.as_ref());
-    let mut entry = entry(kind, stat, size, if size > 0 { contents } else { [0; 16] }, path);
+    let identity = match size > 0 {
+        true => identity(&file_identity(stat), data.as_ref()),
+        false => [0; 16],
+    };
+    let mut entry = entry(kind, stat, size, identity, path);
     entry.attributes = Attributes { data, metadata };
     match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
         Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
