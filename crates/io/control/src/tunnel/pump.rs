@@ -155,19 +155,14 @@ impl Pump {
         let mut chunk = [0; CHUNK];
         let mut busy = false;
         while self.out.len() < OUT_MAX {
-            let after = self.channels.range((Excluded(self.turn), Unbounded)).next();
-            let after = after.or_else(|| self.channels.first_key_value());
-            let Some((&first, _)) = after else { break };
-            let numbers: Vec<u16> = self
-                .channels
-                .range(first..)
-                .chain(self.channels.range(..first))
-                .map(|(number, _)| *number)
-                .collect();
-            let sender = numbers.into_iter().find_map(|number| {
-                let got = self.channels.get_mut(&number)?.read(&mut chunk);
-                (!matches!(got, Ok(Got::Nothing))).then_some((number, got))
-            });
+            // Behind the one that sent last, and that one at the end.
+            let behind = (Excluded(self.turn), Unbounded);
+            let mut read = |(number, channel): (&u16, &mut Channel)| {
+                let got = channel.read(&mut chunk);
+                (!matches!(got, Ok(Got::Nothing))).then_some((*number, got))
+            };
+            let sender = self.channels.range_mut(behind).find_map(&mut read);
+            let sender = sender.or_else(|| self.channels.range_mut(..=self.turn).find_map(read));
             let Some((channel, got)) = sender else { break };
             self.turn = channel;
             busy = true;

@@ -55,11 +55,8 @@ impl Meeting {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let mut found = [0; LEN];
                     if file.read_exact(&mut found).is_ok() {
-                        let (port, token) = found.split_at(2);
-                        let port = u16::from_be_bytes([port[0], port[1]]);
-                        let mut own = [0; 16];
-                        own.copy_from_slice(token);
-                        return Ok(Self::Guest { port, token: own });
+                        let [high, low, token @ ..] = found;
+                        return Ok(Self::Guest { port: u16::from_be_bytes([high, low]), token });
                     }
                 }
                 Err(error) => return Err(error),
