@@ -7,16 +7,16 @@
 //! median of the pairs' ratios, new to old, and between which ratios half of the pairs lie.
 
 use std::error::Error;
-use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{array, env};
 
+use longhaul_bench::processes::{Served, make_random, make_token, success};
 use longhaul_sys::clock::CpuTime;
 use longhaul_sys::memory::HeldPages;
-use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tempfile::TempDir;
@@ -84,18 +84,12 @@ impl Files {
     fn new() -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("longhaul-beside-").tempdir_in("/dev/shm")?;
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut block = vec![0; 1 << 20];
         fs::create_dir(folder.path().join("large"))?;
-        let mut large = File::create(folder.path().join("large/file"))?;
-        for _ in 0..1000 {
-            random.fill_bytes(&mut block);
-            large.write_all(&block)?;
-        }
+        make_random(&folder.path().join("large/file"), 1_000 << 20, &mut random)?;
         for index in 0..20_000 {
             let parent = folder.path().join(format!("small/{:03}", index / 100));
             fs::create_dir_all(&parent)?;
-            random.fill_bytes(&mut block[..10 << 10]);
-            fs::write(parent.join(index.to_string()), &block[..10 << 10])?;
+            make_random(&parent.join(index.to_string()), 10 << 10, &mut random)?;
         }
         let token = folder.path().join("token");
         Ok(Self { folder, token, _held_pages: HeldPages::new(1_200 << 20)? })
@@ -105,20 +99,14 @@ impl Files {
     fn copy(&self, program: &Path, (_, source, pull, options): &Case) -> Outcome<[f64; 2]> {
         let target = tempfile::Builder::new().prefix("target-").tempdir_in(self.folder.path())?;
         let source = self.folder.path().join(source);
-        if !self.token.exists() {
-            let mut keys = Command::new(program);
-            keys.args(["keys", "new", "--quiet", "--token-file"]).arg(&self.token);
-            success(keys.stdout(Stdio::null()).status()?.success(), "longhaul keys")?;
-        }
+        make_token(program, &self.token)?;
         let before = CpuTime::of_children();
         let mut server = Command::new(program);
         server.args(["serve", "--once", "--listen", "127.0.0.1:0", "--root"]);
         server.arg(if *pull { &source } else { target.path() });
-        server.arg("--token-file").arg(&self.token).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut server = Ended(server.spawn()?);
-        let mut lines = BufReader::new(server.0.stderr.take().ok_or("no standard error")?);
-        let address = listening(&mut lines)?;
-        let drain = std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+        server.arg("--token-file").arg(&self.token);
+        let server = Served::start(server, |mut server| server.spawn())?;
+        let address = &server.address;
         let mut client = Command::new(program);
         client.args(["cp", "--json", "--quiet", "--token-file"]).arg(&self.token).args(*options);
         if *pull {
@@ -129,35 +117,8 @@ impl Files {
         let start = Instant::now();
         success(client.stdout(Stdio::null()).status()?.success(), "longhaul cp")?;
         let duration = start.elapsed();
-        success(server.0.wait()?.success(), "longhaul serve")?;
-        let _ = drain.join();
+        server.end()?;
         let cpu = CpuTime::of_children().since(before).total();
         Ok([cpu, duration].map(|time: Duration| time.as_secs_f64()))
-    }
-}
-
-/// The address in the server's first words.
-fn listening(lines: &mut impl BufRead) -> Outcome<String> {
-    let mut line = String::new();
-    while lines.read_line(&mut line)? != 0 {
-        if let Some(rest) = line.strip_prefix("listening on ") {
-            return Ok(rest.split([',', '\n']).next().unwrap_or_default().to_owned());
-        }
-        line.clear();
-    }
-    Err("longhaul serve does not listen".into())
-}
-
-fn success(done: bool, what: &str) -> Outcome<()> {
-    if done { Ok(()) } else { Err(format!("{what} did not succeed").into()) }
-}
-
-/// A process that does not outlive this value.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }

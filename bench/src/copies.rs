@@ -1,11 +1,11 @@
 //! Files from memory to memory (tmpfs): `cp` to `serve` as processes of their own, and `tar`.
 
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use longhaul_pathsim::Probability;
@@ -14,12 +14,12 @@ use longhaul_sys::memory::HeldPages;
 use longhaul_sys::netns::Side;
 use longhaul_sys::tcp::TcpOptions;
 use longhaul_wire::{AEAD_TAG_LEN, OBJECT_HEADER_LEN, Protect};
-use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use tempfile::TempDir;
 
 use crate::link::Link;
+use crate::processes::{Ended, Served, make_random, make_token, success};
 use crate::samples::Sample;
 
 /// Program that moves the small files.
@@ -49,25 +49,15 @@ impl Files {
         let part = if quick { 10 } else { 1 };
         let (large, medium, count) = (LARGE / part, MEDIUM / part, SMALL / part);
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
-        let mut block = vec![0; 1 << 20];
         for (name, size) in [("large", large), ("medium", medium)] {
-            let mut file = File::create(folder.path().join(name))?;
-            let mut left = size as usize;
-            while left > 0 {
-                random.fill_bytes(&mut block);
-                let len = left.min(block.len());
-                file.write_all(&block[..len])?;
-                left -= len;
-            }
+            make_random(&folder.path().join(name), size, &mut random)?;
         }
         for index in 0..count {
             let parent = folder.path().join(format!("small/{:03}", index / PER_FOLDER));
             if index % PER_FOLDER == 0 {
                 fs::create_dir_all(&parent)?;
             }
-            let bytes = &mut block[..SMALL_LEN as usize];
-            random.fill_bytes(bytes);
-            fs::write(parent.join(format!("{index:05}")), bytes)?;
+            make_random(&parent.join(format!("{index:05}")), SMALL_LEN, &mut random)?;
         }
         // Behind the files, which would fill it.
         let held_pages = HeldPages::new((large + large / 4) as usize)?;
@@ -161,23 +151,15 @@ fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<S
     let target = files.target()?;
     warm(source)?;
     let token = files.folder.path().join("token");
-    if !token.exists() {
-        let mut keys = Command::new(program);
-        keys.args(["keys", "new", "--quiet", "--token-file"]).arg(&token).stdout(Stdio::null());
-        success(keys.stderr(Stdio::null()).status()?.success(), "longhaul keys")?;
-    }
+    make_token(program, &token)?;
     let mut server = Command::new(program);
     server.args(["serve", "--once", "--root"]).arg(target.path());
     server.arg("--listen").arg(SocketAddr::new(link.address(Side::B), 0).to_string());
-    server.arg("--token-file").arg(&token).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut server = Ended(link.spawn(Side::B, &mut server)?);
-    let mut lines = BufReader::new(server.0.stderr.take().ok_or(io::ErrorKind::BrokenPipe)?);
-    let address = listening(&mut lines)?;
-    // So that the server never waits for a reader.
-    let drain = std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+    server.arg("--token-file").arg(&token);
+    let server = Served::start(server, |mut server| link.spawn(Side::B, &mut server))?;
     let mut client = Command::new(program);
     client.args(["cp", "--json", "--quiet", "--protect", protect.name(), "--token-file"]);
-    client.arg(&token).arg(source).arg(format!("lh://{address}/copy"));
+    client.arg(&token).arg(source).arg(format!("lh://{}/copy", server.address));
     client.args((!verify).then_some("--no-verify"));
     let before = CpuTime::of_children();
     let start = Instant::now();
@@ -191,9 +173,8 @@ fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<S
     }
     let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     success(report["verified"] == *verify && report["bytes"] == *bytes, "longhaul cp")?;
-    success(server.0.wait()?.success(), "longhaul serve")?;
+    server.end()?;
     let after = CpuTime::of_children();
-    let _ = drain.join();
     Ok(Sample {
         bytes: *bytes,
         seconds,
@@ -202,20 +183,6 @@ fn copy(link: &Link, program: &Path, files: &Files, what: &What) -> io::Result<S
         cpu_relay: None,
         note: report["bottleneck"].as_str().map(|name| format!("limited by: {name}")),
     })
-}
-
-/// The address in the server's first words.
-fn listening(lines: &mut impl BufRead) -> io::Result<String> {
-    let mut output = String::new();
-    loop {
-        let start = output.len();
-        if lines.read_line(&mut output)? == 0 {
-            return Err(io::Error::other(format!("longhaul serve: {}", output.trim())));
-        }
-        if let Some(rest) = output[start..].strip_prefix("listening on ") {
-            return Ok(rest.split([',', '\n']).next().unwrap_or_default().to_owned());
-        }
-    }
 }
 
 /// `tar` straight into a TCP connection, and out of it.
@@ -257,20 +224,6 @@ fn tar(link: &Link, files: &Files, source: &Path) -> io::Result<Sample> {
         cpu_relay: None,
         note: None,
     })
-}
-
-fn success(whether: bool, what: &str) -> io::Result<()> {
-    if whether { Ok(()) } else { Err(io::Error::other(format!("{what} did not succeed"))) }
-}
-
-/// A process that does not outlive this value.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// As `cp` reads and writes.

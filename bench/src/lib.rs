@@ -24,6 +24,7 @@ mod engine;
 mod link;
 pub mod memory_to_memory;
 mod peers;
+pub mod processes;
 mod pump;
 mod raw;
 mod relay;

@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Mutex;
 use std::time::Duration;
 
+use longhaul_bench::processes::{Ended, Served, make_random, make_token, success};
 use longhaul_lab::pump::TcpPump;
 use longhaul_lab::{
     Conditions, LineKind, LinkSpec, OtherCounts, OtherPath, Testbed, TestbedOptions, Topology,
@@ -16,7 +16,6 @@ use longhaul_lab::{
 use longhaul_pathsim::DropReason;
 use longhaul_sys::sync::lock;
 use longhaul_wire::{AEAD_TAG_LEN, OBJECT_HEADER_LEN};
-use rand_core::Rng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::SeedableRng;
 use serde_json::Value;
@@ -100,9 +99,7 @@ pub struct Files {
 impl Files {
     pub fn new(program: &Path) -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("longhaul-paths-").tempdir_in("/dev/shm")?;
-        let mut keys = Command::new(program);
-        keys.args(["keys", "new", "--quiet", "--token-file"]).arg(folder.path().join("token"));
-        success(keys.stdout(Stdio::null()).status()?.success(), "longhaul keys")?;
+        make_token(program, &folder.path().join("token"))?;
         Ok(Self { folder, program: program.to_owned(), made: Mutex::default() })
     }
 
@@ -112,15 +109,7 @@ impl Files {
             return Ok(path.clone());
         }
         let path = self.folder.path().join(bytes.to_string());
-        let mut file = File::create(&path)?;
-        let (mut random, mut left) = (Xoshiro256PlusPlus::seed_from_u64(bytes), bytes);
-        let mut block = vec![0; 1 << 20];
-        while left > 0 {
-            random.fill_bytes(&mut block);
-            let length = left.min(1 << 20);
-            file.write_all(&block[..length as usize])?;
-            left -= length;
-        }
+        make_random(&path, bytes, &mut Xoshiro256PlusPlus::seed_from_u64(bytes))?;
         made.insert(bytes, path.clone());
         Ok(path)
     }
@@ -174,26 +163,18 @@ fn copy(testbed: &Testbed, cell: &Cell, files: &Files) -> Outcome<(Value, f64)> 
     let mut server = Command::new(&files.program);
     server.args(["serve", "--once", "--listen"]).arg(format!("{}:7420", to.ipv4()));
     server.arg("--root").arg(target.path()).arg("--token-file").arg(&token);
-    let mut server = Ended(testbed.spawn(to, with_output(server, Stdio::null(), Stdio::piped()))?);
-    let mut lines = BufReader::new(server.0.stderr.take().ok_or("no standard error")?);
-    let mut line = String::new();
-    while !line.starts_with("listening on ") {
-        line.clear();
-        success(lines.read_line(&mut line)? > 0, "longhaul serve")?;
-    }
-    let drain = std::thread::spawn(move || io::copy(&mut lines, &mut io::sink()));
+    let server = Served::start(server, |server| testbed.spawn(to, server))?;
     let [output, errors] = ["out", "err"].map(|name| files.folder.path().join(name));
     let mut client = Command::new(&files.program);
     client.args(["cp", "--json", "--quiet", "--no-history", "--stats", "500ms", "--token-file"]);
-    client.arg(&token).arg(&source).arg(format!("lh://{}:7420/copy", to.ipv4()));
-    let client = with_output(client, File::create(&output)?.into(), File::create(&errors)?.into());
+    client.arg(&token).arg(&source).arg(format!("lh://{}/copy", server.address));
+    client.stdout(File::create(&output)?).stderr(File::create(&errors)?);
     let status = Ended(testbed.spawn(from, client)?).0.wait()?;
     let errors = fs::read_to_string(errors)?;
     if !status.success() {
         return Err(format!("longhaul cp: {errors}").into());
     }
-    let _ = server.0.wait()?;
-    let _ = drain.join();
+    server.end()?;
     let report: Value = serde_json::from_str(&fs::read_to_string(output)?)?;
     success(report["verified"] == true, "longhaul cp")?;
     Ok((report, settled(&errors)))
@@ -214,25 +195,6 @@ fn settled(lines: &str) -> f64 {
             8.0 * (last.1 - first.1) / (last.0 - first.0)
         }
         _ => f64::NAN,
-    }
-}
-
-fn with_output(mut command: Command, output: Stdio, errors: Stdio) -> Command {
-    command.stdin(Stdio::null()).stdout(output).stderr(errors);
-    command
-}
-
-fn success(done: bool, what: &str) -> Outcome<()> {
-    if done { Ok(()) } else { Err(format!("{what} did not succeed").into()) }
-}
-
-/// A process that does not outlive this value.
-struct Ended(Child);
-
-impl Drop for Ended {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
