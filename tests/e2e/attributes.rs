@@ -4,11 +4,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
 
-use longhaul::{CopyOptions, CopyReport, KeptAttributes};
+use longhaul::{CopyReport, KeptAttributes};
 use longhaul_needs::needs;
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 
-use crate::server::{Server, pull, push, run};
+use crate::server::{Server, each_way, pull, push, run};
 use crate::test::{Test, limited};
 
 pub(crate) const ACCESS: &str = "system.posix_acl_access";
@@ -88,17 +88,10 @@ fn tree(at: &Path) {
 const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const NAMES: [&str; 7] = ["", "small", "empty", "sub", "sub/in", "large", "link"];
 
-fn copy(
-    test: &Test,
-    server: &Server,
-    pushes: bool,
-    change: impl Fn(&mut CopyOptions),
-) -> CopyReport {
-    let mut options = match pushes {
-        true => push(&test.here("tree"), server.address, b""),
-        false => pull(server.address, b"tree", &test.path("here")),
-    };
-    change(&mut options);
+/// Copies the tree to the server.
+fn send(test: &Test, server: &Server, attributes: KeptAttributes) -> CopyReport {
+    let mut options = push(&test.here("tree"), server.address, b"");
+    options.attributes = attributes;
     run(test, &options).unwrap()
 }
 
@@ -107,14 +100,9 @@ fn copy(
 fn all_attributes_arrive_both_ways_and_are_mended_where_the_contents_are_there() {
     limited(|test| {
         let server = Server::with(test, |options| options.access[0].allow_owners = true);
-        for pushes in [true, false] {
-            let (here, there) = (test.here("tree"), test.there("tree"));
-            for old in [&here, &there] {
-                let _ = fs::remove_dir_all(old);
-            }
-            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+        each_way(test, &server, |from, to, mut options| {
             tree(from);
-            let all = |options: &mut CopyOptions| options.attributes = KeptAttributes::ALL;
+            options.attributes = KeptAttributes::ALL;
             let compare = || {
                 for name in NAMES {
                     let (from, to) = (from.join(name), to.join(name));
@@ -122,7 +110,7 @@ fn all_attributes_arrive_both_ways_and_are_mended_where_the_contents_are_there()
                     assert_eq!(xattrs(&from), xattrs(&to), "{name}");
                 }
             };
-            let report = copy(test, &server, pushes, all);
+            let report = run(test, &options).unwrap();
             assert!(report.remarks.is_empty() && report.failures.is_empty(), "{report:?}");
             compare();
             // Nothing is sent again for them.
@@ -133,10 +121,10 @@ fn all_attributes_arrive_both_ways_and_are_mended_where_the_contents_are_there()
             mode(&from.join("large"), 0o4400);
             lchown(from.join("link"), Some(7), Some(8)).unwrap();
             mode(&from.join("sub"), 0o2770);
-            let report = copy(test, &server, pushes, all);
+            let report = run(test, &options).unwrap();
             assert!(report.failures.is_empty() && report.bytes == 0, "{report:?}");
             compare();
-        }
+        });
     });
 }
 
@@ -145,14 +133,9 @@ fn all_attributes_arrive_both_ways_and_are_mended_where_the_contents_are_there()
 fn without_a_word_nothing_is_kept_and_what_is_lost_is_counted() {
     limited(|test| {
         let server = Server::with(test, |options| options.access[0].allow_owners = true);
-        for pushes in [true, false] {
-            let (here, there) = (test.here("tree"), test.there("tree"));
-            for old in [&here, &there] {
-                let _ = fs::remove_dir_all(old);
-            }
-            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+        each_way(test, &server, |from, to, options| {
             tree(from);
-            let report = copy(test, &server, pushes, |_| {});
+            let report = run(test, &options).unwrap();
             assert_eq!(
                 report.remarks,
                 ["1 file has an access list, 2 files have extended attributes: -a keeps them"]
@@ -162,7 +145,7 @@ fn without_a_word_nothing_is_kept_and_what_is_lost_is_counted() {
                 assert_eq!(owners(&to.join(name)).0, 0);
             }
             assert_eq!(owners(&to.join("small")).2, 0o755);
-        }
+        });
     });
 }
 
@@ -172,9 +155,8 @@ fn a_server_that_does_not_allow_it_sets_no_owner_set_id_bit_or_capability() {
     limited(|test| {
         let server = Server::start(test);
         tree(&test.here("tree"));
-        let all = |options: &mut CopyOptions| options.attributes = KeptAttributes::ALL;
         for _ in 0..2 {
-            let report = copy(test, &server, true, all);
+            let report = send(test, &server, KeptAttributes::ALL);
             assert!(report.failures.is_empty(), "{report:?}");
             let [remark] = &report.remarks[..] else { panic!("{report:?}") };
             assert!(remark.contains("serve --allow-owners"), "{remark}");
@@ -217,7 +199,7 @@ fn parts_are_kept_alone() {
         ];
         for (part, (user, group), names) in parts {
             let _ = fs::remove_dir_all(test.there("tree"));
-            copy(test, &server, true, |options| options.attributes = part);
+            send(test, &server, part);
             let to = test.there("tree/f");
             let found: Vec<_> = xattrs(&to).into_iter().map(|it| it.0).collect();
             let metadata = fs::metadata(&to).unwrap();
@@ -243,8 +225,7 @@ fn attributes_of_more_than_64_kib_fail_their_file_alone() {
             let name = format!("user.{number}");
             lsetxattr(&full, name, &vec![7; *size], XattrFlags::empty()).is_ok()
         });
-        let report =
-            copy(test, &server, true, |options| options.attributes = KeptAttributes::XATTRS);
+        let report = send(test, &server, KeptAttributes::XATTRS);
         assert_eq!(report.failures.count, u64::from(is_held), "{report:?}");
         assert_eq!(fs::read(test.there("tree/other")).unwrap(), b"other");
         if is_held {
