@@ -1,8 +1,6 @@
 //! `--exclude` and its kind: rules in the order in which they are written.
 
 use std::ffi::OsString;
-use std::fs;
-use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +8,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_pars
 use longhaul::{FilterKind, FilterRule};
 
 use crate::failure::Failure;
+use crate::input;
 
 /// Options that say which names are copied, in their order.
 #[derive(Clone, Debug, Default)]
@@ -48,14 +47,7 @@ fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
 
 /// The rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
 fn read(path: &Path) -> Result<Vec<FilterRule>, Failure> {
-    let text = match path.as_os_str().as_bytes() {
-        b"-" => {
-            let mut text = Vec::new();
-            io::stdin().read_to_end(&mut text).map(|_| text)
-        }
-        _ => fs::read(path),
-    };
-    let text = text.map_err(|error| {
+    let text = input::read(path).map_err(|error| {
         Failure::failed(format!("--exclude-from: cannot read {}: {error}", path.display()))
     })?;
     let lines =

@@ -31,6 +31,7 @@ pub mod gateway;
 mod habits;
 mod history;
 mod hosts;
+mod input;
 mod keys;
 pub mod lab;
 mod link;

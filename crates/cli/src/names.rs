@@ -1,26 +1,19 @@
 //! `--files-from`: the list of names that are copied, and of no others.
 
-use std::fs;
-use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
 use longhaul::NameList;
 
 use crate::failure::Failure;
+use crate::input;
 
 /// Reads the list of `path`, or of standard input for `-`: names in the source, one a line, or with a zero behind
 /// each. Nothing where that itself is listed: all is copied.
 pub(crate) fn read(path: &Path, ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Failure> {
-    let failed = |error: io::Error| {
+    let text = input::read(path).map_err(|error| {
         Failure::failed(format!("--files-from: cannot read {}: {error}", path.display()))
-    };
-    let mut text = Vec::new();
-    if path.as_os_str() == "-" {
-        io::stdin().lock().read_to_end(&mut text).map_err(failed)?;
-    } else {
-        text = fs::read(path).map_err(failed)?;
-    }
+    })?;
     parse(&text, ends_in_zero)
         .map_err(|reason| Failure::usage(format!("--files-from {}: {reason}", path.display())))
 }

@@ -1,7 +1,6 @@
 //! `longhaul verify`.
 
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -16,6 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::args::VerifyArgs;
 use crate::failure::Failure;
 use crate::figures::seconds;
+use crate::input;
 use crate::link;
 use crate::location::{self, Location};
 use crate::output::{self, Output, print};
@@ -64,15 +64,10 @@ pub(crate) fn run(args: &VerifyArgs, output: &Output, held: Held) -> Result<(), 
 
 fn read(path: &Path) -> Result<HashList, Failure> {
     let shown = shown(&path.display().to_string());
-    let list = match path.as_os_str() == "-" {
-        true => HashList::read(io::stdin().lock()),
-        false => {
-            let file = File::open(path)
-                .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
-            HashList::read(BufReader::new(file))
-        }
-    };
-    let list = list.map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
+    let lines = input::open(path)
+        .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
+    let list =
+        HashList::read(lines).map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
     match list.is_empty() {
         true => Err(Failure::failed(format!("{shown}: it has no lines, so nothing was compared"))),
         false => Ok(list),
