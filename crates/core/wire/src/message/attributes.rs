@@ -44,16 +44,14 @@ impl Attributes {
 
     /// The same without their length: at most [`MAX_ATTRIBUTES`].
     pub fn body_len(&self) -> usize {
-        let value = |len: usize| 1 + varint::len(len as u64) + len;
-        let data = self.data.as_ref().map_or(0, |data| value(data.encoded_len()));
+        let data = self.data.as_ref().map_or(0, |data| value_len(data.encoded_len()));
         data + self.metadata_len()
     }
 
     /// Bytes of this that are metadata.
     pub fn metadata_len(&self) -> usize {
-        let value = |len: usize| 1 + varint::len(len as u64) + len;
-        let metadata = self.metadata.as_deref();
-        metadata.map_or(0, |metadata| metadata.values().map(|(_, bytes)| value(bytes.len())).sum())
+        let values = self.metadata.as_deref().into_iter().flat_map(Metadata::values);
+        values.map(|(_, value)| value_len(value.len())).sum()
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
@@ -101,6 +99,11 @@ impl Attributes {
 }
 
 const DATA: u64 = 1;
+
+/// Bytes of a value of so many with its type and length.
+const fn value_len(len: usize) -> usize {
+    1 + varint::len(len as u64) + len
+}
 
 /// Appends to a value in memory, which has room.
 fn built(write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Vec<u8> {
