@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use longhaul_relay::{Host, Place};
 use longhaul_session::{
     ClientConfig, ClientHandshake, ClientProgress, HandshakeError, Session, SessionSecret, Token,
 };
+use longhaul_sys::route;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::tcp::{SEGMENT_LEAST, TcpOptions};
 use longhaul_sys::{clock, tcp};
@@ -157,7 +158,8 @@ fn prove(
     let until = Until { deadline: clock::now() + config.timeout, stop };
     let local = match &tunnel {
         None => connected.stream.local_addr().map_err(ConnectError::System)?.ip(),
-        Some(_) => own_address(server),
+        // Where no route leads there the address is that of no host.
+        Some(_) => route::source_towards(server).unwrap_or(route::unspecified(server.ip())),
     };
     let fewer = ClientConfig { lanes: config.lanes.min(TUNNEL_LANES), ..config.clone() };
     let config = if tunnel.is_some() { &fewer } else { config };
@@ -200,20 +202,6 @@ fn prove(
         .map_err(ConnectError::System)?;
     let session = Arc::new(session);
     Ok(Dialed { session, control, server, identity, local, rtt, tunnel })
-}
-
-/// The address of this host from which packets to `server` would go; none where there is no way.
-fn own_address(server: SocketAddr) -> IpAddr {
-    let none = match server {
-        SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    };
-    // Connecting sends nothing.
-    let asked = UdpSocket::bind((none, 0)).and_then(|socket| {
-        socket.connect(server)?;
-        socket.local_addr()
-    });
-    asked.map_or(none, |own| own.ip())
 }
 
 /// Establishes TLS for the control connection.

@@ -1,7 +1,7 @@
 //! Routes of this host, as its kernel would take them.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use crate::netlink::{Netlink, Request};
 
@@ -29,6 +29,24 @@ pub fn is_local(address: IpAddr) -> io::Result<bool> {
     }
 }
 
+/// The address of this host from which packets to `to` would go. Nothing is sent.
+///
+/// # Errors
+/// No route leads there, or those of sockets.
+pub fn source_towards(to: SocketAddr) -> io::Result<IpAddr> {
+    let socket = UdpSocket::bind((unspecified(to.ip()), 0))?;
+    socket.connect(to)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// The address of no host, of the family of `like`.
+pub fn unspecified(like: IpAddr) -> IpAddr {
+    match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 /// Of the type in struct rtmsg.
 const TYPE: usize = 7;
 
@@ -50,6 +68,13 @@ mod tests {
         request.address(libc::RTA_DST, network);
         request.number(libc::RTA_OIF, index);
         netlink.ask(request)
+    }
+
+    #[test]
+    fn packets_to_this_host_come_from_the_address_that_they_go_to() {
+        let here: IpAddr = [127, 7, 0, 9].into();
+        assert_eq!(source_towards((here, 9).into()).unwrap(), IpAddr::from([127, 0, 0, 1]));
+        assert!(unspecified(here).is_unspecified() && unspecified(here).is_ipv4());
     }
 
     #[needs(namespaces, ipv6)]

@@ -1,10 +1,11 @@
 //! The address of a service, and the conditions to reach it: the token goes to nobody else.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_sys::route;
 use rustls::crypto::aws_lc_rs;
 use ureq::http::uri::Scheme;
 use ureq::http::{Request, Uri};
@@ -91,16 +92,8 @@ fn is_here(host: &str) -> bool {
 
 /// True if this host has the address: then packets to it would come from it, too.
 fn is_own(ip: IpAddr) -> bool {
-    let any: IpAddr = match ip {
-        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    // To connect sends nothing.
-    let from = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((ip, 9))?;
-        socket.local_addr()
-    });
-    ip.to_canonical().is_loopback() || from.is_ok_and(|from| from.ip() == ip)
+    let from = route::source_towards((ip, 9).into());
+    ip.to_canonical().is_loopback() || from.is_ok_and(|from| from == ip)
 }
 
 /// A service that is watched and has nothing to say shows that it lives every 15 s.
