@@ -42,6 +42,7 @@ mod relays;
 mod rsync;
 mod session;
 mod srt;
+mod sshd;
 mod stunnel;
 mod tar;
 mod tcp;
@@ -57,3 +58,4 @@ pub use self::contender::{
 pub use self::install::{STARTS_SERVER, install};
 pub use self::longhaul::commands::run_this_executable;
 pub use self::registry::{Unknown, all, find};
+pub use self::sshd::Sshd;

@@ -83,8 +83,8 @@ fn is_executable(file: &std::path::Path) -> bool {
     file.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
 }
 
-/// For a program to show its version.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For a program to show its version, or to make a key.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {

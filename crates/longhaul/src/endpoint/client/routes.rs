@@ -44,6 +44,9 @@ impl Client<'_> {
                     let hops = route.via().into_iter().flat_map(|via| via.hops());
                     finished.link.via = hops.map(ToString::to_string).collect();
                     finished.link.notices.splice(..0, tried.notices);
+                    if let Some(ssh) = &self.options.ssh {
+                        ssh.let_go();
+                    }
                     return Ok(finished);
                 }
                 Err(failure) => self.with_fault(failure, route, stop),

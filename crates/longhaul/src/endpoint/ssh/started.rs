@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::process::{Child, ChildStdin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use longhaul_sys::clock;
 use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
+use longhaul_sys::threads::spawn;
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
@@ -19,8 +21,10 @@ pub struct SshServer {
     name: String,
     restart: Restart,
     found: Found,
-    child: Mutex<Child>,
+    /// None once it is over.
+    child: Option<Child>,
     streams: Streams,
+    served: AtomicBool,
 }
 
 /// Streams of ssh. The server ends with its input.
@@ -60,7 +64,7 @@ impl SshServer {
         found: Found,
         (child, streams): (Child, Streams),
     ) -> Self {
-        Self { name, restart, found, child: Mutex::new(child), streams }
+        Self { name, restart, found, child: Some(child), streams, served: AtomicBool::new(false) }
     }
 
     /// Starts another one in its place.
@@ -85,6 +89,11 @@ impl SshServer {
             Streams::Tunnel(tunnel) => tunnel.close(),
             Streams::Input(input) => drop(lock(input).take()),
         }
+    }
+
+    /// Everything is done: nobody has to wait for it to end.
+    pub(crate) fn let_go(&self) {
+        self.served.store(true, Ordering::Relaxed);
     }
 
     /// The tunnel, which carries connections where nothing else does.
@@ -134,13 +143,22 @@ impl fmt::Debug for SshServer {
 impl Drop for SshServer {
     fn drop(&mut self) {
         self.leave();
-        let mut child = lock(&self.child);
-        // Others may share its connection: it is not ended at once.
-        if !wait_for_end(&child, clock::now() + ENDING).unwrap_or(false) {
-            let _ = child.kill();
+        let Some(child) = self.child.take() else { return };
+        if !*self.served.get_mut() {
+            return end(child);
         }
-        let _ = child.wait();
+        // Two round trips, for which no user should wait. Where there is no thread, ssh ends all the same.
+        let _ = spawn("ssh-end", move || end(child));
     }
+}
+
+/// Waits for ssh to end.
+fn end(mut child: Child) {
+    // Others may share its connection: it is not ended at once.
+    if !wait_for_end(&child, clock::now() + ENDING).unwrap_or(false) {
+        let _ = child.kill();
+    }
+    let _ = child.wait();
 }
 
 /// For what was sent to be on its way, the server to end, and ssh after it.
