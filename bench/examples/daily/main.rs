@@ -14,9 +14,11 @@ mod programs;
 use std::error::Error;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::process::Command;
 use std::{array, env};
 
 use longhaul_pathsim::Probability;
+use longhaul_peers::Sshd;
 use path::{Files, Path};
 use programs::{ALL, Mover};
 
@@ -31,6 +33,9 @@ fn main() -> Outcome<()> {
     let files = Files::new(&program.canonicalize()?)?;
     for mover in &ALL {
         println!("{:14} {}", mover.name, mover.version(&files)?);
+    }
+    if wanted("transcript") {
+        transcript(&Path::new(&files, Probability::ZERO)?)?;
     }
     if wanted("set-up") {
         set_up(&Path::new(&files, Probability::ZERO)?, runs)?;
@@ -58,6 +63,22 @@ const CASES: [Case; 3] = [
     Case { name: "100 MB", source: "large", loss: Probability::ZERO },
     Case { name: "100 MB, 0.1 % lost", source: "large", loss: Probability::from_ppm(1_000) },
 ];
+
+/// The words of a copy over ssh, and of the same again. `/data` stands for the destination.
+fn transcript(path: &Path<'_>) -> Outcome<()> {
+    let target = path.files.target()?;
+    println!();
+    for _ in 0..2 {
+        let mut copy = Command::new(&path.files.program);
+        copy.current_dir(path.files.folder.path()).env("LONGHAUL_SSH", path.sshd.client());
+        copy.args(["cp", "small"]).arg(format!("{}:{}/", Sshd::HOST, target.path().display()));
+        path.seconds(copy)?;
+        println!("$ longhaul cp small {}:/data/", Sshd::HOST);
+        let words = path.errors()?;
+        print!("{}", words.replace(&target.path().display().to_string(), "/data"));
+    }
+    Ok(())
+}
 
 /// Commands that move nothing or next to nothing.
 fn set_up(path: &Path<'_>, runs: usize) -> Outcome<()> {

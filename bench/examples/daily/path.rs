@@ -2,6 +2,8 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::symlink;
 use std::path::{Path as FilePath, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -79,7 +81,9 @@ impl Files {
 pub struct Path<'f> {
     pub files: &'f Files,
     pub sshd: Sshd,
-    /// The address of Longhaul's server.
+    /// The address of the second host.
+    pub address: IpAddr,
+    /// Where Longhaul's server listens.
     pub server: String,
     testbed: Testbed,
     _servers: (Ended, Served),
@@ -100,7 +104,10 @@ impl<'f> Path<'f> {
         let testbed = Testbed::new(&Topology::two_hosts(link), &TestbedOptions::default())?;
         let keys = tempfile::Builder::new().prefix("keys-").tempdir_in(files.folder.path())?;
         let (_, to) = testbed.ends();
-        let sshd = Sshd::new(keys.path(), to.ipv4())?;
+        let address = to.ipv4();
+        let sshd = Sshd::new(keys.path(), address)?;
+        fs::create_dir(keys.path().join("bin"))?;
+        symlink(&files.program, keys.path().join("bin/longhaul"))?;
         let mut server = sshd.server();
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let ssh_server = Ended(testbed.spawn(to, server)?);
@@ -108,12 +115,20 @@ impl<'f> Path<'f> {
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut server = Command::new(&files.program);
-        server.args(["serve", "--listen"]).arg(format!("{}:7420", to.ipv4()));
+        server.args(["serve", "--listen"]).arg(format!("{address}:7420"));
         server.args(["--allow-read", "--allow-write", "--root"]).arg(files.path("targets"));
         server.arg("--token-file").arg(files.path("token"));
         let served = Served::start(server, |server| testbed.spawn(to, server))?;
         let server = served.address.clone();
-        Ok(Self { files, sshd, server, testbed, _servers: (ssh_server, served), _keys: keys })
+        Ok(Self {
+            files,
+            sshd,
+            address,
+            server,
+            testbed,
+            _servers: (ssh_server, served),
+            _keys: keys,
+        })
     }
 
     /// Runs a command at the first host: its seconds, or nothing where it was not done in time.
@@ -121,8 +136,8 @@ impl<'f> Path<'f> {
     /// # Errors
     /// It fails, with its words.
     pub fn seconds(&self, mut command: Command) -> Outcome<Option<f64>> {
-        let errors = self.files.path("errors");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(fs::File::create(&errors)?);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        command.stderr(fs::File::create(self.files.path("errors"))?);
         command.env("HOME", self.files.path("home"));
         let (from, _) = self.testbed.ends();
         let start = Instant::now();
@@ -134,7 +149,12 @@ impl<'f> Path<'f> {
         if child.0.wait()?.success() {
             return Ok(Some(seconds));
         }
-        Err(fs::read_to_string(&errors)?.into())
+        Err(self.errors()?.into())
+    }
+
+    /// The standard error of the last command.
+    pub fn errors(&self) -> io::Result<String> {
+        fs::read_to_string(self.files.path("errors"))
     }
 }
 

@@ -41,17 +41,21 @@ impl Mover {
 }
 
 pub fn ssh_true(path: &Path<'_>) -> Command {
-    let mut words = vec![path.sshd.client()];
-    words.push(format!("{} true", path.sshd.address()));
-    of_words(&words.join(" "))
+    let mut command = Command::new("ssh");
+    command.arg("-F").arg(path.sshd.settings()).args([Sshd::HOST, "true"]);
+    command
 }
 
 fn over_ssh(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
     let mut command = Command::new(&path.files.program);
-    command.args(["cp", "--quiet", "--json", "-e", &path.sshd.client(), "--remote-path"]);
-    command.arg(&path.files.program).arg(path.files.path(source).join("."));
-    command.arg(format!("{}:{}/", path.sshd.address(), target.display()));
+    command.args(["cp", "--quiet", "--json", "-e", &path.sshd.client()]);
+    command.arg(path.files.path(source).join(".")).arg(there(target));
     command
+}
+
+/// The place at the host, as ssh's users write it.
+fn there(target: &FilePath) -> String {
+    format!("{}:{}/", Sshd::HOST, target.display())
 }
 
 fn longhaul(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
@@ -66,31 +70,22 @@ fn longhaul(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
 fn rsync(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
     let mut command = Command::new("rsync");
     command.args(["-a", "-e", &path.sshd.client()]);
-    command.arg(format!("{}/", path.files.path(source).display()));
-    command.arg(format!("{}:{}/", path.sshd.address(), target.display()));
+    command.arg(format!("{}/", path.files.path(source).display())).arg(there(target));
     command
 }
 
 fn scp(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
-    let mut command = of_words(&format!("scp -rp -P {} {}", Sshd::PORT, path.sshd.options()));
-    command.arg(path.files.path(source).join("."));
-    command.arg(format!("{}:{}/", path.sshd.address(), target.display()));
+    let mut command = Command::new("scp");
+    command.arg("-rpF").arg(path.sshd.settings()).arg(path.files.path(source).join("."));
+    command.arg(there(target));
     command
 }
 
 fn rclone(path: &Path<'_>, source: &str, target: &FilePath) -> Command {
     let mut command = Command::new("rclone");
     command.args(["copy", "--config", "/dev/null", "--sftp-user", "root", "--sftp-key-file"]);
-    command.arg(path.sshd.key()).args(["--sftp-host", &path.sshd.address().to_string()]);
+    command.arg(path.sshd.key()).args(["--sftp-host", &path.address.to_string()]);
     command.args(["--sftp-port", &Sshd::PORT.to_string()]).arg(path.files.path(source));
     command.arg(format!(":sftp:{}", target.display()));
-    command
-}
-
-/// No word has a blank in it.
-fn of_words(line: &str) -> Command {
-    let mut words = line.split_whitespace();
-    let mut command = Command::new(words.next().unwrap_or_default());
-    command.args(words);
     command
 }

@@ -41,12 +41,12 @@ const COMMANDS: [(&str, &str); 12] = [
     ("copy", COPY),
     ("scp", COPY),
     ("rsync", COPY),
-    ("sync", "`longhaul cp SRC... DST` copies trees, and goes on from what is there"),
+    ("sync", "`longhaul cp --delete SRC/. DST` keeps two trees alike"),
     ("dir", "`longhaul ls lh://HOST/PATH` lists what is at a server"),
     ("list", "`longhaul ls lh://HOST/PATH` lists what is at a server"),
 ];
 
-const OPTIONS: [(&[&str], &str); 6] = [
+const OPTIONS: [(&[&str], &str); 5] = [
     (&["-t", "--times"], "times are kept always; leave it out"),
     (
         &["-z", "--compress"],
@@ -58,7 +58,6 @@ const OPTIONS: [(&[&str], &str); 6] = [
     ),
     (&["--bwlimit", "-l"], "the rate is limited by --rate, as in --rate 100Mbps"),
     (&["--inplace", "--append"], "a file appears under its name when it is whole; leave it out"),
-    (&["-c", "--checksum"], "contents are hashed at both ends always; leave it out"),
 ];
 
 #[cfg(test)]

@@ -24,15 +24,14 @@ impl Mover for Rsync {
 
     fn transfer(session: &mut Session<'_>, files: &Files) -> Result<(), ContenderError> {
         let [rsync] = programs::require(["rsync"], Self::PACKAGES)?;
-        let address = session.address(End::Receiver);
-        let sshd =
-            Sshd::new(session.folder(), address).map_err(ContenderError::system("set up sshd"))?;
+        let sshd = Sshd::new(session.folder(), session.address(End::Receiver))
+            .map_err(ContenderError::system("set up sshd"))?;
         let server = session.start(End::Receiver, sshd.server())?;
         session.listening(server, Sshd::PORT)?;
         let mut command = Command::new(rsync);
         command.args(["-a", "--whole-file", "-e", &sshd.client()]);
         command.arg(format!("{}/", files.source.display()));
-        command.arg(format!("{address}:{}/", files.target().display()));
+        command.arg(format!("{}:{}/", Sshd::HOST, files.target().display()));
         session.begin()?;
         let client = session.start(End::Sender, command)?;
         session.finish(client).map(drop)

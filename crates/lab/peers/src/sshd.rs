@@ -8,10 +8,10 @@ use std::process::Command;
 use crate::contender::Absent;
 use crate::programs;
 
-/// OpenSSH with keys in a folder. The folder's owner removes them.
+/// OpenSSH with keys in a folder. The folder's owner removes them. Sessions find the programs in `bin` of that
+/// folder, if there are any.
 pub struct Sshd {
     folder: PathBuf,
-    address: IpAddr,
     ssh: PathBuf,
     sshd: PathBuf,
 }
@@ -21,6 +21,8 @@ impl Sshd {
     pub const PACKAGES: [&str; 2] = ["openssh-client", "openssh-server"];
     /// The TCP port that the server listens at.
     pub const PORT: u16 = 2222;
+    /// The server, to clients that read the [settings](Self::settings).
+    pub const HOST: &str = "dtn";
 
     /// Makes keys and settings in `folder` for a server at that address.
     ///
@@ -36,10 +38,10 @@ impl Sshd {
                 return Err(io::Error::other(format!("ssh-keygen: {}", made.text)));
             }
         }
-        let settings = configuration(folder, &address.to_string());
-        std::fs::write(folder.join("sshd_config"), settings)?;
+        std::fs::write(folder.join("sshd_config"), of_server(folder, address))?;
+        std::fs::write(folder.join("ssh_config"), of_client(folder, address))?;
         separation_folder()?;
-        Ok(Self { folder: folder.to_owned(), address, ssh, sshd })
+        Ok(Self { folder: folder.to_owned(), ssh, sshd })
     }
 
     /// The server, to be started at its address. It stays in the foreground.
@@ -51,26 +53,17 @@ impl Sshd {
 
     /// The words of an ssh that reaches the server: `rsync -e`, `longhaul cp -e`.
     pub fn client(&self) -> String {
-        format!("{} -p {} {}", self.ssh.display(), Self::PORT, self.options())
+        format!("{} -F {}", self.ssh.display(), self.settings().display())
     }
 
-    /// Options of OpenSSH's clients, of which the port is none.
-    pub fn options(&self) -> String {
-        format!(
-            "-F none -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o LogLevel=ERROR \
-             -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null",
-            self.key().display()
-        )
+    /// The file of settings for OpenSSH's clients, `-F`.
+    pub fn settings(&self) -> PathBuf {
+        self.folder.join("ssh_config")
     }
 
     /// The file with the user's key.
     pub fn key(&self) -> PathBuf {
         self.folder.join("user-key")
-    }
-
-    /// The address that the server listens at.
-    pub fn address(&self) -> IpAddr {
-        self.address
     }
 }
 
@@ -79,14 +72,26 @@ fn absent(absent: Absent) -> io::Error {
 }
 
 /// Keys only, and only the one; the session of a client that is gone ends too.
-fn configuration(folder: &Path, address: &str) -> String {
+fn of_server(folder: &Path, address: IpAddr) -> String {
     let folder = folder.display();
     let port = Sshd::PORT;
     format!(
         "Port {port}\nListenAddress {address}\nHostKey {folder}/host-key\n\
          AuthorizedKeysFile {folder}/user-key.pub\nPidFile none\nUsePAM no\nStrictModes no\n\
          PermitRootLogin prohibit-password\nPasswordAuthentication no\n\
-         KbdInteractiveAuthentication no\nClientAliveInterval 5\nClientAliveCountMax 2\nSubsystem sftp internal-sftp\n"
+         KbdInteractiveAuthentication no\nClientAliveInterval 5\nClientAliveCountMax 2\n\
+         SetEnv PATH={folder}/bin:/usr/local/bin:/usr/bin:/bin\nSubsystem sftp internal-sftp\n"
+    )
+}
+
+/// Asks nobody, and believes the server: its key was made with the client's.
+fn of_client(folder: &Path, address: IpAddr) -> String {
+    let folder = folder.display();
+    let (name, port) = (Sshd::HOST, Sshd::PORT);
+    format!(
+        "Host {name}\n HostName {address}\n Port {port}\n IdentityFile {folder}/user-key\n \
+         IdentitiesOnly yes\n IdentityAgent none\n BatchMode yes\n LogLevel ERROR\n \
+         StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
     )
 }
 
@@ -106,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_server_takes_one_key_and_no_password() {
-        let text = configuration(Path::new("/x"), "198.51.100.2");
+        let text = of_server(Path::new("/x"), [198, 51, 100, 2].into());
         assert!(text.contains("AuthorizedKeysFile /x/user-key.pub\n"), "{text}");
         assert!(text.contains("PasswordAuthentication no\n") && text.contains("UsePAM no\n"));
     }
