@@ -52,6 +52,7 @@ mod server;
 mod signals;
 mod sizes;
 mod ssh;
+mod ssh_between;
 mod ssh_tunnel;
 mod stalls;
 mod storage;

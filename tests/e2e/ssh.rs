@@ -18,7 +18,7 @@ use crate::trees::{assert_same, make_tree, noise};
 use crate::verify::{assert_spoilt, spoil, tree};
 
 /// An ssh server that lets one key in, and what a client needs to know of it: hosts `dtn2`, and `dtn3` behind it.
-struct Sshd<'t> {
+pub struct Sshd<'t> {
     test: &'t Test,
     _server: Program<'t>,
 }
@@ -75,7 +75,7 @@ pub fn configure(test: &Test, login: &Login<'_>, (address, port): (&str, u16)) {
 }
 
 impl<'t> Sshd<'t> {
-    fn start(test: &'t Test, login: &Login<'_>) -> Self {
+    pub fn start(test: &'t Test, login: &Login<'_>) -> Self {
         // Free now, at an address that few others use.
         let free = TcpListener::bind(test.own_address()).unwrap().local_addr().unwrap();
         let (address, port) = (free.ip().to_string(), free.port());
@@ -95,12 +95,12 @@ impl<'t> Sshd<'t> {
         Program::start(self.test, &[&fixed[..], &words[1..]].concat())
     }
 
-    fn cp(&self, words: &[&str]) -> Ended {
+    pub fn cp(&self, words: &[&str]) -> Ended {
         self.program(&[&["cp"][..], words].concat()).end()
     }
 
     /// Processes that the server runs for its users.
-    fn processes(&self) -> Vec<u32> {
+    pub fn processes(&self) -> Vec<u32> {
         let folder = self.test.folder().to_str().unwrap().to_owned();
         with_variable(VARIABLE, |value| value == folder).unwrap()
     }
@@ -112,7 +112,7 @@ fn run(command: &mut Command) {
 }
 
 /// It failed, with `part` in its words and in JSON.
-fn assert_failed(ended: &Ended, part: &str) {
+pub fn assert_failed(ended: &Ended, part: &str) {
     ended.assert_failed(part);
     let error = ended.json()["error"].to_string();
     assert!(error.contains(part), "{error}");

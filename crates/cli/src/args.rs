@@ -106,7 +106,8 @@ pub enum Command {
 /// used; where [...] matches several, a slash behind DST says so.
 ///
 /// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
-/// speed, or through it where no port is open. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
+/// speed, or through it where no port is open. With HOST:PATH on both sides it goes from the one host to the other,
+/// or through this one where the first does not reach the second. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
 /// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.
 ///
 /// A file appears under its name only when it is whole, verified and durable. What an interrupted
@@ -116,7 +117,7 @@ pub enum Command {
 pub struct CpArgs {
     /// What to copy, then where to
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
-    #[arg(help = "What to copy, then where to; one side is HOST:PATH or lh://HOST/PATH")]
+    #[arg(help = "What to copy, then where to; HOST:PATH and lh://HOST/PATH are at another host")]
     pub paths: Vec<OsString>,
     /// Start of its server.
     #[command(flatten)]

@@ -1,5 +1,9 @@
 //! `longhaul cp`.
 
+mod between;
+pub(crate) mod onward;
+
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -8,7 +12,7 @@ use std::time::Duration;
 
 use longhaul::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, Error, ErrorKind,
-    LossLog, Progress, ReportedLoss, SshPurpose, Stop,
+    LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::Instant;
@@ -27,20 +31,44 @@ use crate::secret;
 use crate::signals::Held;
 use crate::ssh;
 
-pub(crate) fn run(args: &CpArgs, output: &Output, held: Held) -> Result<(), Failure> {
+/// Copies as `args` say, which stand in `words`.
+pub(crate) fn run(
+    args: &CpArgs,
+    words: &[OsString],
+    output: &Output,
+    held: Held,
+) -> Result<(), Failure> {
     let output = &output.of_changes();
+    let wanted = match Wanted::read(args)? {
+        Wanted::Between(between) => return between::run(args, words, between, output, held),
+        Wanted::WithServer(wanted) => wanted,
+    };
     let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
     let known = progress.clone();
     held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
-    let mut options = options(args, output, &stop)?;
+    let Places { server, paths, shape } = wanted;
+    link::check(&args.link)?;
+    let (connect, paths) = reach(args, server, paths, &stop)?;
+    let mut options = options(args, (connect, paths), shape, output)?;
+    options.connect.retry = args.retry;
+    carry_out(args, options, output, (&progress, &stop))
+}
+
+/// Does the copy of these options, and says how it went.
+fn carry_out(
+    args: &CpArgs,
+    mut options: CopyOptions,
+    output: &Output,
+    (progress, stop): (&Progress, &Stop),
+) -> Result<(), Failure> {
     let circuit = circuit(args, &options)?;
     options.connect.circuit = circuit.as_ref().map(|wanted| wanted.options.clone());
     let losses = losses(args, &options)?;
     options.connect.losses = losses.as_ref().map(|losses| losses.log.clone());
-    let work = || longhaul::copy(&options, &progress, &stop);
+    let work = || longhaul::copy(&options, progress, stop);
     let (done, shown) = Display::of_copy(output)
         .every(args.link.stats)
-        .attend(&progress, work)
+        .attend(progress, work)
         .map_err(|error| Failure::failed(error.to_string()))?;
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
@@ -147,48 +175,91 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
     circuit::wanted(&args.circuit, &errand)
 }
 
-/// What `args` mean.
-fn options(args: &CpArgs, output: &Output, stop: &Stop) -> Result<CopyOptions, Failure> {
-    let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
-    if let Some(port) =
-        args.paths.iter().find(|path| is_port(path)).filter(|_| args.habits.progress)
-    {
-        let port = port.display();
-        return Err(Failure::usage(format!(
-            "-P {port}: the port stands behind its host: ssh://HOST:{port}/PATH or lh://HOST:{port}/PATH"
-        )));
+/// What `args` ask for, as it is written.
+enum Wanted {
+    /// A copy between this host and a server.
+    WithServer(Places),
+    /// A copy between two hosts that ssh reaches.
+    Between(Between),
+}
+
+/// Places of a copy between this host and a server.
+struct Places {
+    server: Server,
+    paths: CopyPaths,
+    shape: Shape,
+}
+
+/// Places of a copy between two hosts.
+struct Between {
+    from: SshHost,
+    sources: Vec<Vec<u8>>,
+    to: SshHost,
+    destination: Vec<u8>,
+    shape: Shape,
+}
+
+/// How places are written.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// With a slash behind the destination.
+    is_directory: bool,
+    /// The contents of sources.
+    contents: bool,
+}
+
+impl Wanted {
+    fn read(args: &CpArgs) -> Result<Self, Failure> {
+        let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
+        if let Some(port) =
+            args.paths.iter().find(|path| is_port(path)).filter(|_| args.habits.progress)
+        {
+            let port = port.display();
+            return Err(Failure::usage(format!(
+                "-P {port}: the port stands behind its host: ssh://HOST:{port}/PATH or lh://HOST:{port}/PATH"
+            )));
+        }
+        let mut paths = Vec::new();
+        for text in &args.paths {
+            paths.push(location::parse(text).map_err(usage)?);
+        }
+        let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
+            return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
+        };
+        let is_listed = args.names.files_from.is_some();
+        if is_listed && paths.len() > 1 {
+            return Err(Failure::usage(
+                "--files-from lists names in one directory, and there are several SRC",
+            ));
+        }
+        let contents = paths[0].contents || is_listed;
+        let mixed = !is_listed && paths.iter().any(|source| source.contents != contents);
+        let sources = paths.into_iter().map(|source| source.location);
+        let shape = Shape { is_directory: destination.trailing_slash, contents };
+        let wanted = sides(sources, destination.location, shape)?;
+        if mixed {
+            return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
+        }
+        Ok(wanted)
     }
-    let mut paths = Vec::new();
-    for text in &args.paths {
-        paths.push(location::parse(text).map_err(usage)?);
-    }
-    let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
-        return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
-    };
+}
+
+/// A copy over `connect` as `args` say.
+fn options(
+    args: &CpArgs,
+    (connect, paths): (ConnectOptions, CopyPaths),
+    shape: Shape,
+    output: &Output,
+) -> Result<CopyOptions, Failure> {
     let listed = args.names.files_from.as_deref();
-    if listed.is_some() && paths.len() > 1 {
-        return Err(Failure::usage(
-            "--files-from lists names in one directory, and there are several SRC",
-        ));
-    }
     let names = listed.map(|path| names::read(path, args.names.from0)).transpose()?.flatten();
-    let contents = paths[0].contents || listed.is_some();
-    let mixed = listed.is_none() && paths.iter().any(|source| source.contents != contents);
-    let sources = paths.into_iter().map(|source| source.location);
-    let (server, paths) = sides(sources, destination.location)?;
-    if mixed {
-        return Err(Failure::usage("SRC/. and whole sources cannot be mixed in one command"));
-    }
-    link::check(&args.link)?;
     let rules = args.filter.rules()?;
-    let (connect, paths) = reach(args, server, paths, stop)?;
     let mut connect = link::fill(&args.link, connect, output)?;
     connect.stall_timeout = Duration::from_secs(args.stall_timeout);
-    connect.retry = args.retry;
     let pushed = matches!(paths, CopyPaths::Push { .. });
     let mut options = CopyOptions::new(connect, paths);
-    options.destination_is_directory = destination.trailing_slash;
-    options.copy_contents = contents;
+    options.destination_is_directory = shape.is_directory;
+    options.copy_contents = shape.contents;
     options.merge = args.change.merge;
     options.verify = !args.no_verify;
     options.ignore_times = args.change.ignore_times;
@@ -279,11 +350,12 @@ impl Losses {
     }
 }
 
-/// The server, and what goes there or comes from it: one side is here, the other at one server.
+/// Where they are: one side is here and the other at one server, or each at one host.
 fn sides(
     sources: impl Iterator<Item = Location>,
     destination: Location,
-) -> Result<(Server, CopyPaths), Failure> {
+    shape: Shape,
+) -> Result<Wanted, Failure> {
     let scattered = || Failure::usage("all sources have to be on this host, or all at one server");
     let (mut here, mut there, mut from) = (Vec::new(), Vec::new(), None);
     for source in sources {
@@ -297,24 +369,30 @@ fn sides(
             }
         }
     }
+    let with = |server, paths| Ok(Wanted::WithServer(Places { server, paths, shape }));
     match (from, destination) {
         (Some(_), _) if !here.is_empty() => Err(scattered()),
         (None, Location::Remote { server, path: destination }) => {
-            Ok((server, CopyPaths::Push { sources: here, destination }))
+            with(server, CopyPaths::Push { sources: here, destination })
         }
         (Some(server), Location::Local(destination)) => {
-            Ok((server, CopyPaths::Pull { sources: there, destination }))
+            with(server, CopyPaths::Pull { sources: there, destination })
         }
         (None, Location::Local(_)) => Err(Failure::usage(
             "both sides are on this host, which is what cp is for; one has to be HOST:PATH or \
              lh://HOST/PATH",
         )),
+        (
+            Some(Server::BySsh(from)),
+            Location::Remote { server: Server::BySsh(to), path: destination },
+        ) => Ok(Wanted::Between(Between { from, sources: there, to, destination, shape })),
         (Some(Server::BySsh(from)), Location::Remote { .. }) => Err(Failure::usage(format!(
-            "both sides are remote: run this at {from} (`ssh -A {from} longhaul cp ...`, which lends it your \
-             keys), and the data goes straight; or copy in two steps"
+            "from one host to another both are written HOST:PATH, and lh:// takes a token of this host: run \
+             this at {from}, or copy in two steps"
         ))),
         (Some(_), Location::Remote { .. }) => Err(Failure::usage(
-            "both sides are remote: run this at one of the two servers, or copy in two steps",
+            "both sides are remote: run this at one of the two servers, or copy in two steps; over ssh one \
+             command does it, from HOST:PATH to HOST:PATH",
         )),
     }
 }

@@ -3,7 +3,7 @@ use std::io;
 use std::process::ExitCode;
 
 use longhaul::{Error, ErrorKind};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Why a command did not do what was asked, in words for the user.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,6 +40,22 @@ impl Failure {
     /// It may have succeeded, and standard output does not take what there is to say of it.
     pub(crate) fn of_output(error: &io::Error) -> Self {
         Self { of_output: true, ..Self::failed(format!("cannot write the report: {error}")) }
+    }
+
+    /// For another host, which has it printed.
+    pub(crate) fn event(&self) -> Value {
+        let Self { status, message, fields, .. } = self;
+        json!({ "status": status, "message": message, "fields": fields })
+    }
+
+    /// That of `host`, by its event.
+    pub(crate) fn at(host: &str, event: &Value) -> Self {
+        let message = event["message"].as_str().unwrap_or("it failed");
+        let failure = match event["status"].as_u64() {
+            Some(status) if status == u64::from(USAGE) => Self::usage(format!("{host}: {message}")),
+            _ => Self::failed(format!("{host}: {message}")),
+        };
+        failure.with_fields(event["fields"].as_object().cloned().unwrap_or_default())
     }
 
     /// The same, with what is known of the attempt.
@@ -88,6 +104,17 @@ const USAGE: u8 = 2;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_at_another_host_names_it_and_has_its_status_and_fields() {
+        let fields = Map::from_iter([("bytes".to_owned(), 7.into())]);
+        for failure in [Failure::usage("no"), Failure::failed("no").with_fields(fields)] {
+            let expected = Failure { message: "dtn1: no".into(), ..failure.clone() };
+            assert_eq!(Failure::at("dtn1", &failure.event()), expected);
+        }
+        // Whatever it says.
+        assert_eq!(Failure::at("dtn1", &Value::Null).message, "dtn1: it failed");
+    }
 
     #[test]
     fn messages_have_no_numbers_of_system_errors() {

@@ -22,6 +22,11 @@ enum Written {
 }
 
 impl FilterArgs {
+    /// A file has some of them.
+    pub(crate) fn has_file(&self) -> bool {
+        self.0.iter().any(|written| matches!(written, Written::File(_)))
+    }
+
     /// The rules; those of a file in the place of its option.
     pub(crate) fn rules(&self) -> Result<Vec<FilterRule>, Failure> {
         let mut rules = Vec::new();

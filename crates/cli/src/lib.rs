@@ -52,14 +52,14 @@ mod ssh;
 mod token;
 mod values;
 mod verify;
+mod words;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, FromArgMatches};
 
-use self::args::{Cli, Command};
+use self::args::Command;
 use self::failure::Failure;
 use self::output::Output;
 use self::signals::Held;
@@ -69,7 +69,7 @@ use self::signals::Held;
 pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     let held = Held::new();
     let words: Vec<OsString> = words.into_iter().collect();
-    let cli = match parse(&words) {
+    let cli = match words::parse(&words) {
         Ok(cli) => cli,
         Err(error) => return misused(&words, &error),
     };
@@ -84,7 +84,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
             .detail(format!("note: a limit of the size of files would end this program: {error}"));
     }
     let done = match &cli.command {
-        Command::Cp(args) => cp::run(args, &output, held),
+        Command::Cp(args) => cp::run(args, words.get(1..).unwrap_or_default(), &output, held),
         Command::Pipe(args) => pipe::run(args, &output, held),
         Command::Serve(args) => serve::run(args, &output, held),
         Command::Ls(args) => ls::run(args, &output, held),
@@ -111,27 +111,6 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Reads the words. A negative number behind an option is its value, and not another option.
-fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
-    fn with_numbers(command: clap::Command) -> clap::Command {
-        let takes = |arg: clap::Arg| {
-            let is_option = arg.get_action().takes_values() && !arg.is_positional();
-            if is_option { arg.allow_negative_numbers(true) } else { arg }
-        };
-        command.mut_args(takes).mut_subcommands(with_numbers)
-    }
-    Cli::from_arg_matches(&with_numbers(Cli::command()).try_get_matches_from(words)?)
-}
-
-/// What is wrong and what would be right, of what clap says: without how to ask for help.
-fn complaint(text: &str) -> String {
-    let text = text.strip_prefix("error: ").unwrap_or(text);
-    let is_help =
-        |part: &&str| part.starts_with("Usage:") || part.starts_with("For more information");
-    let parts: Vec<&str> = text.split("\n\n").take_while(|part| !is_help(part)).collect();
-    parts.join("\n").trim_end().to_owned()
-}
-
 /// Tells what clap found, as JSON too where that was asked for.
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
     let output = Output::new(&args::Common::default());
@@ -147,7 +126,7 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         None => drop(error.print()),
     }
     if words.iter().any(|word| word == "--json") {
-        let message = advice.unwrap_or_else(|| complaint(&error.to_string()));
+        let message = advice.unwrap_or_else(|| words::complaint(&error.to_string()));
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
         if let Err(failure) = output.print_json(&serde_json::json!({ "error": message })) {

@@ -2,14 +2,36 @@
 
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_sys::standard::Stream;
 use longhaul_units::shown;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::args::Common;
 use crate::failure::Failure;
+
+/// Takes what is printed in this process, where it acts for another host.
+static ELSEWHERE: OnceLock<Box<dyn Fn(Value) + Send + Sync>> = OnceLock::new();
+
+/// From now on what is printed goes to `take`, as events: `words` are lines of standard error, `print` those of
+/// standard output, `json` is an object there, and `progress` is shown as that of a copy here.
+pub(crate) fn print_elsewhere(take: impl Fn(Value) + Send + Sync + 'static) {
+    // It is the first: a process acts for one host.
+    let _ = ELSEWHERE.set(Box::new(take));
+}
+
+/// Says that elsewhere. False where it is to be printed here.
+pub(crate) fn say_elsewhere(event: impl FnOnce() -> Value) -> bool {
+    match ELSEWHERE.get() {
+        Some(take) => {
+            take(event());
+            true
+        }
+        None => false,
+    }
+}
 
 /// What the user wants to hear.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +110,9 @@ impl Output {
     /// # Errors
     /// Standard output does not take it.
     pub(crate) fn print_json(&self, value: &Value) -> Result<(), Failure> {
+        if say_elsewhere(|| json!({ "json": value })) {
+            return Ok(());
+        }
         static IS_TOLD: AtomicBool = AtomicBool::new(false);
         if IS_TOLD.swap(true, Ordering::Relaxed) {
             return Ok(());
@@ -103,6 +128,9 @@ impl Output {
 
 /// A line on standard error, whatever the user wants.
 pub(crate) fn complain(text: impl AsRef<str>) {
+    if say_elsewhere(|| json!({ "words": text.as_ref() })) {
+        return;
+    }
     // Where standard error is closed, nobody reads why.
     let _ = writeln!(io::stderr().lock(), "{}", lines(text.as_ref()));
 }
@@ -118,6 +146,9 @@ fn lines(text: &str) -> String {
 /// # Errors
 /// It does not take it.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
+    if say_elsewhere(|| json!({ "print": text })) {
+        return Ok(());
+    }
     open()?;
     let mut stdout = io::stdout().lock();
     let written = writeln!(stdout, "{}", lines(text.trim_end())).and_then(|()| stdout.flush());

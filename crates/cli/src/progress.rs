@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::figures::{clock, entries, milliseconds, percent, seconds};
-use crate::output::{Output, complain, print};
+use crate::output::{Output, complain, print, say_elsewhere};
+use crate::report;
 
 /// A bar and a line of figures, where there is a terminal to show them.
 pub(crate) struct Display {
@@ -181,7 +182,35 @@ impl Display {
         self.notices.extend(news);
     }
 
+    /// Shows what another host says of the copy that it makes, as [`Self::show`] there has it.
+    pub(crate) fn show_other(&self, event: &Value) {
+        if let Some(total) = event["total"].as_u64() {
+            self.bar.set_length(total);
+        }
+        self.bar.set_position(event["done"].as_u64().unwrap_or_default());
+        let text = |name: &str| shown(event[name].as_str().unwrap_or_default());
+        self.bar.set_prefix(text("amounts"));
+        self.bar.set_message(text("figures"));
+    }
+
+    /// Nothing is shown any more.
+    pub(crate) fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
     fn show(&self, snapshot: &Snapshot) {
+        let event = || {
+            json!({ "progress": {
+                "done": snapshot.bytes_done,
+                "total": snapshot.bytes_total,
+                "amounts": (self.amounts)(snapshot),
+                "figures": (self.figures)(snapshot),
+                "known": report::partial(snapshot),
+            } })
+        };
+        if say_elsewhere(event) {
+            return;
+        }
         if let Some(total) = snapshot.bytes_total {
             self.bar.set_length(total);
         }

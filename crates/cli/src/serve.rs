@@ -21,6 +21,7 @@ use longhaul_sys::threads;
 use serde_json::{Map, Value, json};
 
 use crate::args::ServeArgs;
+use crate::cp;
 use crate::failure::Failure;
 use crate::output::{Output, complain};
 use crate::signals::{Held, Orders};
@@ -180,6 +181,9 @@ fn by_ssh(args: &ServeArgs, serve: ServeOptions, stop: &Stop) -> Result<(), Fail
     let root = args.directory.as_ref().or(args.root.as_ref()).cloned();
     let mut options = SshServeOptions::new(serve, root);
     options.serve.ports = args.ports;
+    // Who may dial from here anyway.
+    let is_own = options.root.is_none() && !args.allow_read && !args.allow_write;
+    options.onward = is_own.then_some(cp::onward::run);
     let own = |stream: io::Result<OwnedFd>| stream.map_err(here);
     let input = own(io::stdin().as_fd().try_clone_to_owned())?;
     let output = own(io::stdout().as_fd().try_clone_to_owned())?;

@@ -41,6 +41,16 @@ fn start(
     (purpose, paths): (SshPurpose, &[Vec<u8>]),
     stop: &Stop,
 ) -> Result<Arc<SshServer>, Failure> {
+    let pass_on = Arc::new(|line: &str| complain(line));
+    start_by_ssh(&options(args, host)?, purpose, paths, pass_on, stop)
+        .map_err(|error| Failure::of(&error, serde_json::Map::new))
+}
+
+/// How a server at `host` is started, as `args` say.
+///
+/// # Errors
+/// The program that is to be run as ssh is not one.
+pub(crate) fn options(args: &SshArgs, host: &SshHost) -> Result<SshOptions, Failure> {
     let mut options = SshOptions::new(host.clone());
     let (program, source) = match &args.rsh {
         Some(program) => (Some(program.clone()), "-e"),
@@ -55,9 +65,7 @@ fn start(
     }
     options.remote_path.clone_from(&args.remote_path);
     options.ports = args.ports;
-    let pass_on = Arc::new(|line: &str| complain(line));
-    start_by_ssh(&options, purpose, paths, pass_on, stop)
-        .map_err(|error| Failure::of(&error, serde_json::Map::new))
+    Ok(options)
 }
 
 /// Words with blanks between them; quotes of either kind hold together what is between two.

@@ -1,6 +1,7 @@
 //! Messages that start a server by ssh (docs/protocol.md section 10): the client's question, the server's answer.
 
 mod frames;
+mod onward;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,6 +14,7 @@ use crate::options::{By, Options, kinds, put};
 use crate::writer::Writer;
 
 pub use frames::{MAX_SSH_DATA, MAX_SSH_PORTS, SSH_WINDOW, SshFrame};
+pub use onward::SshOnward;
 
 /// Version of both messages.
 pub const SSH_VERSION: u16 = 1;
@@ -38,6 +40,8 @@ pub enum SshPurpose {
     Send = 6,
     /// To receive from one.
     Receive = 7,
+    /// To have it copy to another server.
+    Onward = 8,
 }
 
 /// The client's question.
@@ -55,6 +59,8 @@ pub struct SshAsk {
     pub implementation: Option<String>,
     /// As people write them.
     pub paths: Vec<Vec<u8>>,
+    /// The other server, of [`SshPurpose::Onward`] and no other.
+    pub onward: Option<SshOnward>,
 }
 
 /// The server's answer.
@@ -66,19 +72,26 @@ pub struct SshAnswer {
     pub outcome: Result<SshServing, String>,
 }
 
-/// A server that listens. Its token is not for logs: there is no `Debug`.
+/// A server that does what was asked. Its token is not for logs: there is no `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SshServing {
-    /// TCP and UDP port.
-    pub port: u16,
-    /// Of the one client.
-    pub token: [u8; 16],
+    /// Where it listens; nowhere if it copies to another server.
+    pub entry: Option<SshEntry>,
     /// The server's address, as ssh knows it.
     pub address: Option<String>,
     /// As requests have to name them.
     pub paths: Vec<Vec<u8>>,
     /// It takes frames.
     pub frames: bool,
+}
+
+/// The door of a server.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct SshEntry {
+    /// TCP and UDP port.
+    pub port: u16,
+    /// Of the one client.
+    pub token: [u8; 16],
 }
 
 impl SshAsk {
@@ -97,6 +110,9 @@ impl SshAsk {
         }
         if let Some(text) = &self.implementation {
             put(&mut body, IMPLEMENTATION, text.as_bytes());
+        }
+        if let Some(onward) = &self.onward {
+            put(&mut body, ONWARD, &onward.encode()?);
         }
         write(&self.mark, &body, out)
     }
@@ -122,6 +138,7 @@ impl SshAsk {
             [5] => SshPurpose::Verify,
             [6] => SshPurpose::Send,
             [7] => SshPurpose::Receive,
+            [8] => SshPurpose::Onward,
             _ => return Err(DecodeError::Invalid { what: PURPOSE.what }),
         };
         let ports = match options.find(PORTS) {
@@ -136,7 +153,12 @@ impl SshAsk {
             }
         };
         let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
-        Ok(Some(Self { mark, versions, purpose, ports, implementation, paths: paths(&options)? }))
+        let onward = options.find(ONWARD).map(SshOnward::parse).transpose()?;
+        if onward.is_some() != (purpose == SshPurpose::Onward) {
+            return Err(DecodeError::Invalid { what: ONWARD.what });
+        }
+        let paths = paths(&options)?;
+        Ok(Some(Self { mark, versions, purpose, ports, implementation, paths, onward }))
     }
 }
 
@@ -152,11 +174,13 @@ impl SshAnswer {
         }
         match &self.outcome {
             Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes()),
-            Ok(SshServing { port, token, address, paths, frames }) => {
+            Ok(SshServing { entry, address, paths, frames }) => {
                 put(&mut body, VERSION, &SSH_VERSION.to_be_bytes());
                 put_paths(&mut body, paths)?;
-                put(&mut body, PORT, &port.to_be_bytes());
-                put(&mut body, TOKEN, token);
+                if let Some(SshEntry { port, token }) = entry {
+                    put(&mut body, PORT, &port.to_be_bytes());
+                    put(&mut body, TOKEN, token);
+                }
                 if let Some(address) = address {
                     put(&mut body, ADDRESS, address.as_bytes());
                 }
@@ -168,11 +192,15 @@ impl SshAnswer {
         write(mark, &body, out)
     }
 
-    /// Reads the message behind the first `mark` in `bytes`; `None` when more are needed.
+    /// Reads the message behind the first `mark` in `bytes`, and says where frames begin; `None` when more are
+    /// needed.
     ///
     /// # Errors
     /// Not a message of this protocol, or more than [`MAX_SSH_NOISE`] bytes without the mark.
-    pub fn parse(mark: &[u8; SSH_MARK_LEN], bytes: &[u8]) -> Result<Option<Self>, DecodeError> {
+    pub fn parse(
+        mark: &[u8; SSH_MARK_LEN],
+        bytes: &[u8],
+    ) -> Result<Option<(Self, usize)>, DecodeError> {
         let searched = &bytes[..bytes.len().min(MAX_SSH_NOISE + SSH_MARK_LEN)];
         let Some(start) = searched.windows(SSH_MARK_LEN).position(|window| window == mark) else {
             return match bytes.len() >= MAX_SSH_NOISE + SSH_MARK_LEN {
@@ -181,28 +209,35 @@ impl SshAnswer {
             };
         };
         let Some((_, body)) = split(&bytes[start..])? else { return Ok(None) };
+        let end = start + HEAD + body.len();
         let options = read(body, By::Server)?;
         let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
         if let Some(reason) = options.text(REFUSAL, MAX_REASON)? {
-            return Ok(Some(Self { implementation, outcome: Err(reason) }));
+            return Ok(Some((Self { implementation, outcome: Err(reason) }, end)));
         }
         if options.array(VERSION)? != SSH_VERSION.to_be_bytes() {
             return Err(DecodeError::UnsupportedVersion);
         }
         options.no_unknown_critical()?;
-        let port = u16::from_be_bytes(options.array(PORT)?);
-        if port == 0 {
+        let entry = match (options.find(PORT), options.find(TOKEN)) {
+            (None, None) => None,
+            _ => {
+                let port = u16::from_be_bytes(options.array(PORT)?);
+                Some(SshEntry { port, token: options.array(TOKEN)? })
+            }
+        };
+        if entry.is_some_and(|entry| entry.port == 0) {
             return Err(DecodeError::Invalid { what: PORT.what });
         }
-        let (token, paths) = (options.array(TOKEN)?, paths(&options)?);
+        let paths = paths(&options)?;
         let address = options.text(ADDRESS, MAX_ADDRESS)?;
         let frames = match options.find(FRAMES) {
             None => false,
             Some([]) => true,
             Some(_) => return Err(DecodeError::Invalid { what: FRAMES.what }),
         };
-        let outcome = Ok(SshServing { port, token, address, paths, frames });
-        Ok(Some(Self { implementation, outcome }))
+        let outcome = Ok(SshServing { entry, address, paths, frames });
+        Ok(Some((Self { implementation, outcome }, end)))
     }
 }
 
@@ -239,6 +274,7 @@ kinds! {
     8 false ADDRESS Server "address over ssh"
     9 true REFUSAL Server "refusal over ssh"
     10 false FRAMES Server "frames over ssh"
+    11 true ONWARD Client "other server over ssh"
 }
 
 fn read(body: &[u8], by: By) -> Result<Options<'_>, DecodeError> {
@@ -261,6 +297,8 @@ fn paths(options: &Options<'_>) -> Result<Vec<Vec<u8>>, DecodeError> {
     options.all(PATH).map(path).collect()
 }
 
+/// Bytes before a body.
+const HEAD: usize = SSH_MARK_LEN + 3;
 /// A few hundred of the longest paths.
 const MAX_BODY: usize = 1 << 20;
 /// Longer than every IPv6 address with its zone.

@@ -14,11 +14,12 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use longhaul_sys::wait::Waker;
-use longhaul_wire::SshFrame;
+use longhaul_wire::{MAX_SSH_DATA, SshFrame};
 
 use pump::{End, Pump};
 
@@ -63,6 +64,19 @@ impl Tunnel {
     /// The streams cannot be used without waiting, or this host has no thread left.
     pub fn client(input: OwnedFd, output: OwnedFd) -> io::Result<Self> {
         Self::start((input, output), End::Client, || {})
+    }
+
+    /// The client's end at a host that was asked to be one of another server: its frames come by the `input`
+    /// from who asked, behind whose end `ended` is called.
+    ///
+    /// # Errors
+    /// As of [`Self::client`].
+    pub fn of_asked(
+        input: OwnedFd,
+        output: OwnedFd,
+        ended: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::start((input, output), End::Client, ended)
     }
 
     /// The server's end. Connections go to `arrived`; `ended` is called when `input` has ended.
@@ -126,6 +140,22 @@ impl Tunnel {
         self.order(Order::Frame(frame))
     }
 
+    /// Says something to who asked, in the order of the calls. Waits where much has not gone yet.
+    ///
+    /// # Errors
+    /// Nothing goes through any more, and why.
+    pub fn report(&self, bytes: &[u8]) -> io::Result<()> {
+        for bytes in bytes.chunks(MAX_SSH_DATA) {
+            let mut frame = Vec::new();
+            SshFrame::Report { bytes }.encode(&mut frame).map_err(io::Error::other)?;
+            while lock(&self.shared.state).orders.len() >= ORDERS_MAX {
+                std::thread::sleep(MOMENT);
+            }
+            self.order(Order::Frame(frame))?;
+        }
+        Ok(())
+    }
+
     fn order(&self, order: Order) -> io::Result<()> {
         let mut state = lock(&self.shared.state);
         if let Some(reason) = &state.over {
@@ -173,6 +203,10 @@ fn pair() -> io::Result<(TcpStream, TcpStream)> {
         }
     }
 }
+
+/// Orders that wait before who reports does.
+const ORDERS_MAX: usize = 16;
+const MOMENT: Duration = Duration::from_millis(10);
 
 #[cfg(test)]
 mod tests;

@@ -267,7 +267,8 @@ impl<'a> Client<'a> {
         let dialed = self.dial(first, via, stop)?;
         let begun = Begun { dialed: &dialed, via, over_tcp, opened: None, packet_max: None };
         let mut rival = free.then(|| self.rival(&dialed));
-        let notices: Vec<String> = through_ssh(&dialed, over_tcp).into_iter().collect();
+        let relayed = self.options.ssh.as_ref().is_some_and(|ssh| ssh.is_of_another());
+        let notices = through_ssh(&dialed, over_tcp, relayed).into_iter().collect();
         let tried = match dialed.server.ip().is_unspecified() {
             true if free => Err(Failure::NoUdp(UNKNOWN.into())),
             _ => self.attempt(begun, rival.as_mut(), notices, &make, progress, stop),
@@ -297,6 +298,7 @@ impl<'a> Client<'a> {
         };
         let instead = match dialed.tunnel {
             None => "TCP carries instead",
+            Some(_) if relayed => DATA_THROUGH_CLIENT,
             Some(_) => DATA_THROUGH_SSH,
         };
         let notices = vec![format!("{why}: {instead}")];
@@ -431,14 +433,22 @@ struct Begun<'a> {
     packet_max: Option<u64>,
 }
 
-/// The notice of a connection that goes through ssh; of its data too, where that is TCP's.
-pub(crate) fn through_ssh(dialed: &Dialed, over_tcp: bool) -> Option<String> {
+/// The notice of a connection that goes through ssh; of its data too, where that is TCP's. It may be `relayed` by
+/// the host that asked for it.
+pub(crate) fn through_ssh(dialed: &Dialed, over_tcp: bool, relayed: bool) -> Option<String> {
     let Dialed { tunnel: Some(_), server, .. } = dialed else { return None };
-    let what = if over_tcp { DATA_THROUGH_SSH } else { "the control connection goes through ssh" };
+    let what = match (over_tcp, relayed) {
+        (true, false) => DATA_THROUGH_SSH,
+        (true, true) => DATA_THROUGH_CLIENT,
+        (false, false) => "the control connection goes through ssh",
+        (false, true) => "the control connection goes through the host of this command, by ssh",
+    };
     Some(format!("no TCP connection comes through to {server}: {what}"))
 }
 
 const DATA_THROUGH_SSH: &str = "data goes through ssh, and as fast as that (open ports there, TCP and UDP, as of --ports A-B, for more)";
+const DATA_THROUGH_CLIENT: &str = "data goes through the host of this command, by ssh to both others, and as fast as that (let the \
+     one reach ports of the other, TCP and UDP, as of --ports A-B, for more)";
 const UNKNOWN: &str = "the address of the server is not known here";
 /// Bytes of an IP packet that every path takes (RFC 791).
 const PACKET_LEAST: u64 = 576;

@@ -97,7 +97,7 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
     let chosen = profile("auto", None, &[]).map_err(failed)?;
     let idle = Idle { dialed: &dialed, profile: &chosen, options };
     let (mut lanes, mut notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
-    notices.extend(through_ssh(&dialed, false));
+    notices.extend(through_ssh(&dialed, false, false));
     let begun = clock::now();
     let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
     while clock::now() - begun < patience && !stop.is_requested() {

@@ -43,6 +43,11 @@ pub enum SshFrame<'a> {
         /// At least one, at most [`MAX_SSH_PORTS`]; none is zero.
         ports: Vec<u16>,
     },
+    /// A piece of what the server says of a copy to another server.
+    Report {
+        /// At least one, at most [`MAX_SSH_DATA`].
+        bytes: &'a [u8],
+    },
 }
 
 impl<'a> SshFrame<'a> {
@@ -65,6 +70,7 @@ impl<'a> SshFrame<'a> {
                 ports = all.iter().flat_map(|port| port.to_be_bytes()).collect();
                 (FIRST, 0, &ports[..])
             }
+            Self::Report { bytes } => (REPORT, 0, *bytes),
         };
         let most = if kind == FIRST { 2 * MAX_SSH_PORTS } else { MAX_SSH_DATA };
         if body.len() > most {
@@ -86,7 +92,7 @@ impl<'a> SshFrame<'a> {
         let (Ok(kind), Ok(channel), Ok(len)) = (head.u8(), head.u16(), head.u16()) else {
             // What is known is judged at once: a stranger may send no more than that.
             return match bytes.first() {
-                Some(kind) if !(OPEN..=FIRST).contains(kind) => Err(INVALID),
+                Some(kind) if !(OPEN..=REPORT).contains(kind) => Err(INVALID),
                 _ => Ok(None),
             };
         };
@@ -95,10 +101,11 @@ impl<'a> SshFrame<'a> {
             OPEN | END | RESET => len == 0,
             DATA => len > 0,
             CREDIT => len == 4,
+            REPORT => channel == 0 && len > 0,
             FIRST => channel == 0 && len > 0 && len % 2 == 0 && len <= 2 * MAX_SSH_PORTS,
             _ => false,
         };
-        if !fits || (channel == 0) != (kind == FIRST) {
+        if !fits || (channel == 0) != (kind >= FIRST) {
             return Err(INVALID);
         }
         let Ok(body) = head.take(len) else { return Ok(None) };
@@ -108,6 +115,7 @@ impl<'a> SshFrame<'a> {
             (CREDIT, &[a, b, c, d]) => {
                 Self::Credit { channel, bytes: u32::from_be_bytes([a, b, c, d]) }
             }
+            (REPORT, bytes) => Self::Report { bytes },
             (END, _) => Self::End { channel },
             (RESET, _) => Self::Reset { channel },
             _ => {
@@ -139,6 +147,7 @@ const CREDIT: u8 = 3;
 const END: u8 = 4;
 const RESET: u8 = 5;
 const FIRST: u8 = 6;
+const REPORT: u8 = 7;
 
 #[cfg(test)]
 mod tests {
@@ -157,6 +166,7 @@ mod tests {
             (SshFrame::End { channel: 4 }, &[4, 0, 4, 0, 0]),
             (SshFrame::Reset { channel: 5 }, &[5, 0, 5, 0, 0]),
             (SshFrame::First { ports: vec![258, 9] }, &[6, 0, 0, 0, 4, 1, 2, 0, 9]),
+            (SshFrame::Report { bytes: b"{}" }, &[7, 0, 0, 0, 2, b'{', b'}']),
         ] {
             let mut out = Vec::new();
             frame.encode(&mut out).unwrap();
@@ -172,7 +182,9 @@ mod tests {
     fn other_bytes_are_refused() {
         for bytes in [
             &[0][..],
-            &[7],
+            &[8],
+            &[7, 0, 1, 0, 1, 9],
+            &[7, 0, 0, 0, 0],
             b"Last login",
             &[1, 0, 0, 0, 0],
             &[1, 0, 1, 0, 1, 9],
@@ -195,7 +207,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_is_written_again(bytes in prop::collection::vec(any::<u8>(), 0..40), kind in 0..8_u8) {
+        fn what_is_read_is_written_again(bytes in prop::collection::vec(any::<u8>(), 0..40), kind in 0..9_u8) {
             let bytes = [&[kind, 0][..], &bytes].concat();
             if let Ok(Some((frame, len))) = SshFrame::parse(&bytes) {
                 let mut out = Vec::new();

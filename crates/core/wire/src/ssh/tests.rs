@@ -19,6 +19,7 @@ fn ask() -> SshAsk {
         ports: Some((5000, 5010)),
         implementation: Some("x".into()),
         paths: vec![b"run-17".to_vec()],
+        onward: None,
     }
 }
 
@@ -32,8 +33,7 @@ const ASK: &[u8] = &[
 
 fn answer() -> SshAnswer {
     let serving = SshServing {
-        port: 7421,
-        token: [7; 16],
+        entry: Some(SshEntry { port: 7421, token: [7; 16] }),
         address: Some("::1".into()),
         paths: vec![b"home/me/run-17".to_vec(), b"".to_vec()],
         frames: true,
@@ -62,7 +62,7 @@ fn an_answer_is_found_behind_what_a_login_script_writes() {
     answer().encode(&MARK, &mut out).unwrap();
     for noise in [0, 1, 100, MAX_SSH_NOISE] {
         let noisy = [&vec![b'0'; noise], &out[..]].concat();
-        assert!(SshAnswer::parse(&MARK, &noisy) == Ok(Some(answer())), "{noise}");
+        assert!(SshAnswer::parse(&MARK, &noisy) == Ok(Some((answer(), noisy.len()))), "{noise}");
         assert!(SshAnswer::parse(&MARK, &noisy[..noisy.len() - 1]) == Ok(None), "{noise}");
     }
     let noisy = [&vec![b'0'; MAX_SSH_NOISE + 1], &out[..]].concat();
@@ -75,7 +75,64 @@ fn a_refusal_stands_alone() {
     let mut out = Vec::new();
     refused.encode(&MARK, &mut out).unwrap();
     assert_eq!(out, message(&[0, 5, 0, 1, b'y', 0x80, 9, 0, 2, b'n', b'o']));
-    assert!(SshAnswer::parse(&MARK, &out) == Ok(Some(refused)));
+    let len = out.len();
+    out.extend([7, 0]);
+    assert!(SshAnswer::parse(&MARK, &out) == Ok(Some((refused, len))));
+}
+
+fn onward() -> SshOnward {
+    SshOnward {
+        entry: SshEntry { port: 7421, token: [7; 16] },
+        frames: true,
+        host: "b".into(),
+        name: "ssh://b".into(),
+        addresses: vec!["::1".into(), "b".into()],
+        destination: b"in".to_vec(),
+        words: vec![b"cp".to_vec(), b"-a".to_vec()],
+    }
+}
+
+#[test]
+fn a_copy_to_another_server_is_these_bytes_and_its_token_is_not_shown() {
+    let asked = SshAsk { purpose: SshPurpose::Onward, onward: Some(onward()), ..ask() };
+    let mut out = Vec::new();
+    asked.encode(&mut out).unwrap();
+    let value = [
+        &[0x1c, 0xfd][..],
+        &[7; 16],
+        &[1, 0, 1, b'b', 0, 7],
+        b"ssh://b",
+        &[
+            2, 0, 3, b':', b':', b'1', 0, 1, b'b', 0, 2, b'i', b'n', 0, 2, b'c', b'p', 0, 2, b'-',
+            b'a',
+        ],
+    ];
+    let value = value.concat();
+    let option = [&[0x80, 11, 0, value.len() as u8][..], &value].concat();
+    assert!(out.ends_with(&option));
+    assert_eq!(SshAsk::parse(&out), Ok(Some(asked.clone())));
+    assert!(!alloc::format!("{asked:?}").contains("7, 7"));
+    for len in 0..value.len() {
+        // All but a word less is an error, and none panics.
+        let _ = SshOnward::parse(&value[..len]);
+    }
+    // Of who copies onward, and of nobody else.
+    let other = SshAsk { purpose: SshPurpose::Push, ..asked };
+    let mut out = Vec::new();
+    other.encode(&mut out).unwrap();
+    assert!(SshAsk::parse(&out).is_err());
+    let long = SshOnward { words: vec![vec![b'x'; 40_000]; 2], ..onward() };
+    let long = SshAsk { purpose: SshPurpose::Onward, onward: Some(long), ..ask() };
+    assert!(long.encode(&mut Vec::new()).is_err());
+    for wrong in [
+        SshOnward { entry: SshEntry { port: 0, token: [7; 16] }, ..onward() },
+        SshOnward { addresses: Vec::new(), ..onward() },
+        SshOnward { destination: b"\0".to_vec(), ..onward() },
+        SshOnward { words: vec![b"\0".to_vec()], ..onward() },
+        SshOnward { host: "x".repeat(1025), ..onward() },
+    ] {
+        assert!(SshOnward::parse(&wrong.encode().unwrap()).is_err(), "{wrong:?}");
+    }
 }
 
 #[test]
@@ -86,13 +143,15 @@ fn what_an_ask_may_not_be() {
         (&[0x80, 1, 0, 2, 0, 9], "version"),
         (&[0, 1, 0, 2, 0, 1], "version"),
         (&[0x80, 1, 0, 2, 0, 1], "purpose"),
-        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 8], "purpose"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 9], "purpose"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 2, 0, 1, 1], "repeated option"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 3, 0, 1, 0], "path"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 4, 0, 4, 0, 2, 0, 1], "ports"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 6, 0, 2, 0, 1], "port"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 1, 0x80, 99, 0, 0], "critical option"),
         (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 9, 1], "option"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 8], "other server"),
+        (&[0x80, 1, 0, 2, 0, 1, 0x80, 2, 0, 1, 8, 0x80, 11, 0, 1, 1], "other server"),
     ] {
         let error = asked(body).unwrap_err();
         let text = alloc::string::ToString::to_string(&error);
@@ -120,16 +179,17 @@ proptest! {
         let mut out = Vec::new();
         asked.encode(&mut out).unwrap();
         prop_assert_eq!(SshAsk::parse(&out), Ok(Some(asked)));
-        let serving = SshServing { port, token, address, paths, frames };
+        let serving = SshServing { entry: Some(SshEntry { port, token }), address, paths, frames };
         let answer = SshAnswer { implementation, outcome: Ok(serving) };
         let mut out = Vec::new();
         answer.encode(&MARK, &mut out).unwrap();
-        prop_assert!(SshAnswer::parse(&MARK, &out) == Ok(Some(answer)));
+        prop_assert!(SshAnswer::parse(&MARK, &out) == Ok(Some((answer, out.len()))));
     }
 
     #[test]
     fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = SshAsk::parse(&bytes);
+        let _ = SshOnward::parse(&bytes);
         let _ = asked(&bytes);
         let _ = SshAnswer::parse(&MARK, &message(&bytes));
     }

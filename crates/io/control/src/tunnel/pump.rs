@@ -99,13 +99,16 @@ impl Pump {
     }
 
     fn is_done(&mut self) -> bool {
-        if !lock(&self.shared.state).closing {
+        let state = lock(&self.shared.state);
+        if !state.closing {
             return false;
         }
+        let has_orders = !state.orders.is_empty();
+        drop(state);
         let now = clock::now();
         let closes_at = *self.closes_at.get_or_insert(now + FAREWELL);
         let all_sent = self.out.is_empty() && self.channels.values().all(Channel::has_ended_here);
-        all_sent || now >= closes_at
+        (all_sent && !has_orders) || now >= closes_at
     }
 
     /// Nothing goes through any more.
@@ -118,6 +121,10 @@ impl Pump {
     }
 
     fn take_orders(&mut self) -> bool {
+        // They wait for the stream where they may.
+        if self.out.len() > OUT_FULL {
+            return false;
+        }
         let orders = std::mem::take(&mut lock(&self.shared.state).orders);
         let busy = !orders.is_empty();
         for order in orders {
@@ -242,6 +249,8 @@ impl Pump {
                 End::Port(_) => {}
                 End::Client => return None,
             },
+            // For who has asked, which passes on the other frames.
+            SshFrame::Report { .. } => return None,
             SshFrame::Data { channel, bytes } => {
                 if let Some(it) = self.channels.get_mut(&channel)
                     && !it.take(bytes)

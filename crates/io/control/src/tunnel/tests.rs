@@ -162,8 +162,47 @@ fn what_is_no_frame_ends_the_connections_and_leaves_the_stream() {
 }
 
 #[test]
+fn reports_go_in_their_order_and_all_of_them_before_the_end() {
+    let ((there, to_there), (mut here, to_here)) = (pipe().unwrap(), pipe().unwrap());
+    let (over, ended) = channel();
+    let asked =
+        Tunnel::of_asked(there.into(), to_here.into(), move || over.send(()).unwrap_or_default())
+            .unwrap();
+    let expected = noise(3, 3_000_000);
+    let reading = thread::spawn(move || {
+        let (mut all, mut got) = (Vec::new(), Vec::<u8>::new());
+        here.read_to_end(&mut all).unwrap();
+        let mut rest = &all[..];
+        while let Some((SshFrame::Report { bytes }, len)) = SshFrame::parse(rest).unwrap() {
+            got.extend(bytes);
+            rest = &rest[len..];
+        }
+        assert!(rest.is_empty());
+        got
+    });
+    expected.chunks(100_000).for_each(|chunk| asked.report(chunk).unwrap());
+    drop(asked);
+    assert!(reading.join().unwrap() == expected);
+    ended.recv_timeout(PATIENCE).unwrap();
+    drop(to_there);
+}
+
+#[test]
+fn who_asked_is_gone_with_the_input() {
+    let ((there, to_there), (_here, to_here)) = (pipe().unwrap(), pipe().unwrap());
+    let (over, ended) = channel();
+    let asked =
+        Tunnel::of_asked(there.into(), to_here.into(), move || over.send(()).unwrap_or_default())
+            .unwrap();
+    assert!(ended.try_recv().is_err());
+    drop(to_there);
+    ended.recv_timeout(PATIENCE).unwrap();
+    assert!(asked.report(b"x").is_err());
+}
+
+#[test]
 fn a_server_opens_nothing_at_its_client() {
-    for bytes in [&[1, 0, 1, 0, 0][..], &[6, 0, 0, 0, 2, 18, 52]] {
+    for bytes in [&[1, 0, 1, 0, 0][..], &[6, 0, 0, 0, 2, 18, 52], &[7, 0, 0, 0, 1, 9]] {
         let ((_there, to_there), (here, mut to_here)) = (pipe().unwrap(), pipe().unwrap());
         let client = Tunnel::client(here.into(), to_there.into()).unwrap();
         to_here.write_all(bytes).unwrap();

@@ -12,11 +12,14 @@ use longhaul_session::Token;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::{clock, random};
-use longhaul_wire::{DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshPurpose, SshServing};
+use longhaul_wire::{
+    DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshEntry, SshOnward, SshPurpose, SshServing,
+};
 
 use super::arrivals::{SshArrivals, SshEnds};
 use super::grant::Grant;
 use super::meeting::Meeting;
+use super::onward::OnwardCopy;
 use super::paths::Base;
 use crate::api::ServeEvent;
 use crate::endpoint::serve::Server;
@@ -31,12 +34,14 @@ pub struct SshServeOptions {
     pub serve: ServeOptions,
     /// The directory that all paths are below; without, a user acts with its own rights.
     pub root: Option<PathBuf>,
+    /// Carries out copies from here to other servers, which it dials for the client; without, that is refused.
+    pub onward: Option<fn(&OnwardCopy, &Stop)>,
 }
 
 impl SshServeOptions {
     /// As `serve` says, for paths below `root` or anywhere.
     pub const fn new(serve: ServeOptions, root: Option<PathBuf>) -> Self {
-        Self { serve, root }
+        Self { serve, root, onward: None }
     }
 }
 
@@ -62,12 +67,17 @@ pub fn serve_over_ssh(
     };
     let client = Client { input, output, mark: ask.mark };
     let (mut serve_options, places) = options.fit(&ask).map_err(|reason| client.refuse(reason))?;
-    let ends = std::env::var("SSH_CONNECTION").ok();
-    let ends = ends.and_then(|connection| SshEnds::parse(&connection));
+    if let Some((onward, carry_out)) = ask.onward.clone().zip(options.onward) {
+        return client.copy(onward, places, stop, carry_out);
+    }
+    let connection = std::env::var("SSH_CONNECTION").ok();
+    let ends = connection.and_then(|connection| SshEnds::parse(&connection));
     let address = ends.map(|ends| ends.server.to_string());
-    let secret = || random::bytes().map_err(|error| Error::here(error.to_string()));
     let (token, other) = (secret()?, secret()?);
-    let serving = |port, token| SshServing { port, token, address, paths: places, frames: true };
+    let serving = |port, token| {
+        let entry = Some(SshEntry { port, token });
+        SshServing { entry, address, paths: places, frames: true }
+    };
     let host = match ask.purpose {
         SshPurpose::Send | SshPurpose::Receive => {
             match meet(&serve_options, &ask).map_err(|reason| client.refuse(reason))? {
@@ -111,6 +121,11 @@ pub fn serve_over_ssh(
     served.inspect_err(|error| drop(client.answer(Err(error.to_string()))))
 }
 
+/// Random bytes of a token.
+fn secret() -> Result<[u8; 16], Error> {
+    random::bytes().map_err(|error| Error::here(error.to_string()))
+}
+
 /// Streams to the client that asked under `mark`.
 struct Client {
     input: File,
@@ -133,10 +148,28 @@ impl Client {
         Error::new(ErrorKind::Refused, Side::Here, reason)
     }
 
+    /// Copies to another server for the client, and says how that goes.
+    fn copy(
+        self,
+        onward: SshOnward,
+        paths: Vec<Vec<u8>>,
+        stop: &Stop,
+        carry_out: fn(&OnwardCopy, &Stop),
+    ) -> Result<(), Error> {
+        let here = |error: std::io::Error| Error::here(error.to_string());
+        let (entry, address) = (None, None);
+        let serving = SshServing { entry, address, paths: paths.clone(), frames: true };
+        self.answer(Ok(serving)).map_err(here)?;
+        let streams = (self.input, self.output);
+        carry_out(&OnwardCopy::new(onward, paths, streams, stop).map_err(here)?, stop);
+        stop.request();
+        Ok(())
+    }
+
     /// Sends the client on to a server of this host that serves already, until its input ends.
     fn lead_to(self, serving: SshServing, stop: &Stop) -> Result<(), Error> {
         let here = |error: std::io::Error| Error::here(error.to_string());
-        let (port, over) = (serving.port, stop.clone());
+        let (port, over) = (serving.entry.map_or(0, |entry| entry.port), stop.clone());
         self.answer(Ok(serving)).map_err(here)?;
         let (input, output) = (self.input.into(), self.output.into());
         let ended = move || over.request();
@@ -204,6 +237,12 @@ impl SshServeOptions {
             }
             SshPurpose::Receive if !allow_read => {
                 return Err("this key lets nobody receive here (serve --ssh --allow-write)".into());
+            }
+            SshPurpose::Onward if self.onward.is_none() => {
+                return Err(
+                    "this key lets nobody copy from here to another host; copy to your host first"
+                        .into(),
+                );
             }
             _ => {}
         }
@@ -284,7 +323,8 @@ mod tests {
     fn ask(purpose: SshPurpose) -> SshAsk {
         let paths = vec![b"run-17".to_vec()];
         let (mark, versions) = ([9; 16], vec![1]);
-        SshAsk { mark, versions, purpose, ports: None, implementation: None, paths }
+        let onward = None;
+        SshAsk { mark, versions, purpose, ports: None, implementation: None, paths, onward }
     }
 
     fn options(read: bool, write: bool) -> SshServeOptions {
@@ -323,6 +363,7 @@ mod tests {
             (SshPurpose::Send, true, false, false),
             (SshPurpose::Receive, true, false, true),
             (SshPurpose::Receive, false, true, false),
+            (SshPurpose::Onward, true, true, false),
         ] {
             let fit = options(read, write).fit(&ask(purpose));
             assert_eq!(fit.is_ok(), granted, "{purpose:?}");
@@ -336,7 +377,7 @@ mod tests {
         let mut bytes = Vec::new();
         ask(SshPurpose::Push).encode(&mut bytes).unwrap();
         let (output, ended) = answered(&bytes, &options(true, false));
-        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        let (answer, _) = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
         assert!(answer.outcome.err().unwrap().contains("lets nobody copy to here"));
         assert_eq!(ended.unwrap_err().kind, ErrorKind::Refused);
     }
@@ -347,7 +388,7 @@ mod tests {
         let other = SshAsk { versions: vec![2, 3], ..ask(SshPurpose::Push) };
         other.encode(&mut bytes).unwrap();
         let (output, _) = answered(&bytes, &options(true, true));
-        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        let (answer, _) = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
         assert!(answer.outcome.err().unwrap().contains("no version"));
         for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\nand more than a mark and a length"] {
             let (output, ended) = answered(bytes, &options(true, true));
@@ -365,7 +406,7 @@ mod tests {
         options.root = Some(folder.path().to_owned());
         let (output, ended) = answered(&bytes, &options);
         assert_eq!(ended, Ok(()));
-        let answer = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
+        let (answer, _) = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
         assert_eq!(answer.outcome.ok().unwrap().paths, [b"run-17".to_vec()]);
     }
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use longhaul_control::tunnel::Tunnel;
 use longhaul_files::own_name;
-use longhaul_session::Token;
 use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
@@ -51,38 +50,10 @@ pub fn start_by_ssh(
     words: Arc<dyn Fn(&str) + Send + Sync>,
     stop: &Stop,
 ) -> Result<Arc<SshServer>, Error> {
+    let ask = question(options, purpose, paths)?;
+    let (parts, found) = begin(options, ask, words.clone(), stop)?.door(options)?;
     let here = |error: io::Error| Error::here(format!("cannot run ssh: {error}"));
-    let mark = random::bytes().map_err(here)?;
-    let ask = SshAsk {
-        mark,
-        versions: vec![SSH_VERSION],
-        purpose,
-        ports: options.ports,
-        implementation: Some(crate::implementation::IMPLEMENTATION.into()),
-        paths: paths.to_vec(),
-    };
-    let mut question = Vec::new();
-    ask.encode(&mut question).map_err(|_| Error::usage("these paths are too long together"))?;
-    let mut running = Running::start(options.command()?, words.clone())?;
-    let resolved = options.configuration().map(hostname);
-    let answer = running.converse(&question, &mark, options, stop)?;
-    let SshServing { port, token, address, paths: places, frames } =
-        answer.outcome.map_err(|reason| {
-            let message = format!("{}: {}", options.host, shown(&reason));
-            Error::new(ErrorKind::Refused, Side::There, message)
-        })?;
-    check_names(options, paths, &places)?;
-    // Without one, what the user wrote is as good as anything.
-    let resolved = resolved.and_then(|it| it.recv_timeout(PATIENCE).ok().flatten());
-    let resolved = resolved.unwrap_or_else(|| options.host.host().to_owned());
-    let mut addresses: Vec<String> = address.into_iter().collect();
-    if !addresses.contains(&resolved) {
-        addresses.push(resolved);
-    }
-    let (child, streams) = running.take().streams(frames).map_err(here)?;
-    let token = Token::from_random(token);
-    let found =
-        Found { host: options.host.host().to_owned(), port, addresses, token, paths: places };
+    let (child, streams) = parts.streams(found.frames).map_err(here)?;
     let (again, paths) = (options.clone(), paths.to_vec());
     let restart = move |stop: &Stop| {
         start_by_ssh(&again, purpose, &paths, words.clone(), stop).map_err(|error| NoServer {
@@ -94,13 +65,84 @@ pub fn start_by_ssh(
     Ok(Arc::new(SshServer::new(name, Box::new(restart), found, (child, streams))))
 }
 
+/// The question for `purpose` and these paths.
+pub(super) fn question(
+    options: &SshOptions,
+    purpose: SshPurpose,
+    paths: &[Vec<u8>],
+) -> Result<SshAsk, Error> {
+    let here = |error: io::Error| Error::here(format!("cannot run ssh: {error}"));
+    Ok(SshAsk {
+        mark: random::bytes().map_err(here)?,
+        versions: vec![SSH_VERSION],
+        purpose,
+        ports: options.ports,
+        implementation: Some(crate::implementation::IMPLEMENTATION.into()),
+        paths: paths.to_vec(),
+        onward: None,
+    })
+}
+
+/// A server that has answered, and grants what it was asked for.
+pub(super) struct Begun {
+    pub parts: Parts,
+    pub serving: SshServing,
+    /// Bytes behind its answer.
+    pub rest: Vec<u8>,
+    resolved: Option<mpsc::Receiver<Option<String>>>,
+}
+
+/// Starts a server, and asks it.
+pub(super) fn begin(
+    options: &SshOptions,
+    ask: SshAsk,
+    words: Arc<dyn Fn(&str) + Send + Sync>,
+    stop: &Stop,
+) -> Result<Begun, Error> {
+    let mut question = Vec::new();
+    ask.encode(&mut question).map_err(|_| Error::usage(TOO_LONG))?;
+    let mut running = Running::start(options.command()?, words)?;
+    let resolved = options.configuration().map(hostname);
+    let (answer, rest) = running.converse(&question, &ask.mark, options, stop)?;
+    let serving = answer.outcome.map_err(|reason| {
+        let message = format!("{}: {}", options.host, shown(&reason));
+        Error::new(ErrorKind::Refused, Side::There, message)
+    })?;
+    check_names(options, &ask.paths, &serving.paths)?;
+    Ok(Begun { parts: running.take(), serving, rest, resolved })
+}
+
+impl Begun {
+    /// The server's door.
+    ///
+    /// # Errors
+    /// It has none.
+    pub(super) fn door(mut self, options: &SshOptions) -> Result<(Parts, Found), Error> {
+        let SshServing { entry, address, paths, frames } = self.serving;
+        let Some(entry) = entry else {
+            self.parts.give_up();
+            let message = format!("{} does not say where it listens", options.host);
+            return Err(Error::new(ErrorKind::Violation, Side::There, message));
+        };
+        // Without one, what the user wrote is as good as anything.
+        let resolved = self.resolved.and_then(|it| it.recv_timeout(PATIENCE).ok().flatten());
+        let resolved = resolved.unwrap_or_else(|| options.host.host().to_owned());
+        let mut addresses: Vec<String> = address.into_iter().collect();
+        if !addresses.contains(&resolved) {
+            addresses.push(resolved);
+        }
+        let host = options.host.host().to_owned();
+        Ok((self.parts, Found { host, entry, addresses, paths, frames }))
+    }
+}
+
 /// ssh, until the server has answered.
 struct Running(Option<Parts>);
 
-struct Parts {
-    child: Child,
-    input: Option<ChildStdin>,
-    output: ChildStdout,
+pub(super) struct Parts {
+    pub child: Child,
+    pub input: Option<ChildStdin>,
+    pub output: ChildStdout,
     /// The last line for people.
     last: Arc<Mutex<String>>,
 }
@@ -139,7 +181,7 @@ impl Running {
         mark: &[u8; 16],
         options: &SshOptions,
         stop: &Stop,
-    ) -> Result<SshAnswer, Error> {
+    ) -> Result<(SshAnswer, Vec<u8>), Error> {
         let here = |error: io::Error| Error::here(format!("cannot talk to ssh: {error}"));
         let host = &options.host;
         let parts = self.0.as_mut().expect("it is taken at the end");
@@ -177,7 +219,7 @@ impl Running {
             bytes.extend_from_slice(&chunk[..len]);
             match SshAnswer::parse(mark, &bytes) {
                 Ok(None) => {}
-                Ok(Some(answer)) => return Ok(answer),
+                Ok(Some((answer, len))) => return Ok((answer, bytes.split_off(len))),
                 Err(error) => {
                     let message = format!(
                         "{host} answers with something else than longhaul does ({error}): {}",
@@ -212,6 +254,12 @@ impl Parts {
         Ok((child, streams))
     }
 
+    fn give_up(&mut self) {
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// ssh has closed its output: why.
     fn ended(&mut self, output: &[u8], options: &SshOptions) -> Error {
         let over = wait_for_end(&self.child, clock::now() + PATIENCE).unwrap_or(false);
@@ -235,10 +283,7 @@ impl Parts {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        let Some(mut parts) = self.0.take() else { return };
-        drop(parts.input.take());
-        let _ = parts.child.kill();
-        let _ = parts.child.wait();
+        self.0.iter_mut().for_each(Parts::give_up);
     }
 }
 
@@ -293,3 +338,4 @@ const MOMENT: Duration = Duration::from_millis(100);
 /// Bytes of a line for people, and of what is no answer.
 const LINE_MAX: u64 = 1024;
 const BEGINNING: usize = 200;
+const TOO_LONG: &str = "these paths and options are too long together";

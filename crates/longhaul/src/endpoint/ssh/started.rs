@@ -13,18 +13,24 @@ use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads::spawn;
+use longhaul_wire::SshEntry;
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
 pub struct SshServer {
     /// Of records: the same for every server that the same words of the user start.
     name: String,
-    restart: Restart,
     found: Found,
-    /// None once it is over.
-    child: Option<Child>,
+    /// Without, another host has started it, and this one acts for that.
+    own: Option<Own>,
     streams: Streams,
     served: AtomicBool,
+}
+
+/// A server of this host's own.
+struct Own {
+    child: Child,
+    restart: Restart,
 }
 
 /// Streams of ssh. The server ends with its input.
@@ -33,6 +39,8 @@ pub(super) enum Streams {
     Tunnel(Arc<Tunnel>),
     /// Of a server that knows nothing of that.
     Input(Mutex<Option<ChildStdin>>),
+    /// Those of another host are not for connections.
+    Elsewhere,
 }
 
 /// Starts another server by the same words of the user, for the same.
@@ -50,10 +58,11 @@ pub(crate) struct NoServer {
 pub(super) struct Found {
     /// As the user names it.
     pub host: String,
-    pub port: u16,
+    pub entry: SshEntry,
     pub addresses: Vec<String>,
-    pub token: Token,
     pub paths: Vec<Vec<u8>>,
+    /// It takes frames.
+    pub frames: bool,
 }
 
 impl SshServer {
@@ -64,7 +73,19 @@ impl SshServer {
         found: Found,
         (child, streams): (Child, Streams),
     ) -> Self {
-        Self { name, restart, found, child: Some(child), streams, served: AtomicBool::new(false) }
+        let own = Some(Own { child, restart });
+        Self { name, found, own, streams, served: AtomicBool::new(false) }
+    }
+
+    /// That of another host, which has started it and passes on frames of the tunnel, if there is one.
+    pub(super) fn of_another(name: String, found: Found, tunnel: Option<Arc<Tunnel>>) -> Self {
+        let streams = tunnel.map_or(Streams::Elsewhere, Streams::Tunnel);
+        Self { name, found, own: None, streams, served: AtomicBool::new(false) }
+    }
+
+    /// Another host passes on what goes through ssh.
+    pub(crate) const fn is_of_another(&self) -> bool {
+        self.own.is_none()
     }
 
     /// Starts another one in its place.
@@ -72,8 +93,12 @@ impl SshServer {
     /// # Errors
     /// It cannot be started, or has other paths.
     pub(crate) fn again(&self, stop: &Stop) -> Result<Arc<Self>, NoServer> {
+        let Some(own) = &self.own else {
+            let reason = "the host that has started that server starts others".into();
+            return Err(NoServer { reason, may_pass: false });
+        };
         self.leave();
-        let another = (self.restart)(stop)?;
+        let another = (own.restart)(stop)?;
         match another.paths() == self.paths() {
             true => Ok(another),
             false => {
@@ -88,6 +113,7 @@ impl SshServer {
         match &self.streams {
             Streams::Tunnel(tunnel) => tunnel.close(),
             Streams::Input(input) => drop(lock(input).take()),
+            Streams::Elsewhere => {}
         }
     }
 
@@ -100,7 +126,7 @@ impl SshServer {
     pub(crate) const fn tunnel(&self) -> Option<&Arc<Tunnel>> {
         match &self.streams {
             Streams::Tunnel(tunnel) => Some(tunnel),
-            Streams::Input(_) => None,
+            Streams::Input(_) | Streams::Elsewhere => None,
         }
     }
 
@@ -115,11 +141,11 @@ impl SshServer {
     }
 
     pub(crate) const fn port(&self) -> u16 {
-        self.found.port
+        self.found.entry.port
     }
 
     pub(crate) fn token(&self) -> Token {
-        self.found.token.clone()
+        Token::from_random(self.found.entry.token)
     }
 
     /// Where it may be found, the best first.
@@ -135,25 +161,26 @@ impl SshServer {
 
 impl fmt::Debug for SshServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Found { addresses, port, .. } = &self.found;
-        write!(f, "SshServer({} at {addresses:?}:{port})", self.name)
+        let Found { addresses, entry, .. } = &self.found;
+        write!(f, "SshServer({} at {addresses:?}:{})", self.name, entry.port)
     }
 }
 
 impl Drop for SshServer {
     fn drop(&mut self) {
+        let Some(Own { child, .. }) = self.own.take() else { return };
         self.leave();
-        let Some(child) = self.child.take() else { return };
-        if !*self.served.get_mut() {
-            return end(child);
-        }
-        // Two round trips, for which no user should wait. Where there is no thread, ssh ends all the same.
-        let _ = spawn("ssh-end", move || end(child));
+        await_end(child, *self.served.get_mut());
     }
 }
 
-/// Waits for ssh to end.
-fn end(mut child: Child) {
+/// Waits for ssh to end, whose input has ended; where it has `served`, elsewhere.
+pub(super) fn await_end(mut child: Child, served: bool) {
+    if served {
+        // Two round trips, for which no user should wait. Where there is no thread, ssh ends all the same.
+        let _ = spawn("ssh-end", move || await_end(child, false));
+        return;
+    }
     // Others may share its connection: it is not ended at once.
     if !wait_for_end(&child, clock::now() + ENDING).unwrap_or(false) {
         let _ = child.kill();
