@@ -20,6 +20,7 @@ mod forgeries;
 mod gateway;
 mod globs;
 mod gsi;
+mod hard_links;
 mod history;
 mod hosts;
 mod lab;

@@ -1,9 +1,9 @@
-//! Copies beside `rsync -rlpt`, as root with `-A -X -o -g` too, with the same options: drawn trees, earlier destinations and command lines.
+//! Copies beside `rsync -rlpt`, with `-H`, as root with `-A -X -o -g` too, with the same options: drawn trees, earlier destinations and command lines.
 //!
 //! The options mean the same, and so set, contents and metadata are the same afterwards, but for
 //! [`DIFFERENCES`]. `LONGHAUL_RSYNC_DRAWS` says how many are drawn, `LONGHAUL_RSYNC_FROM` the first.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown, symlink};
 use std::path::{Path, PathBuf};
@@ -25,13 +25,17 @@ use crate::trees::{is_hidden, noise};
 ///
 /// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
 /// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
-const DIFFERENCES: [(&str, Difference); 3] = [
+const DIFFERENCES: [(&str, Difference); 4] = [
     (
         "the destination directory itself keeps its mode, its time and its attributes",
         Difference::Top,
     ),
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
+    (
+        "with -u and -H other names of what is newer are made names of that: rsync copies them",
+        Difference::NewerNames,
+    ),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +43,7 @@ enum Difference {
     Top,
     OldDirectoryMode,
     Bits,
+    NewerNames,
 }
 
 #[needs(rsync)]
@@ -87,6 +92,7 @@ fn compare(test: &Test, server: &Server, seed: u64) {
         fs::create_dir_all(destination).unwrap();
     }
     let words = Words::draw(&mut draw, &source);
+    let newer_names = newer_names(&words, &source, &theirs);
     let mut rsync = Command::new("rsync");
     rsync.arg("-rlpt").args(words.rsync());
     if let Some(names) = &words.names {
@@ -110,7 +116,7 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     let exactly = words.attributes.has(KeptAttributes::MODES);
     let look = |top| look(top, exactly, &old, &ours);
     let (left, right) = (look(&ours), look(&theirs));
-    for (path, node) in &right {
+    for (path, node) in right.iter().filter(|(path, _)| !newer_names.contains(*path)) {
         let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
         assert_eq!(left.get(path), Some(node), "{}", differs());
     }
@@ -187,6 +193,7 @@ impl Words {
                 .fold(KeptAttributes::default(), |all, (part, _)| all.with(*part, draw.one_in(2))),
             false => KeptAttributes::default(),
         };
+        let attributes = attributes.with(KeptAttributes::HARD_LINKS, draw.one_in(2));
         let has_lists = attributes.has(KeptAttributes::ACCESS_LISTS);
         // As for rsync, whose -p, without which there is no -A, keeps modes exactly.
         let attributes =
@@ -217,7 +224,8 @@ impl Words {
     }
 }
 
-const ATTRIBUTES: [(KeptAttributes, &str); 5] = [
+const ATTRIBUTES: [(KeptAttributes, &str); 6] = [
+    (KeptAttributes::HARD_LINKS, "-H"),
     (KeptAttributes::ACCESS_LISTS, "-A"),
     (KeptAttributes::XATTRS, "-X"),
     (KeptAttributes::OWNERS, "-o"),
@@ -297,6 +305,47 @@ fn fill(draw: &mut Draw, at: &Path, depth: u64) {
             _ => write(draw, &path),
         }
     }
+    if depth == 0 {
+        link(draw, at);
+    }
+}
+
+/// Gives files and links other names, in place of others.
+fn link(draw: &mut Draw, top: &Path) {
+    let is_file = |path: &PathBuf| !path.is_dir() || path.is_symlink();
+    let files: Vec<_> =
+        all_below(top).into_iter().map(|path| top.join(path)).filter(is_file).collect();
+    for name in &files {
+        let first = draw.pick(&files);
+        if draw.one_in(4) && first != name {
+            fs::remove_file(name).unwrap();
+            fs::hard_link(first, name).unwrap();
+            set_time(name.parent().unwrap(), draw.below(1_000));
+        }
+    }
+}
+
+/// Paths at the destination of names of files of which one is newer there, where that makes a difference.
+fn newer_names(words: &Words, source: &Path, to: &Path) -> BTreeSet<PathBuf> {
+    let is_meant = DIFFERENCES.iter().any(|(_, other)| *other == Difference::NewerNames);
+    if !(is_meant && words.update && words.attributes.has(KeptAttributes::HARD_LINKS)) {
+        return BTreeSet::new();
+    }
+    let top = Path::new(if words.contents { "" } else { "tree" });
+    let of = |path: &Path| fs::symlink_metadata(path).ok();
+    let files = || {
+        all_below(source)
+            .into_iter()
+            .filter_map(|path| Some((of(&source.join(&path))?, top.join(path))))
+    };
+    let is_newer = |(here, path): &(fs::Metadata, PathBuf)| {
+        of(&to.join(path)).is_some_and(|there| there.is_file() && there.mtime() > here.mtime())
+    };
+    let newer: BTreeSet<u64> = files().filter(is_newer).map(|(here, _)| here.ino()).collect();
+    files()
+        .filter(|(here, _)| here.nlink() > 1 && newer.contains(&here.ino()))
+        .map(|it| it.1)
+        .collect()
 }
 
 fn write(draw: &mut Draw, path: &Path) {
@@ -367,13 +416,21 @@ fn age(draw: &mut Draw, from: &Path, to: &Path) {
             symlink(if draw.one_in(2) { "other" } else { "a" }, &path).unwrap();
         } else if draw.one_in(3) {
             write(draw, &path);
+        } else if metadata.nlink() > 1
+            && draw.one_in(2)
+            && let Some(first) = other_name(from, &metadata, to, &path)
+        {
+            fs::hard_link(first, &path).unwrap();
         } else {
             fs::copy(entry.path(), &path).unwrap();
-            if metadata.len() > 0 && draw.one_in(5) {
+            let is_patched = metadata.len() > 0 && draw.one_in(5);
+            if is_patched {
                 patch(draw, &path, metadata.len());
             }
             let time = metadata.mtime().unsigned_abs() - BEGIN;
-            set_time(&path, if draw.one_in(4) { time + 5 } else { time });
+            // Of two names that seem unchanged and have other contents it is open which one stays.
+            let is_later = draw.one_in(4) || is_patched && metadata.nlink() > 1;
+            set_time(&path, if is_later { time + 5 } else { time });
             if draw.one_in(4) {
                 fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
             }
@@ -384,6 +441,19 @@ fn age(draw: &mut Draw, from: &Path, to: &Path) {
             write(draw, &to.join(name));
         }
     }
+}
+
+/// What a name of this file, earlier in the directory, has at the destination.
+fn other_name(from: &Path, file: &fs::Metadata, to: &Path, path: &Path) -> Option<PathBuf> {
+    let mut names: Vec<_> =
+        fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    let is_other = |name: &&std::ffi::OsString| {
+        let is_same = fs::symlink_metadata(from.join(name)).unwrap().ino() == file.ino();
+        let there = to.join(name);
+        is_same && there != path && there.is_file() && !there.is_symlink()
+    };
+    names.iter().find(is_other).map(|name| to.join(name))
 }
 
 /// Other contents of the same size.
@@ -404,11 +474,11 @@ fn directories(at: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Everything below `top`, by path: kind, contents, mode, time and attributes, as far as they are to be the same.
+/// Everything below `top`, by path: kind, contents, mode, time, attributes and other names, as far as they are to be the same.
 /// Where modes are not kept `exactly` that is not the mode of `old` directories, named below `old_top`.
 fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
     let is_meant = |difference| DIFFERENCES.iter().any(|(_, other)| *other == difference);
-    let mut found = BTreeMap::new();
+    let (mut found, mut linked) = (BTreeMap::new(), BTreeMap::<u64, BTreeSet<PathBuf>>::new());
     let mut paths = vec![top.to_owned()];
     while let Some(path) = paths.pop() {
         let metadata = fs::symlink_metadata(&path).unwrap();
@@ -448,7 +518,15 @@ fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<
             xattrs.clear();
         }
         let attributes = format!("owned by {user}:{group}, {xattrs:?}");
+        if !metadata.is_dir() {
+            linked.entry(metadata.ino()).or_default().insert(own.clone());
+        }
         found.insert(own, format!("{contents}, mode {mode:o}, modified {time}, {attributes}"));
+    }
+    for names in linked.values().filter(|names| names.len() > 1) {
+        for name in names {
+            found.entry(name.clone()).and_modify(|node| *node += &format!(", one of {names:?}"));
+        }
     }
     found
 }

@@ -6,13 +6,19 @@ use longhaul::KeptAttributes;
 /// Attributes that are kept beside times and permission bits.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct AttributeArgs {
-    /// Keep all of a tree: -A, -X, -o, -g, and modes exactly, set-id and sticky bits with them
+    /// Keep all of a tree: -H, -A, -X, -o, -g, and modes exactly, set-id and sticky bits with them
     ///
     /// Files are copied without what of it the destination does not hold, or does not let this user set, with one note.
-    /// --no-acls, --no-xattrs, --no-owner and --no-group leave one out. A server sets owners, set-id bits and
+    /// --no-hard-links, --no-acls, --no-xattrs, --no-owner and --no-group leave one out. A server sets owners, set-id bits and
     /// attributes beyond `user.` only with `serve --allow-owners`; without -a files get their modes less the umask.
     #[arg(short = 'a', long, hide_short_help = true, overrides_with = "archive")]
     archive: bool,
+    /// Keep hard links: names of one file are that at the destination, too, and it is sent once
+    #[arg(short = 'H', long, hide_short_help = true, overrides_with = "no_hard_links")]
+    hard_links: bool,
+    /// Not them: each name is a file for itself
+    #[arg(long, alias = "no-H", hide_short_help = true, overrides_with = "hard_links")]
+    no_hard_links: bool,
     /// Keep access lists (POSIX ACLs), with users and groups by name, and modes exactly
     #[arg(short = 'A', long, hide_short_help = true, overrides_with = "no_acls")]
     acls: bool,
@@ -52,6 +58,7 @@ impl AttributeArgs {
         let acls = self.acls || all && !self.no_acls;
         KeptAttributes::default()
             .with(KeptAttributes::MODES, all || acls)
+            .with(KeptAttributes::HARD_LINKS, self.hard_links || all && !self.no_hard_links)
             .with(KeptAttributes::ACCESS_LISTS, acls)
             .with(KeptAttributes::XATTRS, self.xattrs || all && !self.no_xattrs)
             .with(KeptAttributes::OWNERS, self.owner || all && !self.no_owner)
@@ -79,12 +86,16 @@ mod tests {
             Words::parse_from(words).attributes.kept()
         };
         let all = [Kept::MODES, Kept::ACCESS_LISTS, Kept::XATTRS, Kept::OWNERS, Kept::GROUPS];
+        let linked = |kept: Kept| kept.with(Kept::HARD_LINKS, true);
         let sum =
             |parts: &[Kept]| parts.iter().fold(Kept::default(), |sum, part| sum.with(*part, true));
         assert_eq!(of(&[]), Kept::default());
-        assert_eq!(of(&["-a"]), sum(&all));
-        assert_eq!(of(&["-a", "--no-A", "--no-xattrs"]), sum(&[all[0], all[3], all[4]]));
-        assert_eq!(of(&["-a", "--no-o", "-o", "--no-group"]), sum(&all[..4]));
+        assert_eq!(of(&["-a"]), linked(sum(&all)));
+        assert_eq!(of(&["-a", "--no-H"]), sum(&all));
+        assert_eq!(of(&["-H"]), Kept::HARD_LINKS);
+        let without = of(&["-aH", "--no-A", "--no-xattrs", "--no-hard-links"]);
+        assert_eq!(without, sum(&[all[0], all[3], all[4]]));
+        assert_eq!(of(&["-a", "--no-o", "-o", "--no-group"]), linked(sum(&all[..4])));
         assert_eq!(of(&["-A"]), sum(&all[..2]));
         assert_eq!(of(&["-Xog"]), sum(&all[2..]));
         assert_eq!(of(&["-o", "--numeric-ids"]), sum(&[Kept::OWNERS, Kept::NUMBERS]));

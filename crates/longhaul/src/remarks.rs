@@ -34,8 +34,8 @@ fn not_kept(entries: u64) -> Option<String> {
         count => format!("{count} entries"),
     };
     Some(format!(
-        "owners, access lists or extended attributes of {of} could not be kept: the destination does not \
-         hold them, or lets only root set them"
+        "owners, hard links, access lists or extended attributes of {of} could not be kept: the destination does \
+         not hold them, or lets only root set them"
     ))
 }
 

@@ -3,7 +3,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{Entry, EntryEnd};
+use longhaul_wire::{Entry, EntryEnd, EntryPath};
 
 use crate::directory::Named;
 use crate::entry::{EntryId, TempName};
@@ -58,8 +58,8 @@ pub enum Action {
     MendExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and files without data too, whose length is
-    /// durable before they have their names. Answered by
-    /// [`Answer::Published`].
+    /// durable before they have their names. A later name is made one of what the first names, and that is copied
+    /// where the storage cannot. Answered by [`Answer::Published`].
     Publish(Vec<Publication>),
     /// Remove from these staged directories what failed in them, and give them
     /// their names, unless something has them: then what is in them is published one by one.
@@ -220,6 +220,18 @@ pub struct Publication {
     /// The contents are not there, but under the entry's own name in its directory, which was made
     /// staged and could not be placed.
     pub aside: bool,
+    /// It is a later name of what this names, and there are no other contents. Where it is that already, or in a
+    /// dry run, the answer is the code that it has in RESULT.
+    pub first: Option<FirstName>,
+}
+
+/// The first name of a file or link with several.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstName {
+    /// Its path, as that of an entry.
+    pub path: EntryPath,
+    /// What has it was not made by this copy: it may be a newer one.
+    pub stays: bool,
 }
 
 /// A staged directory that is to get its name.

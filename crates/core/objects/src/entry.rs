@@ -73,10 +73,11 @@ pub(crate) fn check(entry: &Entry) -> Result<(), EntryError> {
 }
 
 /// True if its contents are an object of their own, which is written bit by bit: a file of at least
-/// [`LARGE_FILE_MIN`], or one with holes, that has any data.
+/// [`LARGE_FILE_MIN`], or one with holes, that has any data, and is no later name of another.
 pub fn is_large(entry: &Entry) -> bool {
     let data = entry.attributes.data.as_ref();
-    data.map_or(entry.size >= LARGE_FILE_MIN, |data| data.total() > 0)
+    let is_large = data.map_or(entry.size >= LARGE_FILE_MIN, |data| data.total() > 0);
+    is_large && entry.linked_to().is_none()
 }
 
 /// Memory that a file or link takes until it is settled.

@@ -4,6 +4,9 @@ use longhaul_units::Duration;
 
 /// Bytes of a hash group, the last of an object excepted (docs/protocol.md section 7.3).
 pub const GROUP_SIZE: u64 = 1 << 20;
+/// Memory for entries from the first file of a bundle on with which that ends. Names of its files wait for these: with
+/// those of [`ASIDE_NAMES_MAX`] they have to take less than [`UNSETTLED_COST`].
+pub const BUNDLE_COST: u64 = 4 << 20;
 /// Files of at least this many bytes are objects of their own (docs/protocol.md section 7.1).
 pub const LARGE_FILE_MIN: u64 = 1 << 20;
 /// Most bytes of an object that bundles small files (docs/protocol.md section 7.1).
@@ -29,6 +32,8 @@ pub const DATA_RANGE_COST: u64 = 16;
 /// The same of metadata beside its bytes in a manifest, each of which counts so often: an entry of an access
 /// list takes two bytes there.
 pub const METADATA_COST: u64 = 128;
+/// Memory that the first of several names takes beside its own name, until the end.
+pub const FIRST_NAME_COST: u64 = 160;
 /// See [`METADATA_COST`].
 pub const METADATA_SPREAD: u64 = 2;
 /// Most memory for files and links that are announced and neither confirmed, refused nor failed. A

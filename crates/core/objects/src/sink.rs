@@ -6,6 +6,7 @@ mod credit;
 mod durable;
 mod entries;
 mod groups;
+mod hard_links;
 mod manifest;
 mod messages;
 mod objects;
@@ -294,6 +295,12 @@ pub enum SinkError {
         /// The object.
         object: ObjectId,
     },
+    /// A later name of what was not announced before as having several.
+    #[error("{entry:?} is to be a name of an entry that was not announced as having several")]
+    HardLink {
+        /// The entry.
+        entry: EntryId,
+    },
     /// ENTRY_FAILED for an entry that was not announced.
     #[error("failure of entry {entry}, which was not announced")]
     Failure {
@@ -511,6 +518,7 @@ impl Sink {
     }
 
     fn note_ended(&mut self, id: EntryId, entry: &Entry, end: EntryEnd, source: SourceKnows) {
+        self.publications.entry_ended(id, end.code);
         self.report.ended(id, entry, &end);
         if source == SourceKnows::No {
             self.answers.refuse(id, &end);

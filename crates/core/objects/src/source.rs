@@ -328,6 +328,8 @@ struct Bundle {
     first: EntryId,
     last: EntryId,
     layout: Layout,
+    /// Memory of the entries since the first that are not settled without it, perhaps.
+    cost: u64,
 }
 
 impl Object {

@@ -2,7 +2,7 @@
 
 mod memory;
 
-pub use memory::{MemoryError, MemoryStorage, Node};
+pub use memory::{MemoryError, MemoryStorage, Node, metadata_of};
 
 use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath};
 

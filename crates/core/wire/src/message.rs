@@ -21,8 +21,8 @@ use core::ops::Range;
 use longhaul_units::{Bytes, EntryCode, ObjectId, Rate};
 
 pub use self::attributes::{
-    AccessEntry, AccessList, Account, Attributes, DataRanges, KeptAttributes, MAX_ATTRIBUTES,
-    MAX_DATA_RANGES, Metadata, Xattr,
+    AccessEntry, AccessList, Account, Attributes, DataRanges, HardLink, KeptAttributes,
+    MAX_ATTRIBUTES, MAX_DATA_RANGES, Metadata, Xattr,
 };
 use self::compare::Compare;
 pub use self::compare::FileHashes;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -37,6 +38,8 @@ struct CopiedFile {
     known: Known,
     /// This connection has it, too.
     is_there: bool,
+    /// It is one of several names.
+    is_linked: bool,
 }
 
 /// Known part of a file's hash; the rest is read at the end.
@@ -50,6 +53,16 @@ enum Known {
     Part(u64, Box<[u8]>),
     /// A group came with two values.
     Spoiled,
+}
+
+impl Known {
+    fn hash(&self) -> Option<ChainingValue> {
+        match self {
+            Self::Hash(hash) => Some(*hash),
+            Self::Groups(tree) => tree.root().copied(),
+            Self::Nothing | Self::Part(..) | Self::Spoiled => None,
+        }
+    }
 }
 
 /// Contents of a group that comes again.
@@ -121,19 +134,19 @@ impl CopiedHashes {
         stop: &Stop,
     ) -> Result<(), (Vec<u8>, io::Error)> {
         let state = &mut *lock(&self.state);
+        let names = state.first_names(&open)?;
         for (path, file) in state.files.iter_mut().filter(|(_, file)| file.is_there) {
             let of_file = |error| (path.to_vec(), error);
-            let known = match &file.known {
-                Known::Hash(hash) => Some(*hash),
-                Known::Groups(tree) => tree.root().copied(),
-                Known::Nothing | Known::Part(..) | Known::Spoiled => None,
-            };
-            let hash = match known {
+            let hash = match file.known.hash() {
                 Some(hash) => hash,
                 None => {
                     let opened = open(path, &file.identity).map_err(of_file)?;
                     let Some(opened) = opened else { continue };
-                    file.read(&opened, stop).map_err(of_file)?
+                    let inode = inode(&opened).map_err(of_file)?;
+                    match names.get(&inode).filter(|_| file.is_linked) {
+                        Some(hash) => *hash,
+                        None => file.read(&opened, stop).map_err(of_file)?,
+                    }
                 }
             };
             out.write_all(hash_line(&hash, path).as_bytes())
@@ -149,6 +162,23 @@ impl CopiedHashes {
 }
 
 impl State {
+    /// Hashes of files with several names, by device and inode of what has the name that was copied.
+    fn first_names(
+        &self,
+        open: impl Fn(&[u8], &[u8; 16]) -> io::Result<Option<File>>,
+    ) -> Result<HashesByInode, (Vec<u8>, io::Error)> {
+        let mut names = HashesByInode::new();
+        for (path, file) in self.files.iter().filter(|(_, file)| file.is_there && file.is_linked) {
+            if let Some(hash) = file.known.hash().filter(|_| file.size > 0) {
+                let opened = open(path, &file.identity)
+                    .and_then(|file| file.as_ref().map(inode).transpose());
+                let inode = opened.map_err(|error| (path.to_vec(), error))?;
+                names.extend(inode.map(|inode| (inode, hash)));
+            }
+        }
+        Ok(names)
+    }
+
     /// The file of `entry`; one of its path that was another file is forgotten.
     fn file(&mut self, entry: &Entry) -> &mut CopiedFile {
         let empty = || match entry.size {
@@ -157,7 +187,8 @@ impl State {
         };
         let new = |known| {
             let (identity, size) = (entry.identity, entry.size);
-            CopiedFile { identity, size, known, is_there: true }
+            let is_linked = entry.is_first_name() || entry.linked_to().is_some();
+            CopiedFile { identity, size, known, is_there: true, is_linked }
         };
         let path = entry.path.as_bytes().into();
         let file = self.files.entry(path).or_insert_with(|| new(empty()));
@@ -244,6 +275,15 @@ impl CopiedFile {
 
 fn has_holes(entry: &Entry) -> bool {
     entry.attributes.data.is_some()
+}
+
+/// By device and inode.
+type HashesByInode = BTreeMap<(u64, u64), ChainingValue>;
+
+/// Device and inode.
+fn inode(file: &File) -> io::Result<(u64, u64)> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 fn changed() -> io::Error {

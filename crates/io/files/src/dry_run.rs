@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
     AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing,
-    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, Stamp,
-    TempName, WritePiece,
+    FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
+    Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
@@ -86,6 +86,25 @@ impl DryRun {
         })?;
         let (parent, _) = looked.ok_or_else(missing)?;
         check_directory(&parent, name).map(|()| Made::InPlace)
+    }
+
+    /// Says of a later name what a copy would do.
+    fn compare_link(&self, entry: &Entry, first: &FirstName) -> EntryEnd {
+        let code = match self.compare_entry(entry) {
+            Compared::Missing => EntryCode::New,
+            Compared::Blocked => return EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY),
+            _ => {
+                let at = |path: &[u8]| {
+                    let place = place_under(self.rename.as_ref(), path, false).ok()?;
+                    let (parent, name) = split(&place);
+                    let (_, stat) = self.look(parent, name).ok()??;
+                    Some((stat.st_dev, stat.st_ino))
+                };
+                let is_that = at(entry.path.as_bytes()) == at(first.path.as_bytes());
+                if is_that && first.stays { EntryCode::Unchanged } else { EntryCode::Differs }
+            }
+        };
+        EntryEnd::new(code, "")
     }
 
     /// Compares a file or link with what has its name; what cannot be looked at is another.
@@ -170,8 +189,11 @@ impl Storage for &DryRun {
         Err(nothing_is_written())
     }
 
-    fn publish(&mut self, _: &Publication) -> Result<(), EntryEnd> {
-        Err(nothing_is_written())
+    fn publish(&mut self, file: &Publication) -> Result<(), EntryEnd> {
+        Err(match &file.first {
+            Some(first) => self.compare_link(&file.entry, first),
+            None => nothing_is_written(),
+        })
     }
 
     fn place_directory(&mut self, _: &FilledDirectory) -> bool {
@@ -197,6 +219,7 @@ impl Storage for &DryRun {
     fn discard(&mut self, _: TempName) {}
 }
 
+const IN_THE_WAY: &str = "what is never replaced has its name, or that of its directory";
 const OTHER: Compared = Compared::Other { same_size: false };
 
 fn nothing_is_written() -> EntryEnd {

@@ -1,6 +1,7 @@
 pub(crate) mod contents;
 pub(crate) mod deletion;
 pub(crate) mod free_space;
+pub(crate) mod hard_links;
 pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;

@@ -1,3 +1,4 @@
+mod hard_links;
 mod holes;
 pub(crate) mod metadata;
 pub(crate) mod pseudo;

@@ -21,7 +21,7 @@ pub(crate) fn inject_delay(entry: &Entry, done: &str) {
     }
 }
 
-/// True where the file system does not let the mode or time of `entry` be set, as `what` says.
+/// True where the file system does not let `entry` have its mode or time, or be a later name, as `what` says.
 pub(crate) fn refuses(entry: &Entry, what: &str) -> bool {
     String::from_utf8_lossy(entry.path.as_bytes()).contains(&format!("without {what}"))
 }

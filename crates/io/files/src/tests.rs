@@ -68,9 +68,10 @@ impl Copy {
         nonce[..4].copy_from_slice(&RUNS.fetch_add(1, Ordering::Relaxed).to_be_bytes());
         let config = SinkConfig { transfer, nonce, ..SinkConfig::default() };
         let mut source = Source::default();
-        for scanned in tree.scan() {
+        let mut scan = tree.scan();
+        while let Some(scanned) = scan.next() {
             match scanned {
-                Scanned::Entry(entry) => drop(source.push_entry(entry).unwrap()),
+                Scanned::Entry(entry) => scan.number(source.push_entry(entry).unwrap()),
                 Scanned::Failed(failure) => {
                     let id = source.push_entry(failure.stand_in.unwrap()).unwrap();
                     source.entry_failed(id, failure.end);

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use longhaul_objects::testing::{MemoryStorage, Node};
+use longhaul_objects::testing::{MemoryStorage, Node, metadata_of};
 use longhaul_objects::{FileIdentity, NameList, identity};
 use longhaul_wire::{
-    Account, Attributes, DataRanges, Entry, EntryKind, EntryPath, MAX_PATH, Metadata, Xattr,
+    Account, Attributes, DataRanges, Entry, EntryKind, EntryPath, HardLink, MAX_PATH, Metadata,
+    Xattr,
 };
 
 use crate::draw::Draw;
@@ -30,7 +31,13 @@ pub(crate) struct Item {
     /// Oldest first, never empty.
     versions: Vec<Version>,
     vanished: bool,
+    /// Number of the first item whose file has this name, too.
+    same: Option<usize>,
 }
+
+/// First names that a run has announced: numbers of their entries, by that of their first item.
+#[derive(Debug, Default)]
+pub(crate) struct Links(BTreeMap<usize, u64>);
 
 /// Contents that were once under a name.
 #[derive(Clone, Debug)]
@@ -81,7 +88,40 @@ impl Files {
             }
             items.push(item);
         }
-        Self::of(items)
+        let mut files = Self::of(items);
+        files.link(&mut Draw::new(scenario.seed, LINKS_STREAM));
+        files
+    }
+
+    /// Makes some names such of one file.
+    fn link(&mut self, draw: &mut Draw) {
+        let is_file = |item: &Item| item.present().entry.kind == EntryKind::File;
+        for number in 1..self.items.len() {
+            let first = draw.below(number as u64) as usize;
+            let first = self.items[first].same.unwrap_or(first);
+            if draw.one_in(6) && is_file(&self.items[number]) && is_file(&self.items[first]) {
+                let Version { entry, data } = self.items[first].present().clone();
+                let item = &mut self.items[number];
+                let path = item.present().entry.path.clone();
+                item.versions = vec![Version { entry: Entry { path, ..entry }, data }];
+                item.same = Some(first);
+                self.items[first].same = Some(first);
+            }
+        }
+    }
+
+    /// The entry of name number `number`, which will have the number `id`, as a scan announces it.
+    pub fn announce(&self, number: usize, id: usize, links: &mut Links) -> Option<Entry> {
+        let mut entry = self.get(number)?.entry.clone();
+        if let Some(same) = self.items[number].same {
+            let link = match links.0.get(&same) {
+                Some(first) => HardLink::To(*first),
+                None => HardLink::First,
+            };
+            links.0.entry(same).or_insert(id as u64);
+            entry.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+        }
+        Some(entry)
     }
 
     fn of(items: Vec<Item>) -> Self {
@@ -167,7 +207,29 @@ impl Files {
         if draw.below(8) == 0 {
             item.dig(draw, inode);
         }
+        let (same, identity) = (item.same, item.present().entry.identity);
+        self.renew_names(same, identity);
         true
+    }
+
+    /// The version that one name of a file got last is that of the others.
+    fn renew_names(&mut self, same: Option<usize>, identity: [u8; 16]) {
+        let Some(same) = same else { return };
+        let is_new =
+            |item: &&Item| item.same == Some(same) && item.present().entry.identity == identity;
+        let Some(Version { entry, data }) =
+            self.items.iter().find(is_new).map(Item::present).cloned()
+        else {
+            return;
+        };
+        for item in self.items.iter_mut().filter(|item| item.same == Some(same)) {
+            let present = &item.present().entry;
+            if present.identity != identity {
+                let path = present.path.clone();
+                let entry = Entry { path, ..entry.clone() };
+                item.versions.push(Version { entry, data: Arc::clone(&data) });
+            }
+        }
     }
 
     /// A file gets a later time, and of its contents one byte changes, or none.
@@ -185,6 +247,8 @@ impl Files {
         let attributes = Attributes::default();
         let entry = Entry { modified, identity, attributes, ..present.entry.clone() };
         item.versions.push(Version { entry, data: Arc::new(data) });
+        let same = item.same;
+        self.renew_names(same, identity);
     }
 
     fn choose(&mut self, choice: u64) -> Option<&mut Item> {
@@ -203,15 +267,13 @@ impl Files {
         let node = disk.node(path);
         let right = match (&entry.kind, node) {
             (EntryKind::Directory, Some(Node::Directory { mode, modified, metadata })) => {
-                (*mode, *modified, metadata)
-                    == (entry.mode, entry.modified, &entry.attributes.metadata)
+                (*mode, *modified, metadata) == (entry.mode, entry.modified, &metadata_of(entry))
             }
             (EntryKind::Link { target }, Some(Node::Link { target: made })) => {
                 target[..] == made[..]
             }
             (EntryKind::File, Some(Node::File { mode, modified, metadata, .. })) => {
-                (*mode, *modified, metadata)
-                    == (entry.mode, entry.modified, &entry.attributes.metadata)
+                (*mode, *modified, metadata) == (entry.mode, entry.modified, &metadata_of(entry))
                     && self
                         .version(entry)
                         .is_some_and(|version| disk.contents(path) == Some(&version.data[..]))
@@ -236,7 +298,10 @@ impl Files {
     }
 
     fn version(&self, entry: &Entry) -> Option<&Version> {
-        self.versions(entry.path.as_bytes()).iter().find(|version| version.entry == *entry)
+        let metadata = metadata_of(entry);
+        let attributes = Attributes { metadata, ..entry.attributes.clone() };
+        let entry = Entry { attributes, ..entry.clone() };
+        self.versions(entry.path.as_bytes()).iter().find(|version| version.entry == entry)
     }
 
     /// All contents that ever were under `path`.
@@ -277,7 +342,8 @@ impl Item {
             path: EntryPath::new(path.into()).expect("made of numbers and slashes"),
             attributes: Attributes::default(),
         };
-        Self { versions: vec![Version { entry, data: Arc::new(data) }], vanished: false }
+        let versions = vec![Version { entry, data: Arc::new(data) }];
+        Self { versions, vanished: false, same: None }
     }
 
     /// Makes holes in the present version of a file, at random places: in all of it, perhaps.
@@ -325,6 +391,8 @@ pub(crate) fn foreign(byte: &mut u8) {
     *byte = !*byte;
 }
 
+/// Number of the stream of choices of names of one file.
+const LINKS_STREAM: u64 = 67;
 /// Of the number of an item.
 const DIGITS_MAX: usize = 20;
 

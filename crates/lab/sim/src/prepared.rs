@@ -11,7 +11,7 @@ use longhaul_wire::{EntryKind, KeptAttributes};
 
 use crate::draw::Draw;
 use crate::environment::Disk;
-use crate::files::{Files, Version, foreign};
+use crate::files::{Files, Links, Version, foreign};
 use crate::scenario::Scenario;
 use crate::sink::TRANSFER;
 
@@ -36,11 +36,7 @@ pub(crate) fn prepare(scenario: &Scenario, files: &Files, disk: &mut Disk) {
         true => Belief::Tags(TagKey::new(&[99; 32], b"server")),
         false => Belief::Nothing,
     });
-    let items: Vec<_> = (0..files.len()).filter_map(|number| files.get(number)).collect();
-    for version in &items {
-        source.push_entry(version.entry.clone()).expect("scenarios have possible entries");
-    }
-    source.finish_entries();
+    let items = push_all(&mut source, files);
     let mut now = Instant::ZERO;
     let mut groups = draw.below(scenario.bytes / (1 << 19) + 4);
     let last = draw.below(60);
@@ -79,11 +75,7 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
     let config = SinkConfig { transfer, nonce, attributes, ..SinkConfig::default() };
     let mut sink = Sink::new(config, ResumeState::default());
     let mut source = Source::new(Belief::Nothing);
-    let items: Vec<_> = (0..files.len()).filter_map(|number| files.get(number)).collect();
-    for version in &items {
-        source.push_entry(version.entry.clone()).expect("scenarios have possible entries");
-    }
-    source.finish_entries();
+    let items = push_all(&mut source, files);
     let mut now = Instant::ZERO;
     while !source.is_done() {
         now += Duration::from_millis(500);
@@ -114,6 +106,19 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
             false => files.change(choice, draw),
         };
     }
+}
+
+/// Has it announce all files, and gives them in that order.
+fn push_all<'a>(source: &mut Source, files: &'a Files) -> Vec<&'a Version> {
+    let (mut items, mut links) = (Vec::new(), Links::default());
+    for number in 0..files.len() {
+        if let Some(entry) = files.announce(number, items.len(), &mut links) {
+            source.push_entry(entry).expect("scenarios have possible entries");
+            items.extend(files.get(number));
+        }
+    }
+    source.finish_entries();
+    items
 }
 
 /// Lets both ends handle the messages of the other, and the sink act.

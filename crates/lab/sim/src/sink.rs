@@ -10,7 +10,9 @@ use longhaul_connection::{
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
-use longhaul_objects::{Action, Answer, Fsync, SinkConfig, TopNames, Verdict, WriteTask, record};
+use longhaul_objects::{
+    Action, Answer, Fsync, Publication, SinkConfig, TopNames, Verdict, WriteTask, record,
+};
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, Rate};
 use longhaul_wire::{Entry, KeptAttributes, Protect, SinkMessage, SourceMessage};
 
@@ -27,6 +29,7 @@ pub(crate) struct SinkDriver {
     memory: SinkMemory,
     protect: Protect,
     deletes: bool,
+    keeps_newer: bool,
     /// When it has the source change its rate, if it does.
     steers: Option<Instant>,
     staging: Rc<Staging>,
@@ -102,6 +105,7 @@ impl SinkDriver {
             memory,
             protect: scenario.protect,
             deletes,
+            keeps_newer: keeps.newer,
             steers: scenario.steers.then_some(Instant::ZERO),
             staging: Staging::new(memory.buffers()),
             peak: 0,
@@ -226,6 +230,16 @@ impl SinkDriver {
         }
         for publication in published {
             let refused = || copy.failures().iter().any(|f| f.id == publication.id);
+            let Publication { entry, first, .. } = &publication;
+            if let Some(first) = first {
+                let disk = &env.disk.storage;
+                let is_same = disk.node(entry.path.as_bytes()) == disk.node(first.path.as_bytes());
+                env.checks
+                    .require(is_same || refused(), || format!("{entry:?} is no name of {first:?}"));
+                if first.stays && env.files.is_newer_at(disk, entry) {
+                    continue;
+                }
+            }
             if let Some(fault) = env.files.fault_of(&env.disk.storage, &publication.entry) {
                 env.checks.require(refused(), || format!("published: {fault}"));
             }
@@ -320,7 +334,9 @@ impl SinkDriver {
         let Some(entry) = self.entries.get(number as usize) else {
             return env.checks.require(false, || format!("entry {number} was never announced"));
         };
-        if let Some(fault) = env.files.fault_of(&env.disk.storage, entry) {
+        let follows_newer = entry.linked_to().is_some() && self.keeps_newer;
+        let is_newer = follows_newer && env.files.is_newer_at(&env.disk.storage, entry);
+        if let Some(fault) = env.files.fault_of(&env.disk.storage, entry).filter(|_| !is_newer) {
             env.checks.require(false, || format!("confirmed: {fault}"));
         }
         if self.fsync == Fsync::End {

@@ -12,13 +12,14 @@ use longhaul_wire::EntryEnd;
 
 use crate::draw::Draw;
 use crate::environment::Env;
-use crate::files::Files;
+use crate::files::{Files, Links};
 use crate::lane::{LaneState, Lanes};
 
 #[derive(Debug)]
 pub(crate) struct SourceDriver {
     /// Version and name number of each entry, by entry number.
     pushed: Vec<(usize, [u8; 16])>,
+    links: Links,
     next_item: usize,
     /// The list of names has not come yet.
     awaits_names: bool,
@@ -43,6 +44,7 @@ impl SourceDriver {
     pub fn new(latency: Duration, hash_delay: Duration, awaits_names: bool) -> Self {
         Self {
             pushed: Vec::new(),
+            links: Links::default(),
             next_item: 0,
             awaits_names,
             reads: VecDeque::new(),
@@ -81,8 +83,8 @@ impl SourceDriver {
         }
         let mut left = SCAN_BATCH;
         while left > 0 && self.next_item < files.len() && copy.wants_entries() {
-            if let Some(version) = files.get(self.next_item) {
-                let entry = version.entry.clone();
+            let id = self.pushed.len();
+            if let Some(entry) = files.announce(self.next_item, id, &mut self.links) {
                 self.pushed.push((self.next_item, entry.identity));
                 copy.push_entry(entry).expect("scenarios have possible entries");
             }

@@ -74,11 +74,15 @@ impl SourceDriver {
 
     /// Bytes of all entries, by a scan of its own.
     pub fn sum(&self) -> u64 {
-        let size = |found| match found {
-            Scanned::Entry(entry) => entry.data_len(),
-            Scanned::Failed(_) => 0,
-        };
-        self.tree.scan().map(size).sum()
+        let mut scan = self.tree.scan();
+        let mut sum = 0;
+        while let Some(found) = scan.next() {
+            if let Scanned::Entry(entry) = found {
+                sum += entry.data_len();
+                scan.number(EntryId(0));
+            }
+        }
+        sum
     }
 
     /// Finds the entries.
@@ -196,7 +200,7 @@ fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStat
     let copy = half.outgoing_copy()?;
     let path = entry.path.clone();
     match copy.push_entry(entry) {
-        Ok(_) => {}
+        Ok(id) => scan.number(id),
         Err(PushError::NoMemory) => {
             drop(half);
             return note_scan_failure(shared, scan.leave_out_directory(path));

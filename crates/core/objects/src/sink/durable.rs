@@ -8,9 +8,10 @@ use longhaul_wire::EntryEnd;
 
 use super::checkpoints::{Begun, Covered};
 use super::entries::{Slot, State};
+use super::hard_links::Turn;
 use super::recorder::Unstamped;
 use super::{Kept, Sink, SourceKnows};
-use crate::action::{Action, Answer, Checkpoint, Deletion};
+use crate::action::{Action, Answer, Checkpoint, Deletion, Publication};
 use crate::entry::EntryId;
 use crate::limits::{ACTION_ENTRIES_MAX, DELETING_MAX};
 use crate::record::{Fsync, Stamp};
@@ -128,7 +129,10 @@ impl Sink {
         self.publications.ended();
         match result {
             Ok(()) => self.named(id),
-            Err(end) => self.fail(id, end, SourceKnows::No, Kept::Part),
+            Err(end) => {
+                let kept = if end.code.stays() { Kept::Untouched } else { Kept::Part };
+                self.fail(id, end, SourceKnows::No, kept);
+            }
         }
     }
 
@@ -155,6 +159,7 @@ impl Sink {
     /// for a file that it recorded: one that waited for its directory then.
     pub(super) fn named(&mut self, id: EntryId) {
         self.entries.got_name(id);
+        self.publications.named(id);
         self.has_name(id);
     }
 
@@ -193,9 +198,18 @@ impl Sink {
             if directory.is_some_and(|directory| self.staged.holds_up(directory, id)) {
                 continue;
             }
+            let first = match self.publications.hard_links.turn(id, &self.entries) {
+                Turn::Own => None,
+                Turn::Of(first) => Some(first),
+                Turn::Waits => continue,
+                Turn::Fails(end) => {
+                    self.fail(id, end, SourceKnows::No, Kept::Nothing);
+                    continue;
+                }
+            };
             if let Some(publication) = self.entries.begin_publishing(id) {
                 self.publications.began();
-                batch.push(publication);
+                batch.push(Publication { first, ..publication });
             }
         }
         (!batch.is_empty()).then_some(Action::Publish(batch))

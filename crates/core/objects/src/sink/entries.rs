@@ -439,7 +439,7 @@ impl Entries {
         let slot = self.in_state_mut(id, State::Whole)?;
         let entry = Arc::clone(slot.entry.as_ref()?);
         slot.state = State::Publishing;
-        Some(Publication { id, entry, temp: slot.temp, aside: slot.aside })
+        Some(Publication { id, entry, temp: slot.temp, aside: slot.aside, first: None })
     }
 
     /// The file has its name: it was published, with its directory perhaps, or by an earlier run.

@@ -9,6 +9,7 @@ use longhaul_units::ObjectId;
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes, ManifestObject};
 
 use super::entries::{Beginning, Entries, State};
+use super::hard_links::{HardLinks, first_cost};
 use super::objects::Object;
 use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
@@ -55,8 +56,10 @@ struct Addition {
     /// As [`Manifest::paths`].
     taken: BTreeMap<PathKey, Option<EntryId>>,
     places: Vec<Place>,
-    /// Memory for their paths, and for names of the directories among them.
+    /// Memory for their paths, and for names of the directories and first names among them.
     names: u64,
+    /// Of it, for first names.
+    firsts: u64,
     has_left_out: bool,
     root_is_leaf: bool,
     /// The following are those of the manifest with it.
@@ -73,9 +76,9 @@ impl Sink {
         objects: &[ManifestObject],
     ) -> Result<(), SinkError> {
         let first = EntryId(self.entries.end());
-        let known = Known { entries: &self.entries, objects: self.objects.end() };
+        let known = self.known();
         let addition = self.manifest.check(&known, first_entry, &entries, objects)?;
-        self.entries.names.take(PATH_COST * addition.taken.len() as u64);
+        self.entries.names.take(PATH_COST * addition.taken.len() as u64 + addition.firsts);
         let places = self.manifest.add(addition);
         self.report.announced(entries.len(), self.manifest.bytes);
         for ((number, entry), place) in (first.0..).zip(entries).zip(places) {
@@ -87,6 +90,10 @@ impl Sink {
                 Place::In(parent) => self.announce(id, Arc::new(entry), parent),
                 Place::Out(code, reason) => {
                     self.entries.leave_out(&entry);
+                    // Without memory nothing of it is kept.
+                    if code != EntryCode::OutOfResources {
+                        self.publications.hard_links.announce(id, &entry, None);
+                    }
                     let end = EntryEnd::new(code, reason);
                     self.note_ended(id, &entry, end, SourceKnows::No);
                 }
@@ -107,11 +114,27 @@ impl Sink {
     }
 
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
-        let compares = self.keeps.compares() && self.may_be_there(&entry, directory);
-        let looks = Looks { compared: compares || self.dry_run, contents: self.keeps.equal };
+        let within = directory.and_then(|directory| self.entries.directory(directory));
+        self.publications.hard_links.announce(id, &entry, within);
+        let compares = self.is_compared(&entry) && self.may_be_there(&entry, directory);
+        let is_looked_at = self.dry_run && entry.linked_to().is_none();
+        let looks = Looks { compared: compares || is_looked_at, contents: self.keeps.equal };
         let (temp, state) = self.setup.begin(id, &entry, looks, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
+    }
+
+    /// True if it may stay as it is. Of a later name that is known when the first is settled, unless it is newer.
+    pub(super) fn is_compared(&self, entry: &Entry) -> bool {
+        match entry.linked_to() {
+            Some(_) => self.keeps.newer,
+            None => self.keeps.compares(),
+        }
+    }
+
+    fn known(&self) -> Known<'_> {
+        let objects = self.objects.end();
+        Known { entries: &self.entries, objects, hard_links: &self.publications.hard_links }
     }
 
     /// True if the file or link may have its name already: not in a directory that is staged. Small files of one
@@ -152,8 +175,8 @@ impl Sink {
         objects: u64,
         bytes: u64,
     ) -> Result<(), SinkError> {
-        let known = Known { entries: &self.entries, objects: self.objects.end() };
-        self.manifest.end(&known, entries, objects, bytes)?;
+        let (end, announced) = (self.entries.end(), self.objects.end());
+        self.manifest.end((end, announced), (entries, objects, bytes))?;
         self.staged.close();
         self.report.manifest_ended();
         Ok(())
@@ -164,6 +187,21 @@ impl Sink {
 struct Known<'a> {
     entries: &'a Entries,
     objects: u32,
+    hard_links: &'a HardLinks,
+}
+
+impl Known<'_> {
+    /// False of a later name whose first was not announced before it: earlier, or in the same `message`.
+    fn has_first_of(&self, entry: &Entry, id: EntryId, message: &[Entry]) -> bool {
+        let Some(to) = entry.linked_to() else { return true };
+        match to.checked_sub(u64::from(self.entries.end())) {
+            None => self.hard_links.has(EntryId(to as u32)),
+            Some(index) if to < id.as_wire() => {
+                message.get(index as usize).is_some_and(Entry::is_first_name)
+            }
+            Some(_) => false,
+        }
+    }
 }
 
 impl Manifest {
@@ -237,6 +275,7 @@ impl Manifest {
             taken: BTreeMap::new(),
             places: Vec::with_capacity(entries.len()),
             names: 0,
+            firsts: 0,
             has_left_out: self.has_left_out,
             root_is_leaf: self.root_is_leaf,
             covered: self.check_objects(known, entries, objects)?,
@@ -244,7 +283,12 @@ impl Manifest {
             directories: directories as u32,
         };
         for (number, entry) in (first.0..).zip(entries) {
-            self.check_path(known, EntryId(number), entry, &mut addition)?;
+            let id = EntryId(number);
+            self.check_path(known, id, entry, &mut addition)?;
+            // What there was no memory for is not kept.
+            if !addition.has_left_out && !known.has_first_of(entry, id, entries) {
+                return Err(SinkError::HardLink { entry: id });
+            }
         }
         Ok(addition)
     }
@@ -263,17 +307,13 @@ impl Manifest {
     /// Nothing more is announced, if the totals are right.
     fn end(
         &mut self,
-        known: &Known,
-        entries: u64,
-        objects: u64,
-        bytes: u64,
+        (end, objects): (u32, u32),
+        totals: (u64, u64, u64),
     ) -> Result<(), SinkError> {
         if self.ended {
             return Err(SinkError::AfterEnd);
         }
-        let end = known.entries.end();
-        let announced = (u64::from(end), u64::from(known.objects), self.bytes);
-        if (entries, objects, bytes) != announced || self.covered != end {
+        if totals != (u64::from(end), u64::from(objects), self.bytes) || self.covered != end {
             return Err(SinkError::Totals);
         }
         self.ended = true;
@@ -373,7 +413,7 @@ impl Manifest {
             let metadata = metadata_cost(entry.attributes.metadata_len());
             PATH_COST + DIRECTORY_COST + ASIDE_COST + name + metadata
         } else {
-            PATH_COST
+            PATH_COST + first_cost(entry)
         };
         if !entries.entries.names.has_room(new.names + own) {
             new.has_left_out = true;
@@ -381,6 +421,7 @@ impl Manifest {
             return Ok(());
         }
         new.names += own;
+        new.firsts += first_cost(entry);
         new.taken.insert(key, is_directory.then_some(id));
         new.places.push(match self.names.fails(entry) {
             true => Place::Out(EntryCode::NotFound, NOT_ABOVE),

@@ -2,6 +2,9 @@
 
 use alloc::collections::VecDeque;
 
+use longhaul_units::EntryCode;
+
+use super::hard_links::HardLinks;
 use crate::entry::EntryId;
 
 #[derive(Debug, Default)]
@@ -10,12 +13,26 @@ pub(super) struct Publications {
     ready: VecDeque<EntryId>,
     /// Number of those that are getting theirs.
     under_way: u32,
+    /// Those with several names.
+    pub(super) hard_links: HardLinks,
 }
 
 impl Publications {
     /// These files can get their names.
     pub(super) fn add(&mut self, files: impl IntoIterator<Item = EntryId>) {
         self.ready.extend(files);
+    }
+
+    /// An entry has its name: those can get theirs that waited for it.
+    pub(super) fn named(&mut self, id: EntryId) {
+        let waiting = self.hard_links.named(id);
+        self.add(waiting);
+    }
+
+    /// An entry ended otherwise.
+    pub(super) fn entry_ended(&mut self, id: EntryId, code: EntryCode) {
+        let waiting = self.hard_links.ended(id, code);
+        self.add(waiting);
     }
 
     /// The next that can get its name.

@@ -145,7 +145,7 @@ impl Report {
         self.ended.note(id, &entry.path, end);
         if self.changes.was_carried(entry, end.code) {
             self.stats.carried.0 += 1;
-            self.stats.carried.1 += entry.size;
+            self.stats.carried.1 += entry.data_len();
         }
         self.changes.ended(entry, end.code);
         match end.code {

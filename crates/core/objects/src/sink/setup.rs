@@ -276,11 +276,13 @@ impl Sink {
     fn compare_files_of(&mut self, directory: EntryId) {
         for number in directory.0 + 1..self.entries.end() {
             let id = EntryId(number);
-            match self.entries.get(id) {
-                Some(slot) if slot.directory() == Some(directory) => {}
+            let is_compared = match self.entries.get(id) {
+                Some(slot) if slot.directory() == Some(directory) => {
+                    slot.entry().is_some_and(|entry| self.is_compared(entry))
+                }
                 _ => return,
-            }
-            if self.entries.wait_again(id) {
+            };
+            if is_compared && self.entries.wait_again(id) {
                 self.setup.compare(id);
             }
         }
@@ -301,21 +303,23 @@ impl Sink {
         // What an interrupted run has left of it is gone on with.
         let is_new = matches!(existing, None | Some(Existing::Nothing));
         let is_newer = matches!(compared, Compared::Newer { .. }) && self.keeps.newer;
-        let by_contents = self.keeps.equal && is_file;
+        // A later name may be there and another file: that is seen when it is its turn.
+        let is_own = slot.entry().is_some_and(|entry| entry.linked_to().is_none());
+        let by_contents = self.keeps.equal && is_file && is_own;
         // What is in its holes would be compared with nothing.
         let has_holes = slot.entry().is_some_and(|entry| entry.attributes.data.is_some());
         if by_contents && !has_holes && same_size && is_new && !is_newer {
             let size = slot.size();
             return self.compare_contents(id, size);
         }
-        let unchanged = (self.keeps.unchanged || self.keeps.equal) && !by_contents;
+        let unchanged = (self.keeps.unchanged || self.keeps.equal) && !by_contents && is_own;
         let code = match compared {
             Compared::Unchanged if unchanged => Some(EntryCode::Unchanged),
             Compared::Newer { .. } if self.keeps.newer => Some(EntryCode::Newer),
-            Compared::Missing if self.dry_run => Some(EntryCode::New),
-            Compared::Blocked if self.dry_run => Some(EntryCode::InTheWay),
-            _ if self.dry_run => Some(EntryCode::Differs),
-            _ => None,
+            _ if !self.dry_run || !is_own => None,
+            Compared::Missing => Some(EntryCode::New),
+            Compared::Blocked => Some(EntryCode::InTheWay),
+            _ => Some(EntryCode::Differs),
         };
         if let Some(code) = code {
             if code.stays() {

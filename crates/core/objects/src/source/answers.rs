@@ -219,7 +219,7 @@ impl Source {
                 }
                 EntryState::Refused(code) if self.changes.was_carried(&entry, code) => {
                     self.stats.carried.0 += 1;
-                    self.stats.carried.1 += entry.size;
+                    self.stats.carried.1 += entry.data_len();
                 }
                 EntryState::Refused(code) => self.changes.ended(&entry, code),
                 EntryState::Failed(_) | EntryState::Open => {}

@@ -11,7 +11,7 @@ use crate::entry::EntryId;
 use crate::entry::{check, cost, is_large};
 use crate::layout::Layout;
 use crate::limits::{
-    BUNDLE_FILES_MAX, BUNDLE_FILL, BUNDLE_MAX, BUNDLE_SPREAD, ENTRIES_MAX, GROUP_SIZE,
+    BUNDLE_COST, BUNDLE_FILES_MAX, BUNDLE_FILL, BUNDLE_MAX, BUNDLE_SPREAD, ENTRIES_MAX, GROUP_SIZE,
     MANIFEST_BYTES, UNANNOUNCED_COST, UNANNOUNCED_MAX, UNSETTLED_COST, WINDOW_MAX,
 };
 
@@ -56,7 +56,8 @@ impl Source {
         if entry.kind == EntryKind::Directory && !self.directories.reserve(&entry) {
             return Err(PushError::NoMemory);
         }
-        self.unannounced += cost(&entry);
+        let cost = cost(&entry);
+        self.unannounced += cost;
         let id = EntryId(self.stats.entries);
         let (size, is_large) = (entry.data_len(), is_large(&entry));
         let begins = begins_bundle(&entry);
@@ -72,7 +73,7 @@ impl Source {
         if is_large {
             self.close_bundle();
             let layout = Layout::of_large(id, size);
-            self.bundle = Some(Bundle { first: id, last: id, layout });
+            self.bundle = Some(Bundle { first: id, last: id, layout, cost });
             self.close_bundle();
         } else if size > 0 {
             let full = self.bundle.as_ref().is_some_and(|bundle| {
@@ -85,6 +86,13 @@ impl Source {
             }
             self.bundle_file(id, size);
         }
+        // Behind its first file all may wait for that, as later names do, and only so much is announced.
+        if let Some(bundle) = &mut self.bundle {
+            bundle.cost += cost;
+            if bundle.cost >= BUNDLE_COST {
+                self.close_bundle();
+            }
+        }
         Ok(id)
     }
 
@@ -96,8 +104,12 @@ impl Source {
     }
 
     fn bundle_file(&mut self, id: EntryId, size: u64) {
-        let bundle =
-            self.bundle.get_or_insert(Bundle { first: id, last: id, layout: Layout::new() });
+        let bundle = self.bundle.get_or_insert(Bundle {
+            first: id,
+            last: id,
+            layout: Layout::new(),
+            cost: 0,
+        });
         bundle.last = id;
         bundle.layout.push(id, size);
     }

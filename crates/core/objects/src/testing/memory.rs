@@ -73,9 +73,15 @@ pub enum Node {
 
 impl Node {
     fn of_file(entry: &Entry, inode: usize) -> Self {
-        let metadata = entry.attributes.metadata.clone();
+        let metadata = metadata_of(entry);
         Self::File { mode: entry.mode, modified: entry.modified, inode, metadata }
     }
+}
+
+/// Metadata that a node has: all but its names.
+pub fn metadata_of(entry: &Entry) -> Option<Box<Metadata>> {
+    let metadata = entry.attributes.metadata.as_deref()?;
+    Metadata { hard_link: None, ..metadata.clone() }.boxed()
 }
 
 /// Why the storage failed.
@@ -91,6 +97,9 @@ pub enum MemoryError {
     /// Something else has the name.
     #[error("file exists")]
     Exists,
+    /// It has the name already.
+    #[error("unchanged")]
+    Unchanged,
 }
 
 impl From<MemoryError> for EntryEnd {
@@ -99,6 +108,7 @@ impl From<MemoryError> for EntryEnd {
             MemoryError::Full => EntryCode::NoSpace,
             MemoryError::Missing => EntryCode::NotFound,
             MemoryError::Exists => EntryCode::InTheWay,
+            MemoryError::Unchanged => EntryCode::Unchanged,
         };
         Self::new(code, &error.to_string())
     }
@@ -527,6 +537,24 @@ impl Storage for MemoryStorage {
         if matches!(self.node(path), Some(Node::Directory { .. })) {
             return Err(MemoryError::Exists);
         }
+        if let Some(first) = &file.first {
+            let node = self.node(first.path.as_bytes()).cloned().ok_or(MemoryError::Missing)?;
+            let is_it = match (&node, &entry.kind) {
+                (Node::File { modified, .. }, EntryKind::File) => {
+                    self.is(Some(&node), entry) || first.stays && *modified > entry.modified
+                }
+                (Node::Link { .. }, EntryKind::Link { .. }) => true,
+                _ => false,
+            };
+            if !is_it {
+                return Err(MemoryError::Missing);
+            }
+            if self.node(path) == Some(&node) {
+                return Err(MemoryError::Unchanged);
+            }
+            self.change(Change::Publish(path.into(), node, *temp));
+            return Ok(());
+        }
         if file.aside {
             if !self.visible.unseen.contains_key(path) {
                 return Err(MemoryError::Missing);
@@ -556,7 +584,7 @@ impl Storage for MemoryStorage {
 
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), MemoryError> {
         let entry = &directory.entry;
-        let metadata = entry.attributes.metadata.clone();
+        let metadata = metadata_of(entry);
         let node = Node::Directory { mode: entry.mode, modified: entry.modified, metadata };
         self.change(Change::Node(entry.path.as_bytes().into(), node));
         Ok(())

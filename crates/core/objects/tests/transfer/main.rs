@@ -6,6 +6,7 @@ mod attributes;
 mod cases;
 mod contents;
 mod dry_run;
+mod hard_links;
 mod hostile;
 mod resume;
 mod tree;

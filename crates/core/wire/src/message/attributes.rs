@@ -7,7 +7,9 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 pub use self::data::DataRanges;
-pub use self::metadata::{AccessEntry, AccessList, Account, KeptAttributes, Metadata, Xattr};
+pub use self::metadata::{
+    AccessEntry, AccessList, Account, HardLink, KeptAttributes, Metadata, Xattr,
+};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;

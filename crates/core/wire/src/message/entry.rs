@@ -2,7 +2,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
-use super::attributes::Attributes;
+use super::attributes::{Attributes, HardLink};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -56,9 +56,29 @@ impl Entry {
         fixed + sized(&self.path.0) + target + self.attributes.encoded_len()
     }
 
-    /// Bytes of its contents that are sent: all but holes.
+    /// Bytes of its contents that are sent: all but holes, and none of a later name.
     pub fn data_len(&self) -> u64 {
+        if self.linked_to().is_some() {
+            return 0;
+        }
         self.attributes.data.as_ref().map_or(self.size, |data| data.total())
+    }
+
+    fn hard_link(&self) -> Option<HardLink> {
+        self.attributes.metadata.as_deref()?.hard_link
+    }
+
+    /// True if it is the first of several names.
+    pub fn is_first_name(&self) -> bool {
+        self.hard_link() == Some(HardLink::First)
+    }
+
+    /// Where it is a later name, the number of the entry that is the first.
+    pub fn linked_to(&self) -> Option<u64> {
+        match self.hard_link()? {
+            HardLink::First => None,
+            HardLink::To(first) => Some(first),
+        }
     }
 
     /// Where `len` of these bytes, from number `from` on, are in the file: parts of it, in order.
@@ -114,7 +134,7 @@ impl Entry {
             return Err(DecodeError::Invalid { what: "data of a file with holes" });
         }
         if attributes.metadata.as_deref().is_some_and(|metadata| !metadata.fits(&kind)) {
-            return Err(DecodeError::Invalid { what: "access list of an entry" });
+            return Err(DecodeError::Invalid { what: "access list or hard link of an entry" });
         }
         Ok(Self { kind, mode, modified, size, identity, path, attributes })
     }

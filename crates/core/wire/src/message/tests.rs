@@ -412,6 +412,12 @@ fn entry() -> impl Strategy<Value = Entry> {
             xattrs: is(4).then_some(xattr).into_iter().collect(),
             access: (is(8) && !matches!(kind, EntryKind::Link { .. })).then(|| access.clone()),
             default_access: (is(16) && kind == EntryKind::Directory).then_some(access),
+            hard_link: match identity[3] % 4 {
+                _ if kind == EntryKind::Directory => None,
+                0 => Some(HardLink::First),
+                1 => Some(HardLink::To(size)),
+                _ => None,
+            },
         };
         let attributes = Attributes { data, metadata: metadata.boxed() };
         Entry { kind, mode, modified, size, identity, path, attributes }

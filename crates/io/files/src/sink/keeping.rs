@@ -30,6 +30,11 @@ impl Keeping {
         Self { kept, allowed, accounts, not_kept: AtomicU64::new(0) }
     }
 
+    /// Counts an entry that could not have all.
+    pub(crate) fn count_not_kept(&self) {
+        self.not_kept.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// True if there is anything to do.
     pub(crate) fn is_on(&self) -> bool {
         !self.kept.is_empty()
@@ -119,7 +124,7 @@ impl SinkTree {
             all &= self.keep_xattr(node, (&xattr.name, &xattr.value))?;
         }
         if !all {
-            self.keeping.not_kept.fetch_add(1, Ordering::Relaxed);
+            self.keeping.count_not_kept();
         }
         Ok(())
     }

@@ -189,6 +189,9 @@ impl SinkTree {
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let (parent, name) = split(&place);
         let parent = self.parent(parent, last).map_err(explain)?;
+        if let Some(first) = &file.first {
+            return self.link(file, first, (parent, name));
+        }
         let staged;
         let temp = hex(&temp.0);
         let (directory, from) = if file.aside {
@@ -273,7 +276,7 @@ impl SinkTree {
 
     /// The directory is on another file system (a mount below the destination): the contents are
     /// copied into it and renamed there.
-    fn move_across(
+    pub(crate) fn move_across(
         &self,
         file: &Publication,
         (directory, from): (&OwnedFd, &[u8]),
@@ -365,9 +368,9 @@ impl SinkTree {
 }
 
 /// Copies the contents of `entry` without its holes.
-fn copy_data(from: &mut File, to: &mut File, entry: &Entry) -> io::Result<()> {
+pub(crate) fn copy_data(from: &mut File, to: &mut File, entry: &Entry) -> io::Result<()> {
     to.set_len(entry.size)?;
-    for part in entry.parts(0, entry.data_len()) {
+    for part in entry.parts(0, entry.size) {
         from.seek(SeekFrom::Start(part.start))?;
         to.seek(SeekFrom::Start(part.start))?;
         io::copy(&mut from.take(part.end - part.start), to)?;

@@ -31,6 +31,11 @@ impl Reading {
         Self { kept, all: allowed && accounts::own().0 == 0, accounts, ..Self::default() }
     }
 
+    /// True if names of one file are to stay that.
+    pub(crate) fn keeps_links(&self) -> bool {
+        self.kept.has(KeptAttributes::HARD_LINKS)
+    }
+
     /// True if it has to look at more of a node than its status.
     pub(crate) fn looks_further(&self) -> bool {
         self.kept.has(LISTED)

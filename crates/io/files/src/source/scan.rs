@@ -6,13 +6,16 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use longhaul_objects::identity;
+use longhaul_objects::{EntryId, identity};
 use longhaul_sys::random;
-use longhaul_wire::{Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, Metadata};
+use longhaul_wire::{
+    Attributes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, HardLink, Metadata,
+};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
 use self::listed::ListedScan;
+use super::hard_links::FoundLinks;
 use super::holes::{data_ranges, may_have_holes};
 use super::pseudo;
 use crate::metadata::node::Node;
@@ -41,12 +44,13 @@ pub struct Scan<'a> {
     nameless: u32,
     /// Of the names that stand in.
     salt: u32,
+    links: FoundLinks,
 }
 
 /// Something found by a [`Scan`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scanned {
-    /// To be copied: for [`longhaul_objects::Source::push_entry`].
+    /// To be copied: for [`longhaul_objects::Source::push_entry`], and its number for [`Scan::number`].
     Entry(Entry),
     /// Is not copied.
     Failed(ScanFailure),
@@ -109,6 +113,7 @@ impl<'a> Scan<'a> {
             nameless: 0,
             // Without randomness TLS would have failed before.
             salt: random::number().unwrap_or_default(),
+            links: FoundLinks::default(),
         }
     }
 
@@ -137,7 +142,8 @@ impl<'a> Scan<'a> {
             let end = EntryEnd::new(EntryCode::Failed, "it is not a directory");
             return Some(self.root_failed(root, end));
         }
-        Some(leaf(self.tree, name, &stat, None, None))
+        let found = leaf(self.tree, name, &stat, None, None);
+        Some(self.linked(found, &stat))
     }
 
     fn root_failed(&mut self, root: usize, end: EntryEnd) -> Scanned {
@@ -230,19 +236,45 @@ impl<'a> Scan<'a> {
         }
         match stat {
             Some(stat) if kind != FileType::Directory => {
-                Some(leaf(self.tree, path, &stat, listing.true_sizes, Some((directory, name))))
+                let place = Some((directory, name));
+                let found = leaf(self.tree, path, &stat, listing.true_sizes, place);
+                Some(self.linked(found, &stat))
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
             _ => {
                 let (root, above) = (listing.root, Some(listing.path.clone()));
                 let found = Pending { root, above, name: name.to_bytes().into() };
-                if self.pending_cost + found.cost() > self.tree.names_most {
+                if !self.has_room(found.cost()) {
                     return Some(unreadable(path, too_many()));
                 }
                 self.pend(found);
                 None
             }
         }
+    }
+
+    /// Notes in an entry that it is one of several names, where these are kept.
+    fn linked(&mut self, found: Scanned, stat: &Stat) -> Scanned {
+        let Scanned::Entry(mut entry) = found else { return found };
+        if !self.tree.reading.keeps_links() {
+            return Scanned::Entry(entry);
+        }
+        if let Some(link) = self.links.next(stat) {
+            if link == HardLink::First && !self.has_room(0) {
+                return unreadable(entry.path.as_bytes().to_vec(), too_many());
+            }
+            entry.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+        }
+        Scanned::Entry(entry)
+    }
+
+    /// The entry that was given out last was announced with this number. Until that is known it has no other names.
+    pub fn number(&mut self, id: EntryId) {
+        self.links.number(id);
+    }
+
+    fn has_room(&self, more: usize) -> bool {
+        self.pending_cost + self.links.cost() + more <= self.tree.names_most
     }
 
     fn pend(&mut self, found: Pending) {
@@ -264,6 +296,7 @@ impl Iterator for Scan<'_> {
     type Item = Scanned;
 
     fn next(&mut self) -> Option<Scanned> {
+        self.links.forget_unnumbered();
         loop {
             let scanned = if self.listing.is_some() {
                 self.step()
@@ -416,8 +449,8 @@ fn too_many() -> EntryEnd {
 
 /// Bytes that the allocations of a directory that is to be read take beside its name.
 const PENDING_COST: usize = 32;
-const TOO_MANY: &str = "the sending side has no memory left for the names of more directories \
-                        (--memory); copy it in parts";
+const TOO_MANY: &str = "the sending side has no memory left for the names of more directories and files \
+                        with several names (--memory); copy it in parts";
 
 pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = Vec::with_capacity(parent.len() + 1 + name.len());

@@ -5,7 +5,7 @@ use std::io;
 
 use longhaul_objects::testing::file;
 use longhaul_sys::stop::Stop;
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, HardLink, Metadata};
 
 use super::*;
 use crate::b3sum::line as hash_line;
@@ -94,4 +94,34 @@ fn a_group_that_came_twice_with_other_contents_is_read() {
         note(&hashes, &entry, 0, &[]);
         assert_eq!(written(&hashes, || File::open(&path).map(Some)), line(&entry), "{size}");
     }
+}
+
+#[test]
+fn a_file_with_several_names_is_read_for_none_of_them() {
+    let scratch = Scratch::new();
+    let mut entries = [file("a", 300), file("b", 300), file("c", 300)];
+    let links = [HardLink::First, HardLink::To(0), HardLink::To(0)];
+    for (entry, link) in entries.iter_mut().zip(links) {
+        let metadata = Metadata { hard_link: Some(link), ..Metadata::default() };
+        entry.attributes.metadata = metadata.boxed();
+    }
+    scratch.file("a", bytes(300, 1));
+    std::fs::hard_link(scratch.at("a"), scratch.at("b")).unwrap();
+    // Somebody has put another in the place of this name.
+    scratch.file("c", bytes(300, 2));
+    let hashes = CopiedHashes::default();
+    entries.iter().for_each(|entry| hashes.note_file(entry));
+    note(&hashes, &entries[0], 0, &[]);
+    // What is read from here on is neither.
+    scratch.file("a", bytes(300, 3));
+    let open = |path: &[u8], _: &[u8; 16]| {
+        File::open(scratch.at(std::str::from_utf8(path).unwrap())).map(Some)
+    };
+    let mut out = Vec::new();
+    hashes.write(&mut out, open, &Stop::default()).unwrap();
+    let other = hash_line(blake3::hash(&bytes(300, 2)).as_bytes(), b"c");
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        [line(&entries[0]), line(&entries[1]), other].concat()
+    );
 }

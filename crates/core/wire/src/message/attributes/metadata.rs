@@ -23,10 +23,12 @@ impl KeptAttributes {
     pub const XATTRS: Self = Self(8);
     /// POSIX access lists.
     pub const ACCESS_LISTS: Self = Self(16);
+    /// Hard links: names of one file stay that.
+    pub const HARD_LINKS: Self = Self(32);
     /// Users and groups by their numbers, not their names.
     pub const NUMBERS: Self = Self(64);
     /// Everything.
-    pub const ALL: Self = Self(0b101_1111);
+    pub const ALL: Self = Self(0b111_1111);
 
     /// These bits; nothing where one of them means nothing.
     pub fn from_bits(bits: u64) -> Option<Self> {
@@ -68,6 +70,17 @@ pub struct Metadata {
     pub access: Option<AccessList>,
     /// Access list of what is made in it: of a directory.
     pub default_access: Option<AccessList>,
+    /// Of a file or link with several names.
+    pub hard_link: Option<HardLink>,
+}
+
+/// A name of a file or link that has several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HardLink {
+    /// The first that is announced.
+    First,
+    /// A later one; the first is the entry with this number.
+    To(u64),
 }
 
 /// A user or a group.
@@ -117,6 +130,7 @@ impl Metadata {
             (self.group.is_some(), Kept::GROUPS),
             (!self.xattrs.is_empty(), Kept::XATTRS),
             (self.access.is_some() || self.default_access.is_some(), Kept::ACCESS_LISTS),
+            (self.hard_link.is_some(), Kept::HARD_LINKS),
         ];
         parts.iter().all(|(has, part)| !has || kept.has(*part))
     }
@@ -125,7 +139,9 @@ impl Metadata {
     pub fn fits(&self, kind: &EntryKind) -> bool {
         let is_link = matches!(kind, EntryKind::Link { .. });
         let is_directory = matches!(kind, EntryKind::Directory);
-        (self.access.is_none() || !is_link) && (self.default_access.is_none() || is_directory)
+        (self.access.is_none() || !is_link)
+            && (self.default_access.is_none() || is_directory)
+            && (self.hard_link.is_none() || !is_directory)
     }
 
     /// Type and value of each part, by ascending type.
@@ -140,7 +156,11 @@ impl Metadata {
         let list = |list: &AccessList| built(|w| list.0.iter().try_for_each(|it| it.encode(w)));
         let access = self.access.as_ref().map(|it| (ACCESS, list(it)));
         let default_access = self.default_access.as_ref().map(|it| (DEFAULT_ACCESS, list(it)));
-        [owner, group, xattrs, access, default_access].into_iter().flatten()
+        let hard_link = self.hard_link.map(|link| match link {
+            HardLink::First => (HARD_LINK, Vec::new()),
+            HardLink::To(first) => (HARD_LINK, built(|w| w.varint(first))),
+        });
+        [owner, group, xattrs, access, default_access, hard_link].into_iter().flatten()
     }
 
     pub(super) fn decode(&mut self, kind: u64, r: &mut Reader<'_>) -> Result<(), DecodeError> {
@@ -161,6 +181,8 @@ impl Metadata {
             }
             ACCESS => self.access = Some(AccessList::decode(r)?),
             DEFAULT_ACCESS => self.default_access = Some(AccessList::decode(r)?),
+            HARD_LINK if r.is_empty() => self.hard_link = Some(HardLink::First),
+            HARD_LINK => self.hard_link = Some(HardLink::To(r.varint()?)),
             _ => return Err(r.invalid()),
         }
         r.finish()
@@ -238,9 +260,10 @@ const GROUP: u64 = 3;
 const XATTRS: u64 = 4;
 const ACCESS: u64 = 5;
 const DEFAULT_ACCESS: u64 = 6;
+const HARD_LINK: u64 = 7;
 
 /// Each type takes one byte.
-const _: () = assert!(varint::len(DEFAULT_ACCESS) == 1);
+const _: () = assert!(varint::len(HARD_LINK) == 1);
 
 #[cfg(test)]
 mod tests {
@@ -256,6 +279,8 @@ mod tests {
             (GROUP, b"\x00\x00"),
             (XATTRS, b"\x06user.a\x01x\x06user.b\x00"),
             (ACCESS, b"\x01\x07\x02\x04\x07\x03ann\x20\x00"),
+            (HARD_LINK, b""),
+            (HARD_LINK, b"\x40\x80"),
         ] {
             assert_eq!(decode(kind, right), Ok(()), "{kind}: {right:?}");
             for cut in 1..right.len() {
@@ -275,7 +300,9 @@ mod tests {
             (ACCESS, b"\x03\x07"),
             (ACCESS, b"\x40\x07"),
             (ACCESS, b"\x01\x08"),
-            (7, b"\x00"),
+            (HARD_LINK, b"\x00\x00"),
+            (HARD_LINK, b"\x40"),
+            (8, b"\x00"),
         ] {
             assert!(decode(kind, wrong).is_err(), "{kind}: {wrong:?}");
         }
@@ -290,6 +317,10 @@ mod tests {
         let (name, value) = (b"user.a"[..].into(), Box::default());
         let with_xattr = Metadata { xattrs: vec![Xattr { name, value }], ..Metadata::default() };
         assert!(!with_xattr.is_within(KeptAttributes::OWNERS));
+        let linked = Metadata { hard_link: Some(HardLink::First), ..Metadata::default() };
+        assert!(linked.is_within(KeptAttributes::HARD_LINKS));
+        assert!(!linked.is_within(KeptAttributes::ALL.with(KeptAttributes::HARD_LINKS, false)));
+        assert!(linked.fits(&EntryKind::File) && !linked.fits(&EntryKind::Directory));
         assert!(Metadata::default().is_within(KeptAttributes::default()));
         assert_eq!(KeptAttributes::from_bits(128), None);
     }

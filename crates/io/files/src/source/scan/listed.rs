@@ -176,7 +176,8 @@ impl Scan<'_> {
             return None;
         }
         let link = Some((directory.as_fd(), &*name));
-        Some(leaf(self.tree, path.to_vec(), &stat, true_sizes, link))
+        let found = leaf(self.tree, path.to_vec(), &stat, true_sizes, link);
+        Some(self.linked(found, &stat))
     }
 
     fn enter(&mut self, path: &[u8]) -> io::Result<OpenDirectory> {

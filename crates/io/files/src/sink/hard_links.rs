@@ -1,0 +1,179 @@
+//! Later names of files and links that have their first.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering;
+
+use longhaul_objects::{Compared, FirstName, Fsync, Publication};
+use longhaul_sys::sync::lock;
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, statat, symlinkat, unlinkat,
+};
+use rustix::io::Errno;
+
+use crate::explain;
+use crate::explain::Replaced;
+use crate::identify::hex;
+use crate::place::{beneath, gone, open_at, split};
+use crate::sink::sync::sync_whole;
+use crate::sink::write::{PRIVATE, copy_data, create_new_file};
+use crate::sink::{SinkTree, compare};
+use crate::special::rename_over_files;
+
+/// What a first name names.
+struct Named<'a> {
+    directory: OwnedFd,
+    name: &'a [u8],
+    stat: Stat,
+}
+
+impl SinkTree {
+    /// Makes a later name one of what the first names: through no link, and without ever following one. Where the
+    /// file system cannot, it gets a copy of that, which is counted.
+    pub(crate) fn link(
+        &self,
+        file: &Publication,
+        first: &FirstName,
+        (parent, name): (&OwnedFd, &[u8]),
+    ) -> Result<(), EntryEnd> {
+        let explain = |error| explain::at_destination("cannot give it its name", &error);
+        let place = self.place_of(first.path.as_bytes(), false)?;
+        let (within, own) = split(&place);
+        let named = self.find_first(file, first.stays, within, own).map_err(explain)?;
+        let mut folding = self.folding.as_ref().map(lock);
+        if let Some(folding) = &folding {
+            folding.check(parent, name).map_err(explain)?;
+        }
+        let there = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        // To rename one name of a file over another does nothing.
+        let is_that = there.is_ok_and(|there| is_same(&there, &named.stat));
+        let given = if is_that { Ok(()) } else { self.give(file, &named, (parent, name)) };
+        given.map_err(explain)?;
+        if let Some(folding) = &mut folding {
+            folding.note(parent, name);
+        }
+        match is_that {
+            true => Err(EntryEnd::new(EntryCode::Unchanged, "")),
+            false => Ok(()),
+        }
+    }
+
+    fn find_first<'a>(
+        &self,
+        file: &Publication,
+        stays: bool,
+        within: &[u8],
+        name: &'a [u8],
+    ) -> io::Result<Named<'a>> {
+        let directory = beneath(&self.root, within, OFlags::PATH)?;
+        let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let kind = match file.entry.kind {
+            EntryKind::File => FileType::RegularFile,
+            _ => FileType::Symlink,
+        };
+        let is_it = match compare(&directory, name, &stat, &file.entry) {
+            Compared::Unchanged => true,
+            Compared::Newer { .. } if stays => true,
+            Compared::Newer { same_size } | Compared::Other { same_size } => {
+                same_size && self.lacks_times()
+            }
+            Compared::Missing | Compared::Blocked => false,
+        };
+        match is_it && FileType::from_raw_mode(stat.st_mode) == kind {
+            true => Ok(Named { directory, name, stat }),
+            false => Err(io::Error::other(Replaced)),
+        }
+    }
+
+    fn give(
+        &self,
+        file: &Publication,
+        named: &Named<'_>,
+        (parent, name): (&OwnedFd, &[u8]),
+    ) -> io::Result<()> {
+        if named.stat.st_dev != fstat(&self.hidden)?.st_dev {
+            self.elsewhere.store(true, Ordering::Relaxed);
+        }
+        let link = |to: &OwnedFd, as_name: &[u8]| {
+            #[cfg(any(test, feature = "test-faults"))]
+            if crate::test_faults::refuses(&file.entry, "links") {
+                return Err(Errno::PERM);
+            }
+            linkat(&named.directory, named.name, to, as_name, AtFlags::empty())
+        };
+        match link(parent, name) {
+            Err(Errno::EXIST) => {}
+            Err(error) if is_impossible(error) => return self.copy(file, named, (parent, name)),
+            linked => return Ok(linked?),
+        }
+        let own = hex(&file.temp.0);
+        let beside = [b".longhaul-", &own[..]].concat();
+        for (directory, unseen) in [(&self.hidden, &own[..]), (parent, &beside[..])] {
+            gone(unlinkat(directory, unseen, AtFlags::empty()))?;
+            match link(directory, unseen) {
+                // The first is on another file system, as what has this name may be.
+                Err(Errno::XDEV) => continue,
+                linked => linked?,
+            }
+            let renamed = rename_over_files((directory, unseen), (parent, name));
+            if renamed.is_err() {
+                let _ = unlinkat(directory, unseen, AtFlags::empty());
+            }
+            match renamed {
+                Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+                renamed => return renamed,
+            }
+        }
+        self.copy(file, named, (parent, name))
+    }
+
+    /// Gives the name to a copy.
+    fn copy(
+        &self,
+        file: &Publication,
+        named: &Named<'_>,
+        (parent, name): (&OwnedFd, &[u8]),
+    ) -> io::Result<()> {
+        let own = hex(&file.temp.0);
+        self.copy_unseen(&file.entry, named, &own)?;
+        match rename_over_files((&self.hidden, &own[..]), (parent, name)) {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                self.elsewhere.store(true, Ordering::Relaxed);
+                self.move_across(file, (&self.hidden, &own), parent, name)
+            }
+            renamed => renamed,
+        }?;
+        self.keeping.count_not_kept();
+        Ok(())
+    }
+
+    fn copy_unseen(&self, entry: &Entry, named: &Named<'_>, own: &[u8]) -> io::Result<()> {
+        if let EntryKind::Link { target } = &entry.kind {
+            gone(unlinkat(&self.hidden, own, AtFlags::empty()))?;
+            symlinkat(&target[..], &self.hidden, own)?;
+            return self.set_link_attributes(&self.hidden, own, entry);
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut from = File::from(open_at(&named.directory, named.name, flags, Mode::empty())?);
+        if !is_same(&fstat(&from)?, &named.stat) {
+            return Err(io::Error::other(Replaced));
+        }
+        self.take_space(usize::try_from(named.stat.st_size).unwrap_or(usize::MAX))?;
+        let mut to = File::from(create_new_file(&self.hidden, own, PRIVATE)?);
+        copy_data(&mut from, &mut to, entry)?;
+        self.set_attributes(&to, Some(self.mode(entry)), entry)?;
+        if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
+    }
+}
+
+fn is_same(one: &Stat, other: &Stat) -> bool {
+    (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
+}
+
+/// True where a file system has no such names, no more of them, or none for this user; or none across its bounds.
+fn is_impossible(error: Errno) -> bool {
+    let reasons = [Errno::XDEV, Errno::PERM, Errno::MLINK, Errno::OPNOTSUPP, Errno::NOSYS];
+    reasons.contains(&error)
+}

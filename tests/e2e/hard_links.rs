@@ -1,0 +1,196 @@
+//! `-H`: names of one file stay that.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
+use std::process::Command;
+
+use longhaul::{CopyOptions, KeptAttributes};
+
+use crate::program::Program;
+use crate::server::{Server, each_way, run};
+use crate::test::limited;
+use crate::trees::noise;
+
+const FILES: [(&str, usize); 3] = [("large", 3 << 20), ("small", 10), ("empty", 0)];
+
+/// Files and a link, each with two more names; and one that has another outside.
+fn tree(at: &Path) {
+    fs::create_dir_all(at.join("sub")).unwrap();
+    for (name, len) in FILES {
+        fs::write(at.join(name), noise(len as u64, len)).unwrap();
+    }
+    symlink("nowhere", at.join("link")).unwrap();
+    for name in ["large", "small", "empty", "link"] {
+        for other in ["other", "sub/more"] {
+            fs::hard_link(at.join(name), at.join(format!("{other} {name}"))).unwrap();
+        }
+    }
+    fs::write(at.join("alone"), "alone").unwrap();
+    fs::hard_link(at.join("alone"), at.with_extension("outside")).unwrap();
+}
+
+fn inode(path: &Path) -> u64 {
+    fs::symlink_metadata(path).unwrap().ino()
+}
+
+fn assert_linked(at: &Path) {
+    for name in ["large", "small", "empty", "link"] {
+        for other in ["other", "sub/more"] {
+            let other = at.join(format!("{other} {name}"));
+            assert_eq!(inode(&other), inode(&at.join(name)), "{}", other.display());
+        }
+    }
+}
+
+/// Makes a name a file for itself.
+fn part(path: &Path) {
+    let copy = path.with_extension("copy");
+    assert!(Command::new("cp").arg("-p").args([path, &copy]).status().unwrap().success());
+    fs::rename(copy, path).unwrap();
+}
+
+#[test]
+fn names_of_one_file_stay_that_and_its_contents_are_sent_once() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            tree(from);
+            let contents = (3 << 20) + 10 + 5;
+            let copy = |options: &CopyOptions| {
+                let report = run(test, options).unwrap();
+                assert!(report.failures.is_empty() && report.remarks.is_empty(), "{report:?}");
+                report
+            };
+            // Without, each is a file for itself.
+            assert_eq!(copy(&options).bytes, 3 * ((3 << 20) + 10) + 5);
+            assert_ne!(inode(&to.join("small")), inode(&to.join("other small")));
+            // With, what is there and is none becomes one, and nothing is sent.
+            options.attributes = KeptAttributes::HARD_LINKS;
+            let report = copy(&options);
+            assert_eq!((report.bytes, report.unchanged.0), (0, 5), "{report:?}");
+            assert_linked(to);
+            fs::remove_dir_all(to).unwrap();
+            assert_eq!(copy(&options).bytes, contents);
+            assert_linked(to);
+            for (name, _) in FILES {
+                let [from, to] =
+                    [from, to].map(|at| fs::read(at.join("sub").join(format!("more {name}"))));
+                assert_eq!(from.unwrap(), to.unwrap());
+            }
+            // Again, all of it is unchanged.
+            let report = copy(&options);
+            assert_eq!((report.bytes, report.unchanged.0), (0, 13), "{report:?}");
+            // A name that was parted is one again; where contents changed, all names have them.
+            part(&to.join("other large"));
+            fs::write(from.join("sub/more small"), "some other contents").unwrap();
+            assert_eq!(copy(&options).bytes, 19);
+            assert_linked(to);
+            assert_eq!(fs::read(to.join("other small")).unwrap(), b"some other contents");
+            // By contents, too, of one that is as long and has another time.
+            fs::File::options()
+                .write(true)
+                .open(to.join("large"))
+                .unwrap()
+                .set_modified(std::time::UNIX_EPOCH)
+                .unwrap();
+            part(&to.join("sub/more large"));
+            options.checksum = true;
+            assert_eq!(copy(&options).bytes, 0);
+            assert_linked(to);
+        });
+    });
+}
+
+#[test]
+fn dry_runs_lists_deletion_and_verification_know_each_name() {
+    limited(|test| {
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        let place = format!("lh://{at}/tree");
+        tree(&test.here("tree"));
+        let cp = |words: &[&str]| {
+            let words = [
+                &["cp", "--token-file", "token", "-H", "-v"][..],
+                words,
+                &["-T", "here/tree", &place],
+            ];
+            let ended = Program::start(test, &words.concat()).end();
+            ended.assert_succeeded();
+            ended.stdout
+        };
+        cp(&["--manifest", "list"]);
+        assert_linked(&test.there("tree"));
+        let list = fs::read_to_string(test.path("list")).unwrap();
+        assert_eq!(list.lines().count(), 10, "{list}");
+        let verify = || {
+            Program::start(
+                test,
+                &["verify", "--token-file", "token", "list", &format!("lh://{at}/")],
+            )
+            .end()
+        };
+        verify().assert_succeeded();
+        // One name is parted, one is gone, and one is more.
+        part(&test.there("tree/other large"));
+        fs::remove_file(test.there("tree/sub/more small")).unwrap();
+        fs::hard_link(test.there("tree/small"), test.there("tree/sub/extra")).unwrap();
+        let listed = cp(&["-n", "--delete"]);
+        for line in ["other large", "sub/more small", "sub/extra"] {
+            assert!(listed.contains(line), "{line}: {listed}");
+        }
+        assert!(!listed.contains("sub/more large") && !listed.contains("other small"), "{listed}");
+        assert!(!test.there("tree/sub/more small").exists());
+        let done = cp(&["--delete"]);
+        for line in ["other large", "sub/more small", "sub/extra"] {
+            assert!(done.contains(line), "{line}: {done}");
+        }
+        assert_linked(&test.there("tree"));
+        assert!(!test.there("tree/sub/extra").exists());
+        assert!(!cp(&["-n", "--delete"]).contains("tree"), "nothing is left to do");
+        verify().assert_succeeded();
+        fs::write(test.there("tree/small"), "other text").unwrap();
+        let ended = verify();
+        assert_eq!(ended.status, Some(1));
+        for name in ["tree/small", "tree/other small", "tree/sub/more small"] {
+            assert!(
+                ended.stdout.contains(name) || ended.stderr.contains(name),
+                "{name}: {ended:?}"
+            );
+        }
+    });
+}
+
+/// As FAT is, and a file system whose files have no more than so many names.
+#[test]
+fn where_there_are_no_links_files_are_copied_in_full_and_counted() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            fs::create_dir(from).unwrap();
+            let names = ["without links 1", "without links 2", "without links 3"];
+            fs::write(from.join(names[0]), noise(1, 2_000_000)).unwrap();
+            names[1..]
+                .iter()
+                .for_each(|name| fs::hard_link(from.join(names[0]), from.join(name)).unwrap());
+            options.attributes = KeptAttributes::HARD_LINKS.with(KeptAttributes::MODES, true);
+            let report = run(test, &options).unwrap();
+            assert!(report.failures.is_empty(), "{report:?}");
+            assert_eq!(report.bytes, 2_000_000);
+            let [remark] = &report.remarks[..] else { panic!("{report:?}") };
+            assert!(remark.contains("hard links") && remark.contains("2 entries"), "{remark}");
+            let inodes: BTreeSet<_> = names.iter().map(|name| inode(&to.join(name))).collect();
+            assert_eq!(inodes.len(), 3);
+            for name in names {
+                let [from, to] = [from, to].map(|at| at.join(name));
+                assert_eq!(fs::read(&from).unwrap(), fs::read(&to).unwrap());
+                let [from, to] = [from, to].map(|path| fs::metadata(path).unwrap());
+                assert_eq!((from.mode(), from.mtime_nsec()), (to.mode(), to.mtime_nsec()));
+            }
+        });
+    });
+}
