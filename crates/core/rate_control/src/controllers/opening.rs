@@ -216,6 +216,8 @@ mod tests {
         let mut report = |arrived: u64, lost: u64, delivery: Option<Delivery>| {
             now += Duration::from_micros(100);
             rtt.update(now, round_trip);
+            let bytes = (arrived + lost) * PACKET;
+            opening.on_sent(now, &rtt, &Sent { bytes, ..Sent::default() });
             let unknown = Losses { unknown: lost, ..Losses::default() };
             let feedback = Feedback {
                 acked_packets: arrived,
@@ -234,7 +236,7 @@ mod tests {
         for _ in 0..40 {
             assert_eq!(report(2, 8, None).0, None, "nothing is known");
         }
-        // Ten packets a round trip.
+        // Ten packets a round trip, behind a second train.
         assert_eq!(report(2, 8, None).1.rate, Rate::from_bytes_over(15_000, round_trip));
         let sample = |application_limited| {
             let interval = Duration::from_micros(100);

@@ -46,8 +46,9 @@ pub(super) struct Startup {
 /// The first train, and what became of it.
 #[derive(Clone, Copy, Debug)]
 struct Train {
-    /// Packets that it has.
+    /// Packets that it has, and those of them that leave at once.
     length: u64,
+    piece: u64,
     /// Bytes of it that have left.
     sent_bytes: u64,
     acked_bytes: u64,
@@ -61,9 +62,10 @@ struct Train {
 }
 
 impl Train {
-    fn new(length: u64) -> Self {
+    fn new(length: u64, piece: u64) -> Self {
         let (spread, unspread) = ((0, Duration::ZERO), Rate::ZERO);
-        Self { length, sent_bytes: 0, acked_bytes: 0, battered: 0, missed: 0, spread, unspread }
+        let (sent_bytes, acked_bytes, battered, missed) = (0, 0, 0, 0);
+        Self { length, piece, sent_bytes, acked_bytes, battered, missed, spread, unspread }
     }
 }
 
@@ -90,7 +92,7 @@ impl Startup {
             followers: Followers::Waiting,
             since: now,
             sustained: Rate::ZERO,
-            train: Train::new(FIRST_TRAIN),
+            train: Train::new(FIRST_TRAIN, FIRST_TRAIN),
             started: false,
             limited: now,
             growth: FIRST_GROWTH,
@@ -124,7 +126,7 @@ impl Startup {
     pub(super) fn burst(&self) -> Option<u64> {
         let leaves = self.followers != Followers::Leaving;
         let train = self.hint.is_none() && leaves && !self.is_resuming();
-        train.then_some(self.train.length * self.packet)
+        train.then_some(self.train.piece * self.packet)
     }
 
     /// The clock of the first train starts when most of it has left. A train that the application
@@ -334,10 +336,13 @@ impl Startup {
             self.train.battered = 0;
             self.measured = true;
             self.first_train(now, rate);
+        } else if drops && self.train.piece == FIRST_TRAIN {
+            // A short queue, and what it took arrived as one super-packet, as it left.
+            self.repeat(SHORT_TRAIN, PIECE);
         } else if arrived && self.train.length < LAST_TRAIN {
-            self.repeat(self.train.length * 4);
+            self.repeat(self.train.length * 4, self.train.length * 4);
         } else if !arrived && self.train.missed >= self.train.length / 8 {
-            self.repeat(self.train.length);
+            self.repeat(self.train.length, self.train.piece);
         } else if arrived && self.train.unspread > slow {
             self.first_train(now, self.train.unspread);
         } else if arrived || drops {
@@ -347,8 +352,8 @@ impl Startup {
 
     /// The train arrived, but too fast to be measured, or reported as a whole: once more, longer. Or the
     /// receiving host had no room for it.
-    fn repeat(&mut self, length: u64) {
-        self.train = Train::new(length);
+    fn repeat(&mut self, length: u64, piece: u64) {
+        self.train = Train::new(length, piece);
         self.started = false;
         self.rate = TRAIN_RATE;
         self.window = 2 * length * self.packet;
@@ -381,6 +386,9 @@ const FOLLOWERS: u64 = 16;
 const FIRST_TRAIN: u64 = 64;
 /// Packets of the longest: its spread shows up to 200 Gb/s.
 const LAST_TRAIN: u64 = 1024;
+/// Packets of a train that a queue of 30 takes, and of its pieces: the least that a rate is seen of.
+const SHORT_TRAIN: u64 = 32;
+const PIECE: u64 = 8;
 /// Packets that may be in flight at first: a train, and what small objects and messages left.
 const FIRST_WINDOW: u64 = 2 * FIRST_TRAIN;
 /// Packets that any sender may have in flight at first.

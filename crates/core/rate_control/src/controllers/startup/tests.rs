@@ -137,3 +137,26 @@ fn a_train_that_a_host_dropped_is_sent_again() {
     startup.on_feedback(begin + RTT * 5 / 4, &rtt, &mut model, &feedback, None);
     assert_eq!((startup.rate, startup.burst()), (TRAIN_RATE, Some(bytes)));
 }
+
+/// Where a train leaves as one super-packet, what a short queue takes of it may arrive as one.
+#[test]
+fn a_cut_train_that_shows_no_rate_is_followed_once_by_a_shorter_one_in_pieces() {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let (mut startup, rtt) = (Startup::new(begin, PACKET), RttEstimator::new(RTT));
+    let mut model = Estimates::new(begin, PACKET);
+    for (turn, (length, survive)) in [(FIRST_TRAIN, 30), (SHORT_TRAIN, 6)].into_iter().enumerate() {
+        let now = begin + RTT * 2 * (turn as u32);
+        let bytes = length * PACKET;
+        startup.on_sent(now, &rtt, &Sent { bytes, in_flight: bytes, ..Sent::default() });
+        startup.on_timeout(now + RTT * 3 / 16, &rtt);
+        let lost = longhaul_units::Losses { random: length - survive, ..Default::default() };
+        let (acked_packets, acked_bytes) = (survive, survive * PACKET);
+        let feedback = Feedback { acked_packets, acked_bytes, lost, ..Feedback::default() };
+        startup.on_feedback(now + RTT * 5 / 4, &rtt, &mut model, &feedback, None);
+        if turn == 0 {
+            assert_eq!((startup.rate, startup.burst()), (TRAIN_RATE, Some(PIECE * PACKET)));
+            assert!(startup.hint.is_none() && !startup.found_full(), "its losses count no more");
+        }
+    }
+    assert!(startup.hint.is_some(), "slow start");
+}
