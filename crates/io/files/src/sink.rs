@@ -2,6 +2,7 @@ pub(crate) mod contents;
 pub(crate) mod deletion;
 pub(crate) mod free_space;
 pub(crate) mod hard_links;
+pub(crate) mod inherited;
 pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
@@ -47,6 +48,7 @@ use crate::place::{beneath, open_at, split};
 use crate::record::Record;
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
+use crate::sink::inherited::Inherited;
 use crate::sink::keeping::Keeping;
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
@@ -73,6 +75,8 @@ pub struct SinkTree {
     rename: Option<Rename>,
     pub(crate) hidden_name: Vec<u8>,
     pub(crate) hidden: OwnedFd,
+    /// What files that are made in it take from it.
+    pub(crate) hidden_gives: Inherited,
     /// Trust in what is in it.
     pub(crate) trust: Trust,
     record: Mutex<Record>,
@@ -190,6 +194,7 @@ impl SinkTree {
             only_empty: options.only_empty,
             rename: place.name.map(Rename::to),
             hidden_name: hidden.name,
+            hidden_gives: Inherited::of(&hidden.directory),
             hidden: hidden.directory,
             trust: hidden.trust,
             record: Mutex::new(Record::new(hidden.record)),
@@ -315,7 +320,8 @@ impl SinkTree {
             let provisional = self.provisional_mode(entry) & !self.umask;
             let is_ours = is_ours || mode & 0o777 == provisional || self.keeping.keeps_modes();
             // What the file system adds to a new directory, as the group's bit, stays, unless it is not to.
-            let wanted = self.mode(entry) | mode & 0o7000 & !self.keeping.mode_bits();
+            let wanted = self.mode_in(entry, &Inherited::of(&directory));
+            let wanted = wanted | mode & 0o7000 & !self.keeping.mode_bits();
             self.set_attributes(
                 &directory,
                 (is_ours && (self.keeping.is_on() || mode != wanted)).then_some(wanted),
@@ -363,10 +369,11 @@ impl SinkTree {
     fn mend_attributes(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
         let is_file = entry.kind == EntryKind::File;
         let bits = self.keeping.mode_bits() | 0o777;
-        let mode = self.mode(entry) | stat.st_mode & 0o7777 & !bits;
-        if !self.keeping.is_on() && (!is_file || stat.st_mode & 0o7777 == mode) {
+        let mode = |mode: u32| mode | stat.st_mode & 0o7777 & !bits;
+        if !self.keeping.is_on() && (!is_file || stat.st_mode & 0o7777 == mode(self.mode(entry))) {
             return;
         }
+        let mode = mode(self.mode_in(entry, &Inherited::of(parent)));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || open_at(parent, name, flags, Mode::empty()).ok();
         let _ = match (is_file.then(open).flatten(), self.keeping.is_on()) {

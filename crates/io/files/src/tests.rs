@@ -7,6 +7,7 @@ mod copies;
 mod faults;
 mod folding;
 mod globs;
+mod inherited;
 mod listing;
 mod owners;
 mod places;

@@ -16,6 +16,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, copy_file_range, fstat};
 
 use crate::large::large;
 use crate::place::open_at;
+use crate::sink::inherited::Inherited;
 use crate::sink::{LastDirectory, SinkTree};
 use crate::source::read;
 
@@ -92,9 +93,13 @@ impl SinkTree {
 
     /// See [`longhaul_objects::Action::MendExisting`].
     pub(crate) fn mend(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<()> {
-        let file = self.open_under_name(entry, last)?;
+        let look = |parent: &OwnedFd, name: &[u8]| {
+            Some((open_existing(parent, name, entry).ok()?, Inherited::of(parent)))
+        };
+        let (file, from) = self.look_in_place(entry, last, look).ok_or(io::ErrorKind::NotFound)?;
         let mode = fstat(&file)?.st_mode & 0o7777;
-        let wanted = self.mode(entry) | mode & 0o7000 & !self.keeping.mode_bits();
+        let wanted = self.mode_in(entry, &from);
+        let wanted = wanted | mode & 0o7000 & !self.keeping.mode_bits();
         self.set_attributes(&file, (mode != wanted).then_some(wanted), entry)
     }
 

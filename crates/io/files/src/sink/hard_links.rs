@@ -138,7 +138,11 @@ impl SinkTree {
     ) -> io::Result<()> {
         let own = hex(&file.temp.0);
         self.copy_unseen(&file.entry, named, &own)?;
-        match rename_over_files((&self.hidden, &own[..]), (parent, name)) {
+        let renamed = match self.inherit(&file.entry, (&self.hidden, &own), parent)? {
+            true => rename_over_files((&self.hidden, &own[..]), (parent, name)),
+            false => Err(io::ErrorKind::CrossesDevices.into()),
+        };
+        match renamed {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 self.elsewhere.store(true, Ordering::Relaxed);
                 self.move_across(file, (&self.hidden, &own), parent, name)

@@ -45,6 +45,16 @@ impl Keeping {
         self.kept.has(KeptAttributes::MODES)
     }
 
+    /// True if groups are kept.
+    pub(crate) fn keeps_groups(&self) -> bool {
+        self.kept.has(KeptAttributes::GROUPS)
+    }
+
+    /// True if access lists are kept.
+    pub(crate) fn keeps_lists(&self) -> bool {
+        self.kept.has(KeptAttributes::ACCESS_LISTS)
+    }
+
     /// Bits of modes that it may set.
     pub(crate) fn mode_bits(&self) -> u32 {
         match (self.keeps_modes(), self.allowed) {

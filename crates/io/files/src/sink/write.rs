@@ -20,8 +20,10 @@ use rustix::io::{Errno, retry_on_intr};
 use crate::explain;
 use crate::identify::{hex, staged_name};
 use crate::large::large;
+use crate::metadata::node::Node;
 use crate::place::gone;
 use crate::place::{beneath, open_at, split};
+use crate::sink::inherited::Inherited;
 use crate::sink::stamp::stat_file;
 use crate::sink::sync::sync_whole;
 use crate::sink::{LastDirectory, SinkTree, has_time};
@@ -209,7 +211,12 @@ impl SinkTree {
         if let Some(folding) = &folding {
             folding.check(parent, name).map_err(explain)?;
         }
-        match rename_over_files((directory, from), (parent, name)) {
+        let renamed = match self.inherit(entry, (directory, from), parent) {
+            Ok(true) => rename_over_files((directory, from), (parent, name)),
+            Ok(false) => self.move_across(file, (directory, from), parent, name),
+            Err(error) => Err(error),
+        };
+        match renamed {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
                 self.elsewhere.store(true, Ordering::Relaxed);
                 self.move_across(file, (directory, from), parent, name)
@@ -274,8 +281,8 @@ impl SinkTree {
         Ok(())
     }
 
-    /// The directory is on another file system (a mount below the destination): the contents are
-    /// copied into it and renamed there.
+    /// The directory is on another file system (a mount below the destination), or what is made in it has what this
+    /// user may not give: the contents are copied into it and renamed there.
     pub(crate) fn move_across(
         &self,
         file: &Publication,
@@ -301,6 +308,10 @@ impl SinkTree {
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = copy_data(&mut contents, &mut to, entry)
                 .and_then(|()| self.set_attributes(&to, Some(self.mode(entry)), entry))
+                .and_then(|()| match Inherited::of(parent) {
+                    from if from.has_list() => self.inherit_list(entry, &Node::open(&to), &from),
+                    _ => Ok(()),
+                })
                 .and_then(|()| {
                     if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
                 });
