@@ -19,6 +19,15 @@ pub struct AttributeArgs {
     /// Not them: each name is a file for itself
     #[arg(long, alias = "no-H", hide_short_help = true, overrides_with = "hard_links")]
     no_hard_links: bool,
+    /// Copy symbolic links as what they point at: of a pull as far as that is below what is served
+    #[arg(
+        short = 'L',
+        long,
+        alias = "copy-links",
+        hide_short_help = true,
+        overrides_with = "follow"
+    )]
+    follow: bool,
     /// Keep access lists (POSIX ACLs), with users and groups by name, and modes exactly
     #[arg(short = 'A', long, hide_short_help = true, overrides_with = "no_acls")]
     acls: bool,
@@ -64,6 +73,7 @@ impl AttributeArgs {
             .with(KeptAttributes::OWNERS, self.owner || all && !self.no_owner)
             .with(KeptAttributes::GROUPS, self.group || all && !self.no_group)
             .with(KeptAttributes::NUMBERS, self.numeric_ids)
+            .with(KeptAttributes::FOLLOW, self.follow)
     }
 }
 
@@ -93,6 +103,7 @@ mod tests {
         assert_eq!(of(&["-a"]), linked(sum(&all)));
         assert_eq!(of(&["-a", "--no-H"]), sum(&all));
         assert_eq!(of(&["-H"]), Kept::HARD_LINKS);
+        assert_eq!([of(&["-L"]), of(&["--follow"])], [Kept::FOLLOW; 2]);
         let without = of(&["-aH", "--no-A", "--no-xattrs", "--no-hard-links"]);
         assert_eq!(without, sum(&[all[0], all[3], all[4]]));
         assert_eq!(of(&["-a", "--no-o", "-o", "--no-group"]), linked(sum(&all[..4])));

@@ -1,3 +1,4 @@
+mod follow;
 mod hard_links;
 mod holes;
 pub(crate) mod metadata;
@@ -36,7 +37,7 @@ use crate::source::scan::Scan;
 /// Each source appears under its own name, the last component of its path. A source whose path is
 /// empty or ends in `.` or `..` has no name of its own: its contents are copied, and so they are of
 /// all sources under `copy_contents`. A source that is a symbolic link is followed; links further
-/// down are copied as links.
+/// down are copied as links, or as what they point at ([`KeptAttributes::FOLLOW`]).
 ///
 /// Nothing is held open but a bounded number of directories and large files.
 #[derive(Debug)]
@@ -275,6 +276,9 @@ impl SourceTree {
         if rest.is_empty() {
             return self.open_root_file(root);
         }
+        if self.follows() {
+            return self.open_behind(root, rest);
+        }
         let (parent, name) = split(path);
         let handle = match directory {
             Some(open) if (open.root, open.path) == (root, parent) => &open.handle,
@@ -302,13 +306,16 @@ impl SourceTree {
         Ok(handle)
     }
 
-    /// Opens the directory `rest` below source number `root`, through no link.
+    /// Opens the directory `rest` below source number `root`, through no link, unless they are followed.
     pub(crate) fn open_directory(
         &self,
         root: usize,
         rest: &[u8],
         flags: OFlags,
     ) -> io::Result<OwnedFd> {
+        if self.follows() && !rest.is_empty() {
+            return self.open_directory_behind(root, rest, flags);
+        }
         let path = as_path(&self.roots[root].path);
         let access = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match &self.base {
@@ -369,6 +376,11 @@ impl SourceTree {
     /// to another.
     pub(crate) fn claim_top(&self, top: &[u8], root: usize) -> bool {
         self.roots.len() == 1 || *lock(&self.tops).entry(top.to_vec()).or_insert(root) == root
+    }
+
+    /// Bytes of the own name of source number `root`, and the slash behind it, in paths of its entries.
+    pub(crate) fn own_len(&self, root: usize) -> usize {
+        self.roots[root].name.as_ref().map_or(0, |own| own.len() + 1)
     }
 
     /// Name of source number `root` in a report when it cannot be copied at all.

@@ -6,6 +6,7 @@ mod copied_hashes;
 mod copies;
 mod faults;
 mod folding;
+mod follow;
 mod globs;
 mod inherited;
 mod listing;

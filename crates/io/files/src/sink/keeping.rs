@@ -27,6 +27,7 @@ pub(crate) struct Keeping {
 impl Keeping {
     pub(crate) fn new(kept: KeptAttributes, allowed: bool) -> Self {
         let accounts = Accounts::new(kept.has(KeptAttributes::NUMBERS));
+        let kept = kept.with(KeptAttributes::FOLLOW, false);
         Self { kept, allowed, accounts, not_kept: AtomicU64::new(0) }
     }
 

@@ -36,6 +36,11 @@ impl Reading {
         self.kept.has(KeptAttributes::HARD_LINKS)
     }
 
+    /// True if symbolic links are followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.kept.has(KeptAttributes::FOLLOW)
+    }
+
     /// True if it has to look at more of a node than its status.
     pub(crate) fn looks_further(&self) -> bool {
         self.kept.has(LISTED)

@@ -168,7 +168,7 @@ impl<'a> Scan<'a> {
     fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {
         let (root, path) = (pending.root, pending.path());
         let Ok(entry_path) = EntryPath::new(path.clone()) else { return Some(too_long(path)) };
-        let own = self.tree.roots[root].name.as_ref().map_or(0, |own| own.len() + 1);
+        let own = self.tree.own_len(root);
         let rest = path.get(own..).unwrap_or_default();
         let opened = self.tree.open_directory(root, rest, OFlags::RDONLY);
         let opened = opened.and_then(|fd| {
@@ -231,12 +231,22 @@ impl<'a> Scan<'a> {
                 Err(error) => return Some(unreadable(path, explain::at_source(&error.into()))),
             },
         };
+        let follows = kind == FileType::Symlink && self.tree.follows();
+        let followed =
+            follows.then(|| self.tree.look_behind(listing.root, &path, (directory, name)));
+        let (kind, stat) = match &followed {
+            Some(Ok(stat)) => (FileType::from_raw_mode(stat.st_mode), Some(*stat)),
+            _ => (kind, stat),
+        };
         if !self.tree.admits(&path, kind == FileType::Directory) {
             return None;
         }
+        if let Some(Err(end)) = followed {
+            return Some(unreadable(path, end));
+        }
         match stat {
             Some(stat) if kind != FileType::Directory => {
-                let place = Some((directory, name));
+                let place = followed.is_none().then_some((directory, name));
                 let found = leaf(self.tree, path, &stat, listing.true_sizes, place);
                 Some(self.linked(found, &stat))
             }

@@ -29,10 +29,12 @@ impl KeptAttributes {
     pub const NUMBERS: Self = Self(64);
     /// Everything.
     pub const ALL: Self = Self(0b111_1111);
+    /// Not an attribute: symbolic links are taken for what they point at.
+    pub const FOLLOW: Self = Self(128);
 
     /// These bits; nothing where one of them means nothing.
     pub fn from_bits(bits: u64) -> Option<Self> {
-        (bits & !Self::ALL.0 == 0).then_some(Self(bits))
+        (bits & !(Self::ALL.0 | Self::FOLLOW.0) == 0).then_some(Self(bits))
     }
 
     /// Its bits.
@@ -322,6 +324,7 @@ mod tests {
         assert!(!linked.is_within(KeptAttributes::ALL.with(KeptAttributes::HARD_LINKS, false)));
         assert!(linked.fits(&EntryKind::File) && !linked.fits(&EntryKind::Directory));
         assert!(Metadata::default().is_within(KeptAttributes::default()));
-        assert_eq!(KeptAttributes::from_bits(128), None);
+        assert_eq!(KeptAttributes::from_bits(128), Some(KeptAttributes::FOLLOW));
+        assert_eq!(KeptAttributes::from_bits(256), None);
     }
 }

@@ -166,6 +166,13 @@ impl Scan<'_> {
             Ok(found) => found,
             Err(error) => return Some(self.missing(path, &error)),
         };
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let follows = is_link && self.tree.follows();
+        let behind = follows.then(|| self.tree.look_behind(0, path, (directory.as_fd(), &name)));
+        let stat = match behind.transpose() {
+            Ok(behind) => behind.unwrap_or(stat),
+            Err(end) => return Some(unreadable(path.to_vec(), end)),
+        };
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !self.tree.admits(path, is_directory) {
             return None;
@@ -175,7 +182,7 @@ impl Scan<'_> {
             self.pend(Pending { root: 0, above, name });
             return None;
         }
-        let link = Some((directory.as_fd(), &*name));
+        let link = (!follows).then_some((directory.as_fd(), &*name));
         let found = leaf(self.tree, path.to_vec(), &stat, true_sizes, link);
         Some(self.linked(found, &stat))
     }
