@@ -3,6 +3,7 @@
 //! docs/protocol.md; docs/threats.md says which test shows what.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod attributes;
 mod bookings;
 mod bytes;
 mod carrier;

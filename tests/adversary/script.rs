@@ -23,6 +23,10 @@ pub struct Item {
     pub size: Option<u64>,
     /// Identity and modification time, in place of those of the contents.
     pub known: Option<([u8; 16], i64)>,
+    /// Attributes, by type (7.10).
+    pub attributes: Vec<u8>,
+    /// Of a later name: the size of the first, which is in no object.
+    pub size_of_first: Option<u64>,
 }
 
 impl Item {
@@ -34,6 +38,8 @@ impl Item {
             bytes: bytes.to_vec(),
             size: None,
             known: None,
+            attributes: Vec::new(),
+            size_of_first: None,
         }
     }
 
@@ -57,9 +63,12 @@ impl Item {
         let mut identity = [0; 16];
         identity.copy_from_slice(&blake3::hash(&self.bytes).as_bytes()[..16]);
         let (identity, modified) = self.known.unwrap_or((identity, 1_700_000_000_000_000_000));
-        let bytes = bytes.u8(self.kind).u16(self.mode).u64(modified as u64);
-        let bytes = bytes.varint(self.size()).raw(&identity).sized(&self.path);
-        if self.kind == 3 { bytes.sized(&self.bytes) } else { bytes }
+        let with_attributes = if self.attributes.is_empty() { 0 } else { 128 };
+        let bytes = bytes.u8(self.kind | with_attributes).u16(self.mode).u64(modified as u64);
+        let size = self.size_of_first.unwrap_or(self.size());
+        let bytes = bytes.varint(size).raw(&identity).sized(&self.path);
+        let bytes = if self.kind == 3 { bytes.sized(&self.bytes) } else { bytes };
+        if with_attributes > 0 { bytes.sized(&self.attributes) } else { bytes }
     }
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::fs::symlink;
 
 use longhaul::ErrorKind;
 
+use crate::program::Program;
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
 use crate::trees::{assert_same, names, noise};
@@ -124,4 +125,30 @@ fn prepare(test: &Test) {
     symlink(test.path("outside"), test.there("absolute")).unwrap();
     symlink("../outside/secret", test.there("link-to-secret")).unwrap();
     symlink("../..", test.there("sub/up")).unwrap();
+}
+
+/// `--follow`: of what is served at most.
+#[test]
+fn links_that_are_followed_are_what_they_point_at_and_lead_nowhere_else_at_a_server() {
+    limited(|test| {
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--allow-read", "--allow-write"]);
+        for (pushes, from) in [(true, test.here("tree")), (false, test.there("tree"))] {
+            fs::create_dir_all(from.join("sub")).unwrap();
+            fs::write(from.join("sub/file"), "file").unwrap();
+            symlink("sub", from.join("link")).unwrap();
+            symlink("../../token", from.join("out")).unwrap();
+            let place = format!("lh://{at}/{}", if pushes { "pushed" } else { "tree" });
+            let words: [&str; 2] =
+                if pushes { ["here/tree", &place] } else { [&place, "here/pulled"] };
+            let copy = [&["cp", "--token-file", "token", "--follow", "-T"][..], &words].concat();
+            let ended = Program::start(test, &copy).end();
+            let to = if pushes { test.there("pushed") } else { test.here("pulled") };
+            assert!(!to.join("link").is_symlink(), "{ended:?}");
+            assert_eq!(fs::read(to.join("link/file")).unwrap(), b"file");
+            // The user's own host shows what this user can read.
+            assert_eq!(ended.status, Some(if pushes { 0 } else { 1 }), "{ended:?}");
+            assert_eq!(to.join("out").exists(), pushes, "{ended:?}");
+            assert!(pushes || ended.stderr.contains("out"), "{ended:?}");
+        }
+    });
 }

@@ -5,11 +5,13 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul::{CopyOptions, KeptAttributes};
+use rustix::fs::XattrFlags;
 
 use crate::program::Program;
-use crate::server::{Server, each_way, run};
+use crate::server::{Server, each_way, push, run};
 use crate::test::limited;
 use crate::trees::noise;
 
@@ -192,5 +194,71 @@ fn where_there_are_no_links_files_are_copied_in_full_and_counted() {
                 assert_eq!((from.mode(), from.mtime_nsec()), (to.mode(), to.mtime_nsec()));
             }
         });
+    });
+}
+
+/// With `-X` beside: nothing outside is linked, marked, or changed in any other manner.
+#[test]
+fn who_swaps_directories_for_links_gets_nothing_linked_or_marked_outside() {
+    limited(|test| {
+        let server = Server::start(test);
+        let (from, to) = (test.here("tree"), test.there("tree"));
+        fs::create_dir_all(from.join("d")).unwrap();
+        fs::create_dir_all(from.join("e")).unwrap();
+        let outside = test.path("outside");
+        fs::create_dir(&outside).unwrap();
+        for name in ["a", "b"] {
+            fs::write(outside.join(name), "outside").unwrap();
+        }
+        let look = || {
+            let names: BTreeSet<_> =
+                fs::read_dir(&outside).unwrap().map(|it| it.unwrap().file_name()).collect();
+            let about = |name: &str| {
+                let metadata = fs::metadata(outside.join(name)).unwrap();
+                (metadata.ctime(), metadata.ctime_nsec(), metadata.nlink(), metadata.ino())
+            };
+            (names, about("a"), about("b"))
+        };
+        let before = look();
+        let attributes = KeptAttributes::HARD_LINKS.with(KeptAttributes::XATTRS, true);
+        let mut options = push(&from, server.address, b"");
+        options.attributes = attributes;
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    let _ = fs::rename(to.join("d"), to.join("real"));
+                    let _ = symlink(&outside, to.join("d"));
+                    std::thread::yield_now();
+                    let _ = fs::remove_file(to.join("d"));
+                    let _ = fs::rename(to.join("real"), to.join("d"));
+                }
+            });
+            for round in 0..20_usize {
+                // The first name in the directory that is swapped, or the later ones.
+                for name in ["d/a", "d/b", "e/c"] {
+                    let _ = fs::remove_file(from.join(name));
+                }
+                let (first, others) =
+                    if round % 2 == 0 { ("d/a", ["d/b", "e/c"]) } else { ("e/c", ["d/a", "d/b"]) };
+                fs::write(from.join(first), noise(round as u64, 100 + round)).unwrap();
+                let _ = rustix::fs::setxattr(
+                    from.join(first),
+                    "user.a",
+                    &[round as u8],
+                    XattrFlags::empty(),
+                );
+                others
+                    .iter()
+                    .for_each(|other| fs::hard_link(from.join(first), from.join(other)).unwrap());
+                // Entries may fail, and the copy with them.
+                let _ = run(test, &options);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(look(), before);
+        let report = run(test, &options).unwrap();
+        assert!(report.failures.is_empty(), "{report:?}");
+        assert_eq!(inode(&to.join("d/a")), inode(&to.join("e/c")));
     });
 }
