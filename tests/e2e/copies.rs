@@ -467,7 +467,7 @@ fn entries_that_fail_are_named_with_their_code_and_the_rest_arrives() {
     });
 }
 
-fn make_fifo(path: &Path) {
+pub fn make_fifo(path: &Path) {
     let made = Command::new("mkfifo").arg(path).status();
     assert!(made.unwrap().success());
 }
@@ -496,7 +496,7 @@ fn names_with_ends_of_lines_and_escape_codes_forge_nothing_at_either_end() {
         let pull = Program::cp(test, &[&format!("lh://{at}/tree"), "here/down"]).end();
         server.signal(Signal::TERM);
         let served = server.end();
-        push.assert_failed("a\\n10.0.0.7:443: done, 1 GB\\x");
+        push.assert_failed("a\\n10.0.0.7:443: done, 1 GB\\u{1b}");
         for output in [&push.stderr, &pull.stderr, &served.stderr] {
             assert!(output.contains("10.0.0.7:443"), "{output}");
             assert!(!output.lines().any(|line| line.starts_with("10.0.0.7")), "{output}");

@@ -7,6 +7,7 @@ mod altered;
 mod attributes;
 mod checksum;
 mod circuit;
+mod completion;
 mod confinement;
 mod copies;
 mod crowd;
@@ -31,6 +32,7 @@ mod moments;
 mod outages;
 mod owners;
 mod pipe;
+mod places;
 mod preload;
 mod profiles;
 #[path = "../common/program.rs"]

@@ -64,7 +64,7 @@ fn a_server_that_is_killed_and_started_again_costs_a_moment() {
             assert!(notices.contains("; dialling again"), "{report}");
             let hash = blake3::hash(&noise(1, 30_000_000)).to_hex();
             let list = fs::read_to_string(test.path("list")).unwrap();
-            assert_eq!(list, format!("{hash}  file\n"), "hashed over both connections");
+            assert_eq!(list, format!("{hash}  copy\n"), "hashed over both connections");
         }
     });
 }

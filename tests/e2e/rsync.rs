@@ -25,7 +25,7 @@ use crate::trees::{is_hidden, noise};
 ///
 /// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
 /// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
-const DIFFERENCES: [(&str, Difference); 4] = [
+const DIFFERENCES: [(&str, Difference); 5] = [
     (
         "the destination directory itself keeps its mode, its time and its attributes",
         Difference::Top,
@@ -36,6 +36,10 @@ const DIFFERENCES: [(&str, Difference); 4] = [
         "with -u and -H other names of what is newer are made names of that: rsync copies them",
         Difference::NewerNames,
     ),
+    (
+        "only --delete replaces a file or link by a directory, or a directory by one of these",
+        Difference::Kinds,
+    ),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -44,6 +48,7 @@ enum Difference {
     OldDirectoryMode,
     Bits,
     NewerNames,
+    Kinds,
 }
 
 #[needs(rsync)]
@@ -78,11 +83,17 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     }
     fs::create_dir(&source).unwrap();
     fill(&mut draw, &source, 0);
+    let words = Words::draw(&mut draw, &source);
     let old: Vec<PathBuf> = match draw.one_in(4) {
         true => Vec::new(),
         false => {
             let top = if draw.one_in(2) { "tree" } else { "" };
             age(&mut draw, &source, &ours.join(top));
+            let replaces = words.delete || !is_meant(Difference::Kinds);
+            // What a rule keeps in a directory keeps that.
+            if replaces && words.rules.is_empty() {
+                change_kinds(&mut draw, &ours.join(top));
+            }
             let status = Command::new("cp").arg("-a").arg(&ours).arg(&theirs).status().unwrap();
             assert!(status.success());
             directories(&ours)
@@ -91,7 +102,6 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     for destination in [&ours, &theirs] {
         fs::create_dir_all(destination).unwrap();
     }
-    let words = Words::draw(&mut draw, &source);
     let newer_names = newer_names(&words, &source, &theirs);
     let mut rsync = Command::new("rsync");
     rsync.arg("-rlpt").args(words.rsync());
@@ -456,6 +466,33 @@ fn other_name(from: &Path, file: &fs::Metadata, to: &Path, path: &Path) -> Optio
     names.iter().find(is_other).map(|name| to.join(name))
 }
 
+/// Files and links where directories were, and directories that hold something where others were.
+fn change_kinds(draw: &mut Draw, at: &Path) {
+    let mut entries: Vec<_> = fs::read_dir(at).unwrap().map(Result::unwrap).collect();
+    entries.sort_by_key(std::fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, is_directory) = (entry.path(), entry.file_type().unwrap().is_dir());
+        match (draw.one_in(4), is_directory) {
+            (false, true) => change_kinds(draw, &path),
+            (false, false) => {}
+            (true, true) => {
+                fs::remove_dir_all(&path).unwrap();
+                if draw.one_in(2) {
+                    symlink("a", &path).unwrap();
+                } else {
+                    write(draw, &path);
+                }
+            }
+            (true, false) => {
+                fs::remove_file(&path).unwrap();
+                fs::create_dir_all(path.join("below")).unwrap();
+                write(draw, &path.join("below/file"));
+                write(draw, &path.join("a"));
+            }
+        }
+    }
+}
+
 /// Other contents of the same size.
 fn patch(draw: &mut Draw, path: &Path, len: u64) {
     let mut data = fs::read(path).unwrap();
@@ -477,7 +514,6 @@ fn directories(at: &Path) -> Vec<PathBuf> {
 /// Everything below `top`, by path: kind, contents, mode, time, attributes and other names, as far as they are to be the same.
 /// Where modes are not kept `exactly` that is not the mode of `old` directories, named below `old_top`.
 fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
-    let is_meant = |difference| DIFFERENCES.iter().any(|(_, other)| *other == difference);
     let (mut found, mut linked) = (BTreeMap::new(), BTreeMap::<u64, BTreeSet<PathBuf>>::new());
     let mut paths = vec![top.to_owned()];
     while let Some(path) = paths.pop() {
@@ -529,6 +565,10 @@ fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<
         }
     }
     found
+}
+
+fn is_meant(difference: Difference) -> bool {
+    DIFFERENCES.iter().any(|(_, other)| *other == difference)
 }
 
 fn set_time(path: &Path, seconds: u64) {

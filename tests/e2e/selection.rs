@@ -6,9 +6,10 @@ use std::path::Path;
 
 use longhaul::{CopyOptions, CopyReport, Deletes, EntryCode, ErrorKind, FilterKind, FilterRule};
 
+use crate::copies::make_fifo;
 use crate::server::{Server, pull, push, run};
 use crate::test::{Test, limited};
-use crate::trees::names;
+use crate::trees::{assert_same, names};
 
 fn tree(at: &Path) {
     fs::create_dir_all(at.join("sub/deep")).unwrap();
@@ -110,12 +111,48 @@ fn nothing_is_deleted_where_something_failed() {
     each_way(|from, to, copy| {
         copy(&|_| {});
         fs::write(to.join("more"), "x").unwrap();
-        // A directory in the way of a file is not replaced.
+        // A FIFO in the way of a file is not replaced.
         fs::write(from.join("new"), "new").unwrap();
-        fs::create_dir(to.join("new")).unwrap();
+        make_fifo(&to.join("new"));
         let report = copy(&|options| options.delete = Some(Deletes::default()));
         assert_eq!((report.deleted.count, report.failures.count), (0, 1), "{report:?}");
         assert!(to.join("more").exists());
+    });
+}
+
+#[test]
+fn what_is_of_another_kind_is_replaced_by_delete_alone() {
+    each_way(|from, to, copy| {
+        copy(&|_| {});
+        // A directory where a file has to be, and a file where a directory has to be.
+        fs::remove_file(to.join("a")).unwrap();
+        fs::create_dir_all(to.join("a/below")).unwrap();
+        fs::write(to.join("a/below/keep"), "x").unwrap();
+        fs::remove_dir_all(to.join("sub")).unwrap();
+        fs::write(to.join("sub"), "x").unwrap();
+        let delete = |options: &mut CopyOptions| options.delete = Some(Deletes::default());
+        let report = copy(&|_| {});
+        assert!(report.failures.count > 2, "a, sub and what is in that: {report:?}");
+        assert!(to.join("a/below/keep").exists() && to.join("sub").is_file());
+        let report = copy(&|options| {
+            delete(options);
+            options.rules.push(exclude("keep"));
+        });
+        assert_eq!(report.failures.count, 1, "{report:?}");
+        assert!(report.failures.sample[0].reason.contains("is excluded"), "{report:?}");
+        assert!(to.join("a/below/keep").exists() && to.join("sub/c").exists());
+        let few = copy(&|options| options.delete = Some(Deletes { most: Some(1) }));
+        assert!(few.failures.sample[0].reason.contains("--max-delete"), "{few:?}");
+        fs::create_dir_all(to.join("a/below")).unwrap();
+        let dry = copy(&|options| {
+            delete(options);
+            options.dry_run = true;
+        });
+        assert_eq!((dry.failures.count, dry.would_change.0), (0, 1), "{dry:?}");
+        assert!(to.join("a/below").is_dir());
+        let report = copy(&|options| delete(options));
+        assert_eq!(report.failures.count, 0, "{report:?}");
+        assert_same(from, to);
     });
 }
 

@@ -51,6 +51,44 @@ fn serve_config_bounds_transfers_of_a_token_and_what_stays_free() {
 }
 
 #[test]
+fn serve_config_bounds_the_rate_of_a_token_both_ways() {
+    limited(|test| {
+        let (_server, at) = serve(test, &format!("{}rate = \"40Mbps\"\n", own(test)));
+        fs::write(test.here("large"), noise(1, 12 << 20)).unwrap();
+        let file = format!("lh://{at}/large");
+        for words in [["here/large", &file], [&file, "here/back"]] {
+            let udp = Program::cp(test, &[&["--carrier", "udp"][..], &words].concat()).end();
+            assert_eq!(udp.json()["bottleneck"], "user limit", "{udp:?}");
+            // The kernel tells nobody why it sends no faster; the lower limit of both ends holds.
+            let to = format!("{}.tcp", words[1]);
+            let tcp = ["--carrier", "tcp", "--rate", "80Mbps", words[0], &to];
+            let report = Program::cp(test, &tcp).end().json();
+            assert!(report["goodput_bps"].as_u64() < Some(50_000_000), "{report}");
+        }
+        assert_eq!(fs::read(test.here("back")).unwrap(), fs::read(test.here("large")).unwrap());
+    });
+}
+
+#[test]
+fn a_server_that_is_busy_is_asked_again_until_it_has_a_place() {
+    limited(|test| {
+        let (_server, at) = serve(test, &format!("{}transfers = 1\n", own(test)));
+        let busy = slow_copy(test, &format!("lh://{at}/"));
+        let again = format!("lh://{at}/again");
+        let words =
+            ["cp", "--json", "--retry", "1m", "--token-file", "token", "here/large", &again];
+        let mut second = Program::start(test, &words);
+        second.prints("as many as it may have at a time); trying again");
+        busy.end().assert_succeeded();
+        let ended = second.end();
+        ended.assert_succeeded();
+        let report = ended.json();
+        assert_eq!(report["reconnects"], 0, "no connection was lost: {report}");
+        assert!(report["notices"].to_string().contains("; trying again"), "{report}");
+    });
+}
+
+#[test]
 fn serve_config_is_read_again_on_sighup_and_touches_no_transfer() {
     limited(|test| {
         let (mut server, at) = serve(test, &own(test));

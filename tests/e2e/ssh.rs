@@ -128,6 +128,11 @@ fn a_tree_goes_over_ssh_and_back_and_nothing_is_sent_twice() {
         push.assert_succeeded();
         assert_same(&test.here("tree"), &test.there("in/tree"));
         assert_eq!(push.json()["carrier"], "udp");
+        let missing = sshd.cp(&["dtn2:in/zip", "here/"]);
+        missing.assert_failed("dtn2:in/zip: no such file or directory at the server");
+        let missing = sshd.program(&["ls", "dtn2:zip"]).end();
+        assert_failed(&missing, "zip: no such file or directory");
+        assert!(missing.stderr.contains("ssh://dtn2 refuses: "), "{missing:?}");
         let again = sshd.cp(&["here/tree", "dtn2:in"]).json();
         let sent = (&again["bytes"], &again["unchanged"]["bytes"]);
         assert_eq!(sent, (&0.into(), &push.json()["bytes"]), "{again}");

@@ -195,8 +195,17 @@ fn a_copy_writes_the_hashes_of_its_files() {
         let tree = format!("{place}tree");
         assert_eq!(cp(&[&tree, "back"]), expected, "received");
         assert_eq!(cp(&[&tree, "back"]), expected, "unchanged here");
-        assert_eq!(cp(&[&tree, "back/other"]), expected, "under another name");
         assert_eq!(verify(test, &[], "back").status, Some(0));
+        let named = |name: &str| expected.replace("  tree/", &format!("  {name}/"));
+        assert_eq!(cp(&[&tree, "back/other"]), named("other"), "received under a new name");
+        assert_eq!(verify(test, &[], "back").status, Some(0));
+        for pass in ["sent", "unchanged"] {
+            let new = format!("{place}new");
+            assert_eq!(cp(&["-T", "here/tree", &new]), named("new"), "{pass} under a new name");
+            assert_eq!(verify(test, &[], &place).status, Some(0));
+        }
+        let leaf = cp(&["here/tree/sub/leaf", &format!("{place}leaf-2")]);
+        assert!(leaf.ends_with("  leaf-2\n") && leaf.lines().count() == 1, "{leaf}");
     });
 }
 

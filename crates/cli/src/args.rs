@@ -131,7 +131,8 @@ pub struct CpArgs {
     pub fsync: bool,
     /// Reconnect to a server whose connection was lost, for at most 90s, 5m or the like; 0: never
     ///
-    /// The copy goes on from there; over ssh another server is started. Not with --circuit.
+    /// The copy goes on from there; over ssh another server is started. A server that is busy is asked again as long.
+    /// Not with --circuit.
     #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
     pub retry: std::time::Duration,
     /// Changes at the destination.
@@ -163,8 +164,8 @@ pub struct CpArgs {
     pub stall_timeout: u64,
     /// Write a line for each file that is copied, or there unchanged, as b3sum does: its hash and its name
     ///
-    /// By it `longhaul verify` and `b3sum --check` check a copy. Names begin with that of SRC, those of SRC/.
-    /// in it. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
+    /// By it `longhaul verify` and `b3sum --check` check a copy, in the directory that holds it: names begin with
+    /// that of the copy, those of SRC/. are those in it. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
     /// written when all was copied.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     #[arg(conflicts_with_all = ["no_verify", "update", "dry_run"])]
@@ -647,6 +648,9 @@ pub struct ListArgs {
     /// All that is below it
     #[arg(short = 'R', long)]
     pub recursive: bool,
+    /// Only names that begin as PLACE does, as completion scripts want them, and no errors
+    #[arg(long, hide = true)]
+    pub complete: bool,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,

@@ -15,7 +15,7 @@ use longhaul::{
     LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
-use longhaul_units::Instant;
+use longhaul_units::{EntryCode, Instant, shown, shown_path};
 use serde_json::{Map, Value};
 
 use crate::args::CpArgs;
@@ -85,7 +85,8 @@ fn carry_out(
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
     hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
-    name_first(&report.failures, |line| complain(format!("longhaul: {line}")));
+    let failures = as_written(&report.failures, &args.paths);
+    name_first(&failures, |line| complain(format!("longhaul: {line}")));
     if report.files > 0 || report.failures.is_empty() || args.change.dry_run {
         output.say(match args.change.dry_run {
             true => report::of_dry_run(&report),
@@ -140,6 +141,22 @@ fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
     if more > 0 {
         say(format!("and {more} more"));
     }
+}
+
+/// The same, with sources that are missing as the user has written them: with their host, and the path above.
+fn as_written(failures: &EndedEntries, paths: &[OsString]) -> EndedEntries {
+    let mut failures = failures.clone();
+    let sources = &paths[..paths.len().saturating_sub(1)];
+    for failure in failures.sample.iter_mut().filter(|it| it.code == EntryCode::NotFound) {
+        let has_name = |text: &&OsString| {
+            let parsed = location::parse_source(text);
+            parsed.is_ok_and(|it| shown_path(it.location.own_name()) == failure.path)
+        };
+        if let Some(text) = sources.iter().find(has_name) {
+            failure.path = shown(&text.display().to_string());
+        }
+    }
+    failures
 }
 
 /// Advice after a copy with such failures.
@@ -219,13 +236,14 @@ impl Wanted {
                 "-P {port}: the port stands behind its host: ssh://HOST:{port}/PATH or lh://HOST:{port}/PATH"
             )));
         }
-        let mut paths = Vec::new();
-        for text in &args.paths {
-            paths.push(location::parse(text).map_err(usage)?);
-        }
-        let Some(destination) = paths.pop().filter(|_| !paths.is_empty()) else {
-            return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST"));
+        let (sources, destination) = match args.paths.split_last() {
+            Some((destination, sources)) if !sources.is_empty() => (sources, destination),
+            _ => return Err(Failure::usage("what to copy, and where to? longhaul cp SRC... DST")),
         };
+        let paths: Result<Vec<_>, _> =
+            sources.iter().map(|it| location::parse_source(it)).collect();
+        let paths = paths.map_err(usage)?;
+        let destination = location::parse(destination).map_err(usage)?;
         let is_listed = args.names.files_from.is_some();
         if is_listed && paths.len() > 1 {
             return Err(Failure::usage(

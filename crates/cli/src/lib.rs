@@ -41,6 +41,7 @@ mod man;
 mod names;
 mod output;
 mod pipe;
+mod places;
 mod probe;
 mod progress;
 mod report;

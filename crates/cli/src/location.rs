@@ -24,6 +24,17 @@ pub enum Location {
     },
 }
 
+impl Location {
+    /// The last component of its path.
+    pub fn own_name(&self) -> &[u8] {
+        let path = match self {
+            Self::Local(path) => path.as_os_str().as_bytes(),
+            Self::Remote { path, .. } => path,
+        };
+        path.rsplit(|byte| *byte == b'/').next().unwrap_or_default()
+    }
+}
+
 /// A server, as a user names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Server {
@@ -92,6 +103,44 @@ pub fn parse(text: &OsStr) -> Result<Parsed, ParseLocationError> {
         });
     }
     local(bytes)
+}
+
+/// Reads a source as a user writes it: as [`parse`], where an escaped wildcard of a remote path is no wildcard. Such a
+/// path has a backslash before it, as patterns have (docs/protocol.md section 7.9).
+///
+/// # Errors
+/// As there.
+pub fn parse_source(text: &OsStr) -> Result<Parsed, ParseLocationError> {
+    let mut parsed = parse(text)?;
+    if let Location::Remote { path, .. } = &mut parsed.location
+        && text.as_bytes().contains(&b'%')
+        && [SCHEME, SSH_SCHEME].iter().any(|it| text.as_bytes().starts_with(it.as_bytes()))
+        && let Location::Remote { path: escaped, .. } =
+            parse(OsStr::from_bytes(&with_backslashes(text.as_bytes())))?.location
+    {
+        *path = escaped;
+    }
+    Ok(parsed)
+}
+
+/// With a backslash before each escaped wildcard, and each escaped backslash of a component that has such a one.
+fn with_backslashes(text: &[u8]) -> Vec<u8> {
+    let components = text.split(|byte| *byte == b'/').map(|component| {
+        let escaped = |at: usize| {
+            let digits = component.get(at..at + 3).filter(|escape| escape[0] == b'%')?;
+            percent_decode(digits).next()
+        };
+        let is_wild = |byte: u8| b"*?[".contains(&byte);
+        let has_wild = (0..component.len()).any(|at| escaped(at).is_some_and(is_wild));
+        let mut out = Vec::with_capacity(component.len());
+        for (at, byte) in component.iter().enumerate() {
+            let marks = escaped(at).is_some_and(|it| is_wild(it) || has_wild && it == b'\\');
+            out.extend(marks.then_some(b'\\'));
+            out.push(*byte);
+        }
+        out
+    });
+    components.collect::<Vec<_>>().join(&b'/')
 }
 
 /// Reads a server as a user writes it: as [`parse`], where `lh://` may be left out. `HOST:` alone is over ssh.
@@ -313,8 +362,13 @@ pub(crate) fn number(digits: &str) -> Result<u16, String> {
         .ok_or_else(|| format!("{digits} is not a port"))
 }
 
+/// A component as a place at a server is written, and no pattern.
+pub(crate) fn escaped(component: &[u8]) -> String {
+    percent_encode(component, ESCAPED).to_string()
+}
+
 /// A component with its escapes replaced.
-fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
+pub(crate) fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
     for (at, _) in raw.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
         let digits = raw.get(at + 1..at + 3);
         if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
@@ -342,6 +396,10 @@ const ESCAPED: &AsciiSet = &CONTROLS
     .add(b'$')
     .add(b'*')
     .add(b'?')
+    .add(b'[')
+    .add(b'(')
+    .add(b')')
+    .add(b'#')
     .add(b'&')
     .add(b';')
     .add(b'<')
@@ -364,6 +422,26 @@ mod tests {
 
     fn error(text: &str) -> String {
         parse(OsStr::new(text)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn an_escaped_wildcard_of_a_source_is_none() {
+        for (text, path) in [
+            ("lh://dtn/a%2Ab", "a\\*b"),
+            ("lh://dtn/r*/a%3fb%5C%5b", "r*/a\\?b\\\\\\["),
+            ("lh://dtn/a%5Cb/c%20d*", "a\\b/c d*"),
+            ("lh://dtn/a*b", "a*b"),
+            ("ssh://dtn/a%2Ab", "a\\*b"),
+            ("dtn:a%2Ab", "a%2Ab"),
+        ] {
+            let parsed = parse_source(OsStr::new(text)).unwrap();
+            let Location::Remote { path: found, .. } = parsed.location else { panic!("{text}") };
+            assert_eq!(
+                found.escape_ascii().to_string(),
+                path.as_bytes().escape_ascii().to_string()
+            );
+        }
+        assert_eq!(parse_source(OsStr::new("a%2Ab")), parse(OsStr::new("a%2Ab")));
     }
 
     #[test]

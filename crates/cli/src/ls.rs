@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use longhaul::{ListOptions, ListReport, Listed, ListedKind, SshPurpose, Stop, list};
 use longhaul_sys::sync::lock;
-use longhaul_units::shown;
+use longhaul_units::shown_path;
 use serde_json::{Map, Value, json};
 
 use crate::args::ListArgs;
@@ -15,6 +15,7 @@ use crate::failure::Failure;
 use crate::link;
 use crate::location::{self, Location};
 use crate::output::{self, Output};
+use crate::places;
 use crate::report;
 use crate::signals::Held;
 use crate::ssh;
@@ -22,6 +23,9 @@ use crate::ssh;
 pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
+    if args.complete {
+        return places::print(args, &stop);
+    }
     let place = location::parse(&args.place).map_err(|e| Failure::usage(e.to_string()))?;
     output::open()?;
     let Location::Remote { server, path } = place.location else {
@@ -163,7 +167,7 @@ impl Printer {
     fn name(&mut self, name: &[u8]) -> io::Result<()> {
         match self.plain {
             true => self.out.write_all(name),
-            false => self.out.write_all(shown(&String::from_utf8_lossy(name)).as_bytes()),
+            false => self.out.write_all(shown_path(name).as_bytes()),
         }
     }
 
@@ -229,7 +233,6 @@ fn permissions(mode: u16) -> String {
 }
 
 fn entry(listed: &Listed) -> Value {
-    let path = |bytes: &[u8]| shown(&String::from_utf8_lossy(bytes));
     let kind = match listed.kind {
         ListedKind::File => "file",
         ListedKind::Directory => "directory",
@@ -237,14 +240,14 @@ fn entry(listed: &Listed) -> Value {
         ListedKind::Other => "other",
     };
     let mut entry = json!({
-        "path": path(listed.path.as_bytes()),
+        "path": shown_path(listed.path.as_bytes()),
         "type": kind,
         "mode": format!("{:04o}", listed.mode),
         "size": listed.size,
         "modified": modified(listed).map(|time| time.to_string()),
     });
     if let ListedKind::Link { target } = &listed.kind {
-        entry["target"] = path(target).into();
+        entry["target"] = shown_path(target).into();
     }
     entry
 }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use clap::{Command, CommandFactory};
+use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
@@ -132,14 +133,52 @@ const FILES: [(&str, &str, &[&str]); 6] = [
     ),
 ];
 
-/// Writes what a shell needs to complete commands and options.
+/// Writes what a shell needs to complete commands and options, and places at servers by what these list.
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
-    write(&script)
+    let script = String::from_utf8_lossy(&script);
+    let script = match args.shell {
+        Shell::Bash => format!("{script}{BASH_PLACES}"),
+        Shell::Zsh => script.replacen("_longhaul() {\n", ZSH_PLACES, 1),
+        Shell::Fish => format!("{script}{FISH_PLACES}"),
+        _ => script.into_owned(),
+    };
+    write(script.as_bytes())
 }
 
 fn write(bytes: &[u8]) -> Result<(), Failure> {
     output::open()?;
     std::io::stdout().lock().write_all(bytes).or_else(output::unwritten)
 }
+
+/// Bash takes a colon for the end of a word.
+const BASH_PLACES: &str = r#"
+_longhaul_or_places() {
+    local line=${COMP_LINE:0:COMP_POINT} place
+    local word=${line##*[[:space:]]}
+    if [[ $word != lh://*/* ]]; then
+        _longhaul "$@"
+        return
+    fi
+    COMPREPLY=()
+    while IFS= read -r place; do
+        [[ $COMP_WORDBREAKS == *:* ]] && place=${place#"${word%"${word##*:}"}"}
+        COMPREPLY+=("$place")
+    done < <(longhaul ls --complete "$word" 2>/dev/null)
+    compopt -o nospace 2>/dev/null
+}
+complete -F _longhaul_or_places -o bashdefault -o default longhaul
+"#;
+
+const ZSH_PLACES: &str = r#"_longhaul() {
+    if [[ $PREFIX == lh://*/* ]]; then
+        local -a places
+        places=("${(@f)$(longhaul ls --complete "$PREFIX" 2>/dev/null)}")
+        compadd -Q -S '' -- ${places:#}
+        return
+    fi
+"#;
+
+const FISH_PLACES: &str = r#"complete -c longhaul -n "string match -q 'lh://*/*' -- (commandline -ct)" -f -a "(longhaul ls --complete (commandline -ct) 2>/dev/null)"
+"#;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul::{ChangeKind, NamedChange, Progress, Snapshot};
 use longhaul_sys::threads;
-use longhaul_units::{Bytes, shown};
+use longhaul_units::{Bytes, shown, shown_path};
 use longhaul_wire::Bottleneck;
 use serde_json::{Value, json};
 
@@ -225,7 +225,7 @@ fn line(change: &NamedChange) -> String {
     let slash = if change.is_directory { "/" } else { "" };
     let path = match change.path.is_empty() {
         true => ".".into(),
-        false => shown(&String::from_utf8_lossy(&change.path)),
+        false => shown_path(&change.path),
     };
     let what = match change.kind {
         ChangeKind::Copied => "",

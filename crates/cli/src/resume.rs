@@ -1,11 +1,13 @@
 //! `longhaul resume`.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 use longhaul::{UnfinishedCopies, UnfinishedCopy, discard};
 use longhaul_sys::files::ConfinedDir;
-use longhaul_units::{Bytes, shown};
+use longhaul_units::{Bytes, shown, shown_path};
 use serde_json::{Value, json};
 
 use crate::args::ResumeArgs;
@@ -63,7 +65,7 @@ pub(crate) fn run(args: &ResumeArgs, output: &Output) -> Result<(), Failure> {
 }
 
 fn named(place: &Path, path: &[u8]) -> String {
-    shown(&place.join(String::from_utf8_lossy(path).as_ref()).display().to_string())
+    shown_path(place.join(OsStr::from_bytes(path)).as_os_str().as_bytes())
 }
 
 fn line(place: &Path, copy: &UnfinishedCopy, is_gone: bool) -> String {

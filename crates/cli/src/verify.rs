@@ -9,7 +9,7 @@ use longhaul::{
     VerifyReport, verify,
 };
 use longhaul_sys::sync::lock;
-use longhaul_units::{Bytes, shown};
+use longhaul_units::{Bytes, shown, shown_path};
 use serde_json::{Map, Value, json};
 
 use crate::args::VerifyArgs;
@@ -89,7 +89,7 @@ impl Findings {
             return print(&finding.to_string())
                 .map_err(|failure| io::Error::other(failure.message));
         }
-        let path: Value = shown(&String::from_utf8_lossy(&finding.path)).into();
+        let path: Value = shown_path(&finding.path).into();
         let (kept, value) = match finding.kind {
             FindingKind::Missing => (&mut self.missing, path),
             FindingKind::Changed => (&mut self.changed, path),

@@ -8,7 +8,7 @@ use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Deletion, Deletions};
 use longhaul_session::KeyId;
-use longhaul_units::{EntryCode, MemoryUse, Rate};
+use longhaul_units::{EntryCode, MemoryUse, Rate, shown_path};
 use longhaul_wire::{Bottleneck, CloseCode, EntryEnd, HostAccount, Losses, Protect};
 
 use crate::connection::circuit::report::CircuitReport;
@@ -367,7 +367,7 @@ impl DeletedNames {
         let Deletions { deleted, kept, sample: all } = deletions;
         let (mut sample, failed_before) = (Vec::new(), failures.count);
         for Deletion { path, result } in all {
-            let path = path.escape_ascii().to_string();
+            let path = shown_path(path);
             match result {
                 Ok(()) => sample.push(path),
                 Err(end) => failures.push(&path, end),

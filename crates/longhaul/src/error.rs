@@ -210,6 +210,7 @@ impl Error {
             Failure::NoUdp(reason) => {
                 Self::here(reason).hint("--carrier tcp does without it").keeping(kept)
             }
+            Failure::Local(HostFailure::Destination { path, reason }) => Self::path(path, reason),
             Failure::Local(failure @ HostFailure::NoCircuit(_)) => {
                 let error = Self::here(failure.to_string());
                 error.hint("--circuit-or-ip copies over IP where there is none").keeping(kept)

@@ -55,7 +55,7 @@ pub use longhaul_wire::{
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
     Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyRecords, DEFAULT_PORT,
-    DISCARD_AFTER, Endpoint, Route, ServeOptions,
+    DISCARD_AFTER, Endpoint, Limits, Route, ServeOptions,
 };
 pub use progress::Progress;
 pub use transfers::copy::copy;

@@ -321,8 +321,18 @@ pub struct Access {
     pub allow_owners: bool,
     /// Most clients of one token at a time.
     pub transfers: Option<usize>,
-    /// See [`ServeOptions::min_free`]; the larger one holds.
+    /// Other limits. Of those of the server the stricter ones hold; the rate is of the clients of one token.
+    pub limits: Limits,
+}
+
+/// Limits of what clients move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// A copy to here begins, and goes on, while so much is free on the file system of its destination.
     pub min_free: Option<Bytes>,
+    /// The most that they are sent together, and that comes together from those who copy to here. Each has an equal
+    /// part.
+    pub rate: Option<Rate>,
 }
 
 impl Access {
@@ -336,7 +346,7 @@ impl Access {
             allow_delete: false,
             allow_owners: false,
             transfers: None,
-            min_free: None,
+            limits: Limits { min_free: None, rate: None },
         }
     }
 }
@@ -359,8 +369,8 @@ pub struct ServeOptions {
     pub grant: Option<Grant>,
     /// Where its one client comes from that ssh brings.
     pub ssh: Option<Arc<SshArrivals>>,
-    /// A copy to here begins, and goes on, while so much is free on the file system of its destination.
-    pub min_free: Option<Bytes>,
+    /// Limits of all clients.
+    pub limits: Limits,
     /// Most memory of all transfers together for what is under way and for sockets of lanes; else
     /// half of the host's. At least [`crate::memory::budget::MEMORY_LEAST`], which one transfer needs.
     pub memory: Option<Bytes>,
@@ -403,7 +413,7 @@ impl ServeOptions {
             once: false,
             grant: None,
             ssh: None,
-            min_free: None,
+            limits: Limits::default(),
             memory: None,
             direct: false,
             socket_buffer: None,

@@ -89,8 +89,18 @@ impl Progress {
         lock(&self.packets).1
     }
 
+    /// The state of the connection that runs now. What was reached over one that was lost stays shown until this
+    /// one has come as far.
     pub(crate) fn set(&self, snapshot: Snapshot) {
-        *lock(&self.snapshot) = snapshot;
+        let mut shown = lock(&self.snapshot);
+        *shown = Snapshot {
+            bytes_named: snapshot.bytes_named.max(shown.bytes_named),
+            bytes_done: snapshot.bytes_done.max(shown.bytes_done),
+            bytes_total: snapshot.bytes_total.or(shown.bytes_total),
+            files_done: snapshot.files_done.max(shown.files_done),
+            files_total: snapshot.files_total.or(shown.files_total),
+            ..snapshot
+        };
     }
 
     pub(crate) fn tell(&self, news: &str) {
@@ -104,6 +114,32 @@ const CHANGES_MAX: usize = 1 << 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_does_not_run_backwards_behind_a_lost_connection() {
+        let progress = Progress::default();
+        let at = |bytes_done, bytes_total| Snapshot {
+            bytes_named: bytes_done,
+            bytes_done,
+            bytes_total,
+            files_done: bytes_done,
+            files_total: bytes_total,
+            packets_sent: bytes_done,
+            ..Snapshot::default()
+        };
+        progress.set(at(70, Some(100)));
+        progress.connection_lost();
+        for (bytes, total) in [(0, None), (60, None), (60, Some(100))] {
+            progress.set(at(bytes, total));
+            let shown = progress.snapshot();
+            let done = (shown.bytes_named, shown.bytes_done, shown.files_done);
+            assert_eq!(done, (70, 70, 70));
+            assert_eq!((shown.bytes_total, shown.files_total), (Some(100), Some(100)));
+            assert_eq!(shown.packets_sent, bytes, "counted on by the connection");
+        }
+        progress.set(at(80, Some(100)));
+        assert_eq!(progress.snapshot().bytes_done, 80);
+    }
 
     #[test]
     fn packets_of_lost_connections_are_counted_on() {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use clap::ValueEnum;
 use jiff::Timestamp;
 use longhaul::TransferAccount;
-use longhaul_units::shown;
+use longhaul_units::{shown, shown_path};
 use serde_json::{Value, json};
 
 use super::outcome::Outcome;
@@ -85,7 +85,7 @@ fn fields(
         ("client", json!(client.to_string())),
         ("key", json!(account.key_id.to_string())),
         ("direction", json!(account.action.name())),
-        ("path", json!(shown(&String::from_utf8_lossy(&account.path)))),
+        ("path", json!(shown_path(&account.path))),
         ("bytes", json!(account.bytes)),
         ("seconds", json!(figures::seconds(account.time))),
         ("rate_bps", json!(rate as u64)),

@@ -11,7 +11,7 @@ use longhaul_rate_control::Profile;
 use longhaul_settings::{
     At, Mistake, Mistakes, Section, Written, WrongValue, on_loopback, wrong_value,
 };
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, Rate};
 
 use super::log::LogFormat;
 use crate::args::{self, ServeArgs};
@@ -135,7 +135,8 @@ impl Settings {
         options.memory = file.memory.as_ref().and_then(|it| mistakes.one(it, memory));
         let bytes = |text: &str| text.parse::<Bytes>().map_err(WrongValue::new);
         options.socket_buffer = file.socket_buffer.as_ref().and_then(|it| mistakes.one(it, bytes));
-        options.min_free = file.min_free.as_ref().and_then(|it| mistakes.one(it, bytes));
+        options.limits.min_free = file.min_free.as_ref().and_then(|it| mistakes.one(it, bytes));
+        options.limits.rate = file.rate.as_ref().and_then(|it| mistakes.one(it, rate));
         let profiles = mistakes.each(&file.profiles, profile);
         options.profiles = Some(profiles).filter(|profiles| !profiles.is_empty());
         options.trust_proxy =
@@ -170,6 +171,7 @@ struct File {
     access: Vec<AccessSection>,
     memory: Option<Written>,
     min_free: Option<Written>,
+    rate: Option<Written>,
     transfers: Option<Written<u32>>,
     profiles: Vec<Written>,
     trust_proxy: Vec<Written>,
@@ -192,6 +194,7 @@ impl File {
             access: file.sections("access", AccessSection::read),
             memory: file.one("memory"),
             min_free: file.one("min_free"),
+            rate: file.one("rate"),
             transfers: file.one("transfers"),
             profiles: file.each("profiles"),
             trust_proxy: file.each("trust_proxy"),
@@ -219,6 +222,7 @@ struct AccessSection {
     allow_owners: Option<Written<bool>>,
     transfers: Option<Written<u32>>,
     min_free: Option<Written>,
+    rate: Option<Written>,
 }
 
 impl AccessSection {
@@ -232,6 +236,7 @@ impl AccessSection {
             allow_owners: section.one("allow_owners"),
             transfers: section.one("transfers"),
             min_free: section.one("min_free"),
+            rate: section.one("rate"),
         }
     }
 
@@ -267,7 +272,8 @@ impl AccessSection {
         }
         access.transfers = self.transfers.as_ref().and_then(|it| transfers(mistakes, it));
         let bytes = |text: &str| text.parse().map_err(WrongValue::new);
-        access.min_free = self.min_free.as_ref().and_then(|it| mistakes.one(it, bytes));
+        access.limits.min_free = self.min_free.as_ref().and_then(|it| mistakes.one(it, bytes));
+        access.limits.rate = self.rate.as_ref().and_then(|it| mistakes.one(it, rate));
         Some(access)
     }
 }
@@ -286,6 +292,14 @@ fn directory(path: &Path) -> Result<(), WrongValue> {
 
 fn memory(text: &str) -> Result<Bytes, WrongValue> {
     values::memory(text).map_err(WrongValue::new)
+}
+
+fn rate(text: &str) -> Result<Rate, WrongValue> {
+    let rate: Rate = text.parse().map_err(WrongValue::new)?;
+    match rate.as_bps() {
+        0..8_000 => Err(WrongValue::new("expected at least 8kbps")),
+        _ => Ok(rate),
+    }
 }
 
 fn profile(text: &str) -> Result<String, WrongValue> {
@@ -363,7 +377,7 @@ mod tests {
              [[access]]\ntoken_file = \"{at}/a\"\nroot = \"{at}\"\nallow_read = true\n\
              transfers = 2\nmin_free = \"5GB\"\n\
              [[access]]\ntoken_file = \"{at}/b\"\nroot = \"{at}\"\nallow_delete = true\n\
-             allow_owners = true\n"
+             allow_owners = true\nrate = \"2Gbps\"\n"
         );
         (dir, text)
     }
@@ -383,9 +397,13 @@ mod tests {
         let [first, second] = &options.access[..] else { panic!("two") };
         assert!(first.allow_read && !first.allow_write && !first.allow_delete);
         assert!(!first.allow_owners && second.allow_owners);
-        assert_eq!((first.transfers, first.min_free), (Some(2), Some(Bytes::new(5_000_000_000))));
+        assert_eq!(
+            (first.transfers, first.limits.min_free),
+            (Some(2), Some(Bytes::new(5_000_000_000)))
+        );
         assert!(second.allow_read && second.allow_write && second.allow_delete);
-        assert_eq!((second.transfers, second.min_free), (None, None));
+        assert_eq!((second.transfers, second.limits.min_free), (None, None));
+        assert_eq!((first.limits.rate, second.limits.rate), (None, Some(Rate::from_mbps(2_000))));
     }
 
     #[test]
@@ -405,6 +423,7 @@ mod tests {
             ("5GB", "much", "line 12: min_free much: ".to_owned()),
             ("/b\"", "/a\"", "line 14: token_file: line 8 gives the token".to_owned()),
             ("allow_delete", "allow_read = true\nallow_delete", "line 17: allow_delete".to_owned()),
+            ("2Gbps", "1kbps", "line 18: rate 1kbps: expected at least 8kbps".to_owned()),
             (
                 &format!("root = \"{at}\"\nallow_d"),
                 "allow_d",

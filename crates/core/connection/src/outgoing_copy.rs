@@ -38,9 +38,7 @@ pub struct OutgoingCopy {
     drained: bool,
     /// Where the sink lists the names that it wants.
     names: Option<NamesIn>,
-    /// The sink may set the rate.
-    is_steered: bool,
-    /// The rate that it has set and that nobody has taken; none for no limit.
+    /// The rate that the sink has set and that nobody has taken; none for no limit.
     rate: Option<Option<Rate>>,
 }
 
@@ -59,15 +57,7 @@ impl OutgoingCopy {
     /// One without entries, over so many lanes, which believes so much of what the sink says to have.
     pub fn new(now: Instant, lanes: u16, belief: Belief) -> Self {
         let (source, gate) = (Source::new(belief), Gate::new(now, lanes));
-        Self {
-            source,
-            gate,
-            reading: 0,
-            drained: false,
-            names: None,
-            is_steered: false,
-            rate: None,
-        }
+        Self { source, gate, reading: 0, drained: false, names: None, rate: None }
     }
 
     /// See [`Source::begin_dry_run`].
@@ -105,12 +95,12 @@ impl OutgoingCopy {
         self.source.take_changes()
     }
 
-    /// The sink, which is the client, may set the rate.
-    pub fn let_steer(&mut self) {
-        self.is_steered = true;
+    /// True if the sink has set a rate that [`Self::take_rate`] gives.
+    pub fn has_rate(&self) -> bool {
+        self.rate.is_some()
     }
 
-    /// The rate that it has set since the last call; none for no limit.
+    /// The rate that the sink has set since the last call; none for no limit.
     pub fn take_rate(&mut self) -> Option<Option<Rate>> {
         self.rate.take()
     }
@@ -242,7 +232,7 @@ impl OutgoingCopy {
             (SinkMessage::Names { names, is_last }, Some(here)) => {
                 here.handle(&names, is_last).map_err(SourceError::Names)
             }
-            (SinkMessage::Rate(rate), _) if self.is_steered => {
+            (SinkMessage::Rate(rate), _) => {
                 self.rate = Some(rate);
                 Ok(())
             }

@@ -464,6 +464,14 @@ pub enum HostFailure {
     /// The destination of a copy as a whole: disk full, moved, ...
     #[error("{0}")]
     Storage(String),
+    /// What is at the destination of a copy is none for this one.
+    #[error("{reason}")]
+    Destination {
+        /// The destination.
+        path: String,
+        /// The reason, with the path.
+        reason: String,
+    },
     /// Standard input of a pipe, or its output.
     #[error("{0}")]
     Pipe(String),

@@ -30,9 +30,40 @@ pub fn shown(text: &str) -> String {
     out
 }
 
+/// A name or path, as output and JSON have it everywhere: UTF-8 as [`shown`] has it, each other byte as `\xff`, a
+/// backslash twice. No two names are shown alike.
+///
+/// ```
+/// use longhaul_units::shown_path;
+///
+/// assert_eq!(shown_path("Größe/a\\b\n".as_bytes()), "Größe/a\\\\b\\n");
+/// assert_eq!(shown_path(b"caf\xe9"), "caf\\xe9");
+/// ```
+pub fn shown_path(path: &[u8]) -> String {
+    let mut out = String::with_capacity(path.len());
+    for chunk in path.utf8_chunks() {
+        out.push_str(&shown(&chunk.valid().replace('\\', "\\\\")));
+        for byte in chunk.invalid() {
+            out.extend(byte.escape_ascii().map(char::from));
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_name_is_shown_in_a_form_of_its_own() {
+        let names: [&[u8]; 6] =
+            [b"a\xff", b"a\\xff", b"a\n", b"a\\n", "a\u{fffd}".as_bytes(), b"a\\"];
+        let mut forms: alloc::vec::Vec<String> = names.iter().map(|it| shown_path(it)).collect();
+        assert_eq!(forms[0], "a\\xff");
+        forms.sort();
+        forms.dedup();
+        assert_eq!(forms.len(), names.len(), "{forms:?}");
+    }
 
     #[test]
     fn nothing_that_is_shown_acts_and_the_rest_is_as_it_was() {

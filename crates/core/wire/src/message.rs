@@ -288,6 +288,8 @@ impl Summary {
     pub const NOT_COMPARED: u64 = 32;
     /// The sink may not set owners, bits that lend their rights, or attributes that are not the user's.
     pub const OWNERS_NOT_ALLOWED: u64 = 64;
+    /// The source has the name of the destination, not its own.
+    pub const NEW_NAME: u64 = 128;
 }
 
 impl Message {

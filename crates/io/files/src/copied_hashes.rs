@@ -1,5 +1,6 @@
 //! `cp --manifest`: hashes of what was copied, made while it was in memory.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -122,14 +123,15 @@ impl CopiedHashes {
         }
     }
 
-    /// Writes a line for each file, by name; what is not known is read from what `open` gives. Without that it
-    /// has no line.
+    /// Writes a line for each file, by name, where the source was given a `new_name` by that; what is not known is
+    /// read from what `open` gives. Without that it has no line.
     ///
     /// # Errors
     /// A file cannot be read, or is another by now, with its path; or nothing can be written.
     pub fn write(
         &self,
         out: &mut impl Write,
+        new_name: Option<&[u8]>,
         open: impl Fn(&[u8], &[u8; 16]) -> io::Result<Option<File>>,
         stop: &Stop,
     ) -> Result<(), (Vec<u8>, io::Error)> {
@@ -149,7 +151,14 @@ impl CopiedHashes {
                     }
                 }
             };
-            out.write_all(hash_line(&hash, path).as_bytes())
+            let name = match new_name {
+                Some(top) => {
+                    let below = path.iter().position(|byte| *byte == b'/').unwrap_or(path.len());
+                    Cow::Owned([top, &path[below..]].concat())
+                }
+                None => Cow::Borrowed(&**path),
+            };
+            out.write_all(hash_line(&hash, &name).as_bytes())
                 .map_err(|error| (Vec::new(), error))?;
         }
         Ok(())

@@ -366,7 +366,7 @@ impl Destination<'_> {
         }
     }
 
-    fn shown(&self) -> String {
+    pub(crate) fn shown(&self) -> String {
         match self.bytes() {
             b"" => ".".into(),
             path => path.escape_ascii().to_string(),

@@ -4,12 +4,12 @@ use std::os::fd::OwnedFd;
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing,
-    FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
-    Stamp, TempName, WritePiece,
+    Action, AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion,
+    Existing, FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication,
+    RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
-use longhaul_wire::{Entry, EntryCode, EntryEnd};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
 use rustix::io::Errno;
 
@@ -46,12 +46,21 @@ impl DryRun {
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
-        Ok(Self { root: Some(place.root), rename: place.name.map(Rename::to), deletes })
+        let rename = place.name.map(|name| Rename::new(name, destination.shown()));
+        Ok(Self { root: Some(place.root), rename, deletes })
     }
 
-    /// It would delete at most so many names, and none that `filter` leaves out of the copy.
-    pub(crate) fn deleting(self, most: Option<u64>, filter: Option<Filter>) -> Self {
-        Self { deletes: DeletionLimits::new(most, filter).of_dry_run(), ..self }
+    /// It would delete as [`crate::SinkTree::deleting`] does.
+    pub(crate) fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
+        Self { deletes: DeletionLimits::new(deletes, filter).of_dry_run(), ..self }
+    }
+
+    /// See [`Rename::check`].
+    pub(crate) fn check_name(&self, action: &Action) -> Result<(), StorageError> {
+        match (&self.root, &self.rename) {
+            (Some(root), Some(rename)) => rename.check(root, action),
+            _ => Ok(()),
+        }
     }
 
     /// Opens the directory at `place`, if there is one.
@@ -84,8 +93,11 @@ impl DryRun {
         let looked = self.look(parent, name).map_err(|error| {
             crate::explain::at_destination("cannot look at what has its name", &error.into())
         })?;
-        let (parent, _) = looked.ok_or_else(missing)?;
-        check_directory(&parent, name).map(|()| Made::InPlace)
+        let (parent, stat) = looked.ok_or_else(missing)?;
+        match check_directory(&parent, name) {
+            Err(_) if self.deletes.replaces(&stat) => Err(missing()),
+            checked => checked.map(|()| Made::InPlace),
+        }
     }
 
     /// Says of a later name what a copy would do.
@@ -115,9 +127,12 @@ impl DryRun {
         match self.look(parent, name) {
             Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile | FileType::Symlink => compare(&parent, name, &stat, entry),
+                FileType::Directory if self.deletes.makes_room() => OTHER,
                 _ => Compared::Blocked,
             },
             Ok(None) => Compared::Missing,
+            // In a directory that takes the place of a file or a link.
+            Err(Errno::NOTDIR | Errno::LOOP) if self.deletes.makes_room() => Compared::Missing,
             Err(Errno::NOTDIR | Errno::LOOP) => Compared::Blocked,
             Err(_) => OTHER,
         }

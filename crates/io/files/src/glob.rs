@@ -17,9 +17,18 @@ pub fn is_pattern(path: &[u8]) -> bool {
     path.iter().any(|byte| b"*?[".contains(byte))
 }
 
-/// True where a path has `*` or `?`, which are rare in names: it means several, and goes into a directory.
+/// True where a path has `*` or `?`, which are rare in names: it means several, and goes into a directory. Behind a
+/// backslash they are themselves.
 pub fn means_several(path: &[u8]) -> bool {
-    path.iter().any(|byte| b"*?".contains(byte))
+    let mut bytes = path.iter();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'*' | b'?' => return true,
+            b'\\' => _ = bytes.next(),
+            _ => {}
+        }
+    }
+    false
 }
 
 /// The paths below `root` that the sources of a request mean; of two none may have the own name of the other
@@ -190,6 +199,17 @@ const TOO_MANY: &str = "it matches more names than the server has memory for; co
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_wildcard_behind_a_backslash_is_itself() {
+        for (path, several) in
+            [("a*b", true), ("a\\*b", false), ("a\\\\*b", true), ("a\\*b?", true), ("a\\", false)]
+        {
+            assert_eq!(means_several(path.as_bytes()), several, "{path}");
+        }
+        let pattern = AskedPatterns::new([&b"a\\*b"[..]]).unwrap();
+        assert!(pattern.admit(b"a*b") && !pattern.admit(b"axb"));
+    }
 
     #[test]
     fn names_are_those_of_a_pattern_or_the_pattern_itself_and_each_is_to_be_met() {

@@ -15,6 +15,8 @@ use crate::sink::sync::sync_data;
 #[derive(Debug)]
 pub(crate) struct Record {
     file: File,
+    /// An earlier run has written it.
+    is_earlier: bool,
     /// True if the names that lead to it are durable.
     pub(crate) is_findable: bool,
     /// Bytes that wait, and their offset.
@@ -24,7 +26,13 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn new(file: File) -> Self {
-        Self { file, is_findable: false, waiting: Vec::new(), offset: 0 }
+        let is_earlier = file.metadata().is_ok_and(|metadata| metadata.len() > 0);
+        Self { file, is_earlier, is_findable: false, waiting: Vec::new(), offset: 0 }
+    }
+
+    /// True if no earlier run has left it.
+    pub(crate) fn is_of_this_run(&self) -> bool {
+        !self.is_earlier
     }
 
     /// Writes `bytes` at `offset`, which is where the last ones ended, and makes them durable where there

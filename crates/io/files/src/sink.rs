@@ -17,18 +17,18 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
-    AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing,
-    FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
-    ResumeState, Stamp, TempName, WritePiece, record,
+    Action, AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion,
+    Existing, FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared, Publication,
+    RecordedFile, ResumeState, Stamp, TempName, WritePiece, record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, RangeSet};
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Summary};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, Summary};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, readlinkat, statat, unlinkat,
 };
@@ -73,6 +73,8 @@ pub struct SinkTree {
     /// See [`SinkOptions::only_empty`].
     only_empty: bool,
     rename: Option<Rename>,
+    /// Something has the new name that the source does not replace.
+    is_in_the_way: AtomicBool,
     pub(crate) hidden_name: Vec<u8>,
     pub(crate) hidden: OwnedFd,
     /// What files that are made in it take from it.
@@ -121,6 +123,14 @@ pub enum StorageError {
     /// The written data cannot be made durable.
     #[error("{}", explain::at_whole_destination("cannot make durable what was written", .0))]
     Sync(#[source] io::Error),
+    /// The copy was to have a name that something else has, which it cannot replace.
+    #[error("{path}: {reason}")]
+    InTheWay {
+        /// The destination.
+        path: String,
+        /// What is there, and what it is for.
+        reason: &'static str,
+    },
     /// The name of the destination directory no longer leads to it.
     #[error(
         "the destination directory {0} was moved or replaced during the copy; what was written is in \
@@ -141,6 +151,8 @@ pub enum StorageError {
 #[derive(Debug)]
 pub(crate) struct Rename {
     to: Vec<u8>,
+    /// The destination, for people.
+    shown: String,
     /// Its own name: the first component of its entries; empty where they have none.
     from: OnceLock<Vec<u8>>,
 }
@@ -187,12 +199,16 @@ impl SinkTree {
         let keeps_change_times = keeps_change_times(&hidden.record);
         let folds = folding::folds(&hidden.directory, RECORD);
         let folds = folds.map_err(explain("cannot look up names in"))?;
+        let notes =
+            [(hidden.others, Summary::LEFT_ALONE), (place.name.is_some(), Summary::NEW_NAME)];
+        let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).sum();
         let tree = Self {
             root: place.root,
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
-            rename: place.name.map(Rename::to),
+            rename: place.name.map(|name| Rename::new(name, destination.shown())),
+            is_in_the_way: AtomicBool::new(false),
             hidden_name: hidden.name,
             hidden_gives: Inherited::of(&hidden.directory),
             hidden: hidden.directory,
@@ -212,16 +228,17 @@ impl SinkTree {
             staged: Mutex::new(StagedDirectories::new(left)),
             deletes: DeletionLimits::default(),
             keeping: Keeping::default(),
-            notes: AtomicU64::new(if hidden.others { Summary::LEFT_ALONE } else { 0 }),
+            notes: AtomicU64::new(notes),
             keeps_change_times,
             _lock: hidden.lock,
         };
         Ok((tree, resume))
     }
 
-    /// Deletes at most so many names, and none that `filter` leaves out of the copy: where its sink deletes.
-    pub fn deleting(mut self, most: Option<u64>, filter: Option<Filter>) -> Self {
-        self.deletes = DeletionLimits::new(most, filter);
+    /// Deletes at most as many names as `deletes` says, and none that `filter` leaves out of the copy: where its sink
+    /// deletes, and what stands in the way of an entry of another kind.
+    pub fn deleting(mut self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
+        self.deletes = DeletionLimits::new(deletes, filter);
         self
     }
 
@@ -229,6 +246,13 @@ impl SinkTree {
     pub fn leaving(mut self, least: Bytes) -> Self {
         self.space_budget = Mutex::new(SpaceBudget::leaving(least));
         self
+    }
+
+    /// See [`Rename::check`].
+    pub(crate) fn check_name(&self, action: &Action) -> Result<(), StorageError> {
+        let checked = self.rename.as_ref().map_or(Ok(()), |it| it.check(&self.root, action));
+        self.is_in_the_way.fetch_or(checked.is_err(), Ordering::Relaxed);
+        checked
     }
 
     /// Its storage, for one thread.
@@ -291,7 +315,14 @@ impl SinkTree {
             folding.refuse(&place);
             return Err(explain(error));
         }
-        match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+        let make = || mkdirat(parent, name, Mode::from_raw_mode(mode));
+        let made = match make() {
+            Err(Errno::EXIST) if self.deletes.make_room_for_directory(parent, name, entry)? => {
+                make()
+            }
+            made => made,
+        };
+        match made {
             Ok(()) => {
                 lock(&self.made).insert_one(id.as_wire());
                 self.note_made_in_place(&place);
@@ -475,6 +506,9 @@ impl SinkTree {
     /// True if a later run could go on from what is in the hidden directory, or could not tell
     /// without it that the destination is the new name, or that this transfer has begun to fill it.
     fn is_worth_keeping(&self) -> bool {
+        if self.is_in_the_way.load(Ordering::Relaxed) && lock(&self.record).is_of_this_run() {
+            return false;
+        }
         !lock(&self.record).is_empty()
             || self.only_empty && self.rename.is_none() && !is_empty(&self.root).unwrap_or(false)
             || self
@@ -500,8 +534,41 @@ impl Drop for SinkTree {
 }
 
 impl Rename {
-    pub(crate) fn to(to: Vec<u8>) -> Self {
-        Self { to, from: OnceLock::new() }
+    pub(crate) fn new(to: Vec<u8>, shown: String) -> Self {
+        Self { to, shown, from: OnceLock::new() }
+    }
+
+    /// Checks what is in the place of the source in `root`, if `action` is about that: a file and a directory do
+    /// not replace each other.
+    pub(crate) fn check(&self, root: &ConfinedDir, action: &Action) -> Result<(), StorageError> {
+        let entry = match action {
+            Action::MakeDirectories(all) | Action::CompareExisting(all) => {
+                all.first().map(|first| &first.entry)
+            }
+            Action::PrepareFile { file, .. } => Some(&file.entry),
+            Action::Publish(all) => all.first().map(|first| &first.entry),
+            _ => None,
+        };
+        let is_source = |entry: &&Arc<Entry>| {
+            let path = entry.path.as_bytes();
+            !path.contains(&b'/') && self.apply(path).is_ok_and(|place| place == self.to)
+        };
+        let Some(entry) = entry.filter(is_source) else { return Ok(()) };
+        let stat = statat(root, &self.to[..], AtFlags::SYMLINK_NOFOLLOW);
+        let found = stat.map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let reason = match (&entry.kind, found) {
+            (EntryKind::Directory, Ok(FileType::RegularFile)) => {
+                "it is a file, and the source is a directory, which does not replace it"
+            }
+            (EntryKind::Directory, Ok(FileType::Symlink)) => {
+                "it is a link, and the source is a directory; links at the destination are not followed"
+            }
+            (EntryKind::File | EntryKind::Link { .. }, Ok(FileType::Directory)) => {
+                "it is a directory, and the source is none and does not replace it"
+            }
+            _ => return Ok(()),
+        };
+        Err(StorageError::InTheWay { path: self.shown.clone(), reason })
     }
 
     fn apply(&self, path: &[u8]) -> Result<Vec<u8>, EntryEnd> {

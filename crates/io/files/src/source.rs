@@ -334,6 +334,17 @@ impl SourceTree {
         }
     }
 
+    /// Why a source could not be read; of one that is missing with the side.
+    pub(crate) fn explain_root(&self, error: &io::Error) -> EntryEnd {
+        let side = match (error.kind(), &self.base) {
+            (io::ErrorKind::NotFound, Base::Local) => "on this host",
+            (io::ErrorKind::NotFound, Base::Below(_)) => "at the server",
+            _ => return explain::at_root(error),
+        };
+        let EntryEnd { code, reason } = explain::at_root(error);
+        EntryEnd::new(code, &format!("{reason} {side}"))
+    }
+
     /// Status of source number `root`, through links.
     pub(crate) fn root_stat(&self, root: usize) -> io::Result<Stat> {
         let path = as_path(&self.roots[root].path);

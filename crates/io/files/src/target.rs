@@ -10,7 +10,7 @@ use longhaul_objects::{
     Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_units::Bytes;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes};
 
 use crate::destination::SinkOptions;
 use crate::destination::{Destination, DestinationError};
@@ -46,10 +46,10 @@ impl Target {
     }
 
     /// See [`SinkTree::deleting`]; where nothing is kept there is nothing to delete.
-    pub fn deleting(self, most: Option<u64>, filter: Option<Filter>) -> Self {
+    pub fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
         match self {
-            Self::Tree(tree) => Self::from(tree.deleting(most, filter)),
-            Self::DryRun(dry) => Self::from(dry.deleting(most, filter)),
+            Self::Tree(tree) => Self::from(tree.deleting(deletes, filter)),
+            Self::DryRun(dry) => Self::from(dry.deleting(deletes, filter)),
             Self::Null => Self::Null,
         }
     }
@@ -76,8 +76,14 @@ impl Target {
     /// The destination as a whole failed: the transfer ends, and there is no answer.
     pub fn perform(&self, action: Action) -> Result<Answer, StorageError> {
         match self {
-            Self::Tree(tree) => storage::perform(&mut tree.storage(), action),
-            Self::DryRun(dry) => storage::perform(&mut &**dry, action),
+            Self::Tree(tree) => {
+                tree.check_name(&action)?;
+                storage::perform(&mut tree.storage(), action)
+            }
+            Self::DryRun(dry) => {
+                dry.check_name(&action)?;
+                storage::perform(&mut &**dry, action)
+            }
             Self::Null => storage::perform(&mut Discarded, action),
         }
     }

@@ -101,9 +101,6 @@ impl Driver {
                 if scenario.lists_names {
                     copy.expect_names();
                 }
-                if scenario.steers {
-                    copy.let_steer();
-                }
                 if scenario.keeps.equal {
                     copy.allow_comparisons();
                 }

@@ -29,7 +29,7 @@ pub(crate) struct Attendant<'a> {
     received: u64,
     has_concluded: bool,
     squeeze: Squeeze,
-    steering: Steering,
+    steering: Option<Steering<'a>>,
 }
 
 /// Whether this host is short of memory: to promise more then would make it worse.
@@ -69,7 +69,7 @@ impl<'a> Attendant<'a> {
             received: 0,
             has_concluded: false,
             squeeze,
-            steering: Steering::default(),
+            steering: None,
         }
     }
 
@@ -79,13 +79,13 @@ impl<'a> Attendant<'a> {
     }
 
     /// Has the rate of this end's data changed, too.
-    pub fn steer(&mut self, steering: Steering) {
-        self.steering = steering;
+    pub fn steer(&mut self, steering: Steering<'a>) {
+        self.steering = Some(steering);
     }
 
     /// Gives that back, at the end.
-    pub fn path_history(&mut self) -> Option<Recollection> {
-        self.path_history.take()
+    pub fn path_history(self) -> Option<Recollection> {
+        self.path_history
     }
 
     /// Waits for something to happen, or a moment, and looks. Why the connection may be closed, if it
@@ -93,7 +93,7 @@ impl<'a> Attendant<'a> {
     pub fn round(&mut self) -> Option<End> {
         self.shared.await_news(&mut self.known, INTERVAL);
         self.lanes.look();
-        self.steering.look(self.shared, self.lanes);
+        self.steering.iter_mut().for_each(|it| it.look(self.shared, self.lanes));
         self.path_history.iter_mut().for_each(Recollection::look);
         self.received = self.lanes.vouch(self.control, self.received);
         let now = clock::now();

@@ -136,6 +136,8 @@ pub(crate) struct Milestones {
     pub done: bool,
     /// The connection may be closed.
     pub over: bool,
+    /// The other end has set a rate, which this one does not keep to yet.
+    pub steered: bool,
 }
 
 impl Milestones {
@@ -145,6 +147,7 @@ impl Milestones {
             begun: half.transfer().is_some(),
             done: half.is_done(),
             over: half.end().is_some(),
+            steered: matches!(half.transfer(), Some(Transfer::OutgoingCopy(copy)) if copy.has_rate()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A rate that changes while a transfer runs.
+//! Rates that change while a transfer runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -30,39 +30,50 @@ impl fmt::Debug for RateSchedule {
     }
 }
 
-/// Sees to it that an end sends at the rate that holds: at a client by its schedule, which it tells a server that
-/// sends to it.
-#[derive(Debug, Default)]
-pub(crate) struct Steering {
-    /// Of a client, and the rate of its HELLO.
-    schedule: Option<(RateSchedule, Option<Rate>)>,
-    /// The limit of this end's carrier.
-    limit: Option<Option<Rate>>,
+/// Sees to it that the end with the data sends at the rate that holds: the lower one of what both ends allow. An end
+/// that gets a copy tells the other what it allows.
+pub(crate) struct Steering<'a> {
+    /// The most that this end allows now.
+    own: Box<dyn Fn() -> Option<Rate> + 'a>,
+    /// What the other end, if it sends, takes for that at first.
+    known: Option<Rate>,
+    /// The most that the other end allows.
+    theirs: Option<Rate>,
+    /// The limit of this end's carrier, and whether it is another than at first.
+    limit: Option<Rate>,
+    is_changed: bool,
 }
 
-impl Steering {
-    /// By the schedule of a client whose HELLO had the rate `first`.
-    pub fn by(schedule: Option<RateSchedule>, first: Option<Rate>) -> Self {
-        Self { schedule: schedule.map(|schedule| (schedule, first)), limit: None }
+impl<'a> Steering<'a> {
+    /// Of a client that allows `first`, as its HELLO has it, or what a schedule says.
+    pub fn of_client(schedule: Option<RateSchedule>, first: Option<Rate>) -> Self {
+        let own = move || schedule.as_ref().map_or(first, RateSchedule::now);
+        Self { own: Box::new(own), known: first, theirs: None, limit: first, is_changed: false }
+    }
+
+    /// Of a server that allows what `own` says, whose client has asked for at most `first`.
+    pub fn of_server(own: impl Fn() -> Option<Rate> + 'a, first: Option<Rate>) -> Self {
+        Self { own: Box::new(own), known: None, theirs: first, limit: first, is_changed: false }
     }
 
     /// Looks what the rate is now.
     pub fn look(&mut self, shared: &Shared, lanes: &dyn Carrier) {
-        let rate = match &self.schedule {
-            Some((schedule, first)) => {
-                let rate = schedule.now();
-                let steered = shared.lock().incoming_copy().map(|copy| copy.steer(*first, rate));
-                if steered == Some(true) {
-                    shared.mailboxes.wake_messages();
-                }
-                steered.is_none().then_some(rate)
+        let own = (self.own)();
+        let steered = shared.lock().incoming_copy().map(|copy| copy.steer(self.known, own));
+        if let Some(is_news) = steered {
+            if is_news {
+                shared.mailboxes.wake_messages();
             }
-            None => shared.lock().outgoing_copy().and_then(|copy| copy.take_rate()),
-        };
-        let is_news = rate.is_some() && rate != self.limit;
-        self.limit = rate.or(self.limit);
+            return;
+        }
+        let theirs = shared.lock().outgoing_copy().and_then(|copy| copy.take_rate());
+        self.theirs = theirs.unwrap_or(self.theirs);
+        let limit = own.into_iter().chain(self.theirs).min();
+        let is_news = limit != self.limit;
+        self.limit = limit;
+        self.is_changed |= is_news;
         // Paths may have come since.
-        if let Some(limit) = self.limit.filter(|_| is_news || lanes.paths().is_some()) {
+        if is_news || self.is_changed && lanes.paths().is_some() {
             lanes.limit(limit);
         }
     }

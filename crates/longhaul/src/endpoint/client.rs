@@ -95,7 +95,8 @@ pub(crate) enum Failure {
     /// No server was started in the place of one that was lost.
     Ssh(NoServer),
     Refused {
-        server: SocketAddr,
+        /// Its address, or name where ssh has started it.
+        server: String,
         code: CloseCode,
         reason: String,
     },
@@ -212,7 +213,17 @@ impl<'a> Client<'a> {
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         descriptors::check().map_err(Failure::Local)?;
-        self.reconnecting(&make, progress, stop)
+        self.reconnecting(&make, progress, stop).map_err(|failure| self.with_name(failure))
+    }
+
+    /// The same failure; where ssh has started the server, whose address says little, with the user's name for it.
+    fn with_name(&self, failure: Failure) -> Failure {
+        match (failure, &self.options.ssh) {
+            (Failure::Refused { code, reason, .. }, Some(ssh)) => {
+                Failure::Refused { server: ssh.record_name().into(), code, reason }
+            }
+            (failure, _) => failure,
+        }
     }
 
     /// The carrier by a route.

@@ -110,6 +110,14 @@ impl Guest<'_> {
         lock(&self.guests.ledger).make_room_for(self.ticket)
     }
 
+    /// Clients of its token that have a place, and all clients.
+    pub fn counts(&self) -> (usize, usize) {
+        let ledger = lock(&self.guests.ledger);
+        let token = ledger.staying.get(&self.ticket).map(|party| party.token);
+        let of_token = ledger.staying.values().filter(|party| Some(party.token) == token).count();
+        (of_token, ledger.staying.len())
+    }
+
     /// Nothing has moved for so long. Why it has to go, if it has.
     pub fn look(&self, still: Duration) -> Option<Gone> {
         lock(&self.guests.ledger).look(self.ticket, still)

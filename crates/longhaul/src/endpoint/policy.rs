@@ -10,8 +10,9 @@ use longhaul_files::is_hidden_name;
 use longhaul_session::Keyring;
 use longhaul_sys::descriptors;
 use longhaul_sys::files::ConfinedDir;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, Rate};
 
+use crate::endpoint::guests::Guest;
 use crate::error::Error;
 use crate::options::{Access, ServeOptions};
 
@@ -42,6 +43,9 @@ pub(crate) struct Rights {
     pub clients_max: Option<usize>,
     /// Bytes that copies leave free on a file system.
     pub free_least: Bytes,
+    /// The most that the clients of this token, and all clients, move in one direction together.
+    rate: Option<Rate>,
+    rate_of_all: Option<Rate>,
 }
 
 impl Policy {
@@ -54,8 +58,7 @@ impl Policy {
         for access in &options.access {
             let root = Arc::new(open(access)?);
             for token in &access.tokens {
-                let free_least = access.min_free.max(options.min_free);
-                let own = Rights::new(access, root.clone(), free_least.unwrap_or(Bytes::ZERO));
+                let own = Rights::new(access, root.clone(), options);
                 if rights.insert(token.key().id().0, Arc::new(own)).is_some() {
                     let id = token.key().id();
                     return Err(Error::usage(format!("the token with the id {id} has two rights")));
@@ -90,7 +93,8 @@ impl Policy {
 }
 
 impl Rights {
-    fn new(access: &Access, root: Arc<ConfinedDir>, free_least: Bytes) -> Self {
+    fn new(access: &Access, root: Arc<ConfinedDir>, options: &ServeOptions) -> Self {
+        let free_least = access.limits.min_free.max(options.limits.min_free).unwrap_or(Bytes::ZERO);
         Self {
             root,
             place: access.root.clone(),
@@ -100,7 +104,20 @@ impl Rights {
             owners: access.allow_owners,
             clients_max: access.transfers,
             free_least,
+            rate: access.limits.rate,
+            rate_of_all: options.limits.rate,
         }
+    }
+
+    /// The most that `guest` may send, or get, now: as much as each other that shares the limit.
+    pub fn share(&self, guest: &Guest<'_>) -> Option<Rate> {
+        if self.rate.is_none() && self.rate_of_all.is_none() {
+            return None;
+        }
+        let (of_token, all) = guest.counts();
+        let part = |rate: Rate, parts: usize| Rate::from_bps(rate.as_bps() / parts.max(1) as u64);
+        let own = self.rate.map(|rate| part(rate, of_token));
+        own.into_iter().chain(self.rate_of_all.map(|rate| part(rate, all))).min()
     }
 }
 
@@ -118,15 +135,45 @@ fn open(access: &Access) -> Result<ConfinedDir, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::guests::{Guests, Places};
     use longhaul_session::Token;
+    use longhaul_units::Duration;
+
+    fn token(byte: u8) -> Token {
+        Token::from_random([byte; 16])
+    }
+
+    fn access(bytes: &[u8]) -> Access {
+        Access::new(std::env::temp_dir(), bytes.iter().map(|byte| token(*byte)).collect())
+    }
+
+    #[test]
+    fn clients_of_a_token_share_its_rate_and_all_clients_that_of_the_server() {
+        let mut limited = access(&[1]);
+        limited.limits.rate = Some(Rate::from_mbps(90));
+        let listen = "127.0.0.1:0".parse().unwrap();
+        let mut options = ServeOptions::new(listen, vec![limited, access(&[2])]);
+        let id = |byte| token(byte).key().id().0;
+        let share = |options: &ServeOptions, guest: &Guest<'_>, byte| {
+            Policy::new(options).ok().unwrap().rights(id(byte)).unwrap().share(guest)
+        };
+        let guests = Guests::new(Duration::ZERO);
+        let places = Places { all: 8, own: None };
+        let admit = |byte| guests.admit(places, id(byte), [192, 0, 2, 1].into()).unwrap();
+        let (first, other) = (admit(1), admit(2));
+        assert_eq!(share(&options, &first, 1), Some(Rate::from_mbps(90)));
+        assert_eq!(share(&options, &other, 2), None);
+        let second = admit(1);
+        assert_eq!(share(&options, &first, 1), Some(Rate::from_mbps(45)));
+        options.limits.rate = Some(Rate::from_mbps(60));
+        assert_eq!(share(&options, &first, 1), Some(Rate::from_mbps(20)));
+        assert_eq!(share(&options, &other, 2), Some(Rate::from_mbps(20)));
+        drop(second);
+        assert_eq!(share(&options, &other, 2), Some(Rate::from_mbps(30)));
+    }
 
     #[test]
     fn a_token_has_one_right() {
-        let token = |byte| Token::from_random([byte; 16]);
-        let access = |bytes: &[u8]| {
-            let tokens = bytes.iter().map(|byte| token(*byte)).collect();
-            Access::new(std::env::temp_dir(), tokens)
-        };
         let listen = "127.0.0.1:0".parse().unwrap();
         let mut options = ServeOptions::new(listen, vec![access(&[1]), access(&[2, 3])]);
         let policy = Policy::new(&options).ok().unwrap();

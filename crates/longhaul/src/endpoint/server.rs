@@ -450,7 +450,7 @@ impl Running<'_> {
         ) {
             Ok(served) => (true, Ok(served)),
             // Its request was turned away: nothing was served.
-            Err(NotServed { code: CloseCode::REFUSED, reason, .. }) => {
+            Err(NotServed { code: CloseCode::REFUSED, reason, begun: false }) => {
                 return self.note_refused(from, reason);
             }
             Err(NotServed { code: CloseCode::DONE, begun: false, .. }) => {

@@ -21,8 +21,10 @@ use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Duration, Instant};
-use longhaul_wire::{Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request};
+use longhaul_units::{Duration, Instant, shown_path};
+use longhaul_wire::{
+    Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request, Summary,
+};
 
 use crate::api::{CopyReport, DeletedNames, Snapshot};
 use crate::connection::circuit::Errand;
@@ -91,9 +93,25 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let finished = client.run(make, progress, stop).map_err(failed)?;
     let mut report = report(&finished, options, filter.as_ref(), started);
     if let Some(list) = list {
-        list.finish(&finished.task, &mut report, stop)?;
+        let new_name = new_name(options, &finished.task);
+        list.finish(&finished.task, new_name, &mut report, stop)?;
     }
     Ok(report)
+}
+
+/// The name at the destination, where the copy did not keep that of its source.
+fn new_name<'a>(options: &'a CopyOptions, part: &Part) -> Option<&'a [u8]> {
+    let notes = match part.shared.lock().transfer() {
+        Some(Transfer::OutgoingCopy(copy)) => copy.result().map_or(0, |result| result.notes),
+        _ => part.shared.notes(),
+    };
+    let destination = match &options.paths {
+        CopyPaths::Push { destination, .. } => destination,
+        CopyPaths::Pull { destination, .. } => destination.as_os_str().as_bytes(),
+    };
+    // Names of contents are those in it.
+    let is_new = notes & Summary::NEW_NAME != 0 && !options.copy_contents;
+    own_name(destination).filter(|_| is_new)
 }
 
 /// The list of hashes that the user wants.
@@ -110,7 +128,13 @@ impl List {
     }
 
     /// Writes it, if all was copied.
-    fn finish(self, part: &Part, report: &mut CopyReport, stop: &Stop) -> Result<(), Error> {
+    fn finish(
+        self,
+        part: &Part,
+        new_name: Option<&[u8]>,
+        report: &mut CopyReport,
+        stop: &Stop,
+    ) -> Result<(), Error> {
         let path = self.path.display().to_string();
         if !report.failures.is_empty() {
             report.remarks.push(format!(
@@ -130,7 +154,7 @@ impl List {
                 reopened => reopened.map(Some),
             },
         };
-        let written = self.hashes.write(&mut out, open, stop);
+        let written = self.hashes.write(&mut out, new_name, open, stop);
         let written = written.and_then(|()| out.flush().map_err(|error| (Vec::new(), error)));
         drop(out);
         match written {
@@ -140,7 +164,7 @@ impl List {
             Err((name, error)) => {
                 let reason = format!("cannot be hashed for {path}, which was not written: {error}");
                 let end = EntryEnd::new(EntryCode::Changed, &reason);
-                report.failures.push(&String::from_utf8_lossy(&name), &end);
+                report.failures.push(&shown_path(&name), &end);
                 return Ok(());
             }
         }
@@ -404,8 +428,7 @@ fn pull(
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
-    let deleted = options.delete.and_then(|it| it.most);
-    let tree = tree.deleting(deleted, filter).keeping(options.attributes, true);
+    let tree = tree.deleting(options.delete, filter).keeping(options.attributes, true);
     let keeps =
         Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
@@ -567,7 +590,7 @@ fn report(
                 filter.as_ref().is_none_or(admits)
             };
             let missed = copy.unannounced_of_list().filter(is_missed);
-            unannounced.extend(missed.map(|name| name.escape_ascii().to_string()));
+            unannounced.extend(missed.map(shown_path));
             lost.add_missed(copy.source_report());
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }

@@ -9,7 +9,7 @@ use longhaul_connection::{IncomingAnswers, Transfer, Wish};
 use longhaul_files::ListedPattern;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-use longhaul_units::{Duration, shown};
+use longhaul_units::{Duration, shown, shown_path};
 use longhaul_wire::{AnswerMessage, EntryEnd, ListRequest, Listed, MAX_PATH};
 
 use crate::api::{EndedEntries, Snapshot};
@@ -177,7 +177,7 @@ fn take(
             }
             Some(AnswerMessage::Unlisted { path, end }) => {
                 let end = EntryEnd::new(end.code, &shown(&end.reason));
-                shared.note_failure(&path.escape_ascii().to_string(), &end);
+                shared.note_failure(&shown_path(&path), &end);
             }
             Some(AnswerMessage::Hashed(_)) => {
                 return Err(ThreadError::Misanswered("answers what was not asked"));

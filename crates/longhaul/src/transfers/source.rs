@@ -12,7 +12,7 @@ use longhaul_objects::{
     ChainingValue, Comparison, EntryId, GroupTask, NameList, PushError, SourceStats, hash,
 };
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Extent, shown};
+use longhaul_units::{Duration, Extent, shown_path};
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::connection::shared::Shared;
@@ -220,7 +220,7 @@ fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStat
 fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStats> {
     let mut half = shared.lock();
     let copy = half.outgoing_copy()?;
-    let path = shown(&String::from_utf8_lossy(&failure.path));
+    let path = shown_path(&failure.path);
     // The sink knows no path but the stand-in's.
     let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
     let end = match &failure.stand_in {

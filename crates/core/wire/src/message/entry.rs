@@ -2,6 +2,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
+use longhaul_units::shown_path;
+
 use super::attributes::{Attributes, HardLink};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
@@ -192,9 +194,9 @@ impl fmt::Debug for EntryPath {
 }
 
 impl fmt::Display for EntryPath {
-    /// Escapes what is not printable ASCII, so that a path cannot steer a terminal.
+    /// So that a path cannot steer a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.0.escape_ascii())
+        f.write_str(&shown_path(&self.0))
     }
 }
 
@@ -232,6 +234,6 @@ mod tests {
     #[test]
     fn escapes_for_the_terminal() {
         let path = EntryPath::new(b"a\x1b[2J".to_vec()).unwrap();
-        assert_eq!(alloc::format!("{path}"), "a\\x1b[2J");
+        assert_eq!(alloc::format!("{path}"), "a\\u{1b}[2J");
     }
 }

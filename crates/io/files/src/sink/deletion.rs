@@ -2,14 +2,15 @@
 //!
 //! Only in directories that are copied, through no link, and into no other mount.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
 use longhaul_sys::files::{ConfinedDir, open_dir_here};
 use longhaul_sys::sync::lock;
-use longhaul_wire::{EntryCode, EntryEnd};
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, statat, unlinkat};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::explain;
@@ -29,6 +30,8 @@ pub(crate) struct DeletionLimits {
     filter: Option<Filter>,
     /// Nothing is deleted: it is found out only what would be.
     dry_run: bool,
+    /// What stands in the way of an entry of another kind is deleted, too.
+    makes_room: bool,
 }
 
 /// Names in a directory.
@@ -45,14 +48,69 @@ struct Found {
 }
 
 impl DeletionLimits {
-    pub(crate) fn new(most: Option<u64>, filter: Option<Filter>) -> Self {
+    pub(crate) fn new(deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
+        let most = deletes.and_then(|deletes| deletes.most);
         let left = AtomicU64::new(most.unwrap_or(0));
-        Self { left, is_bounded: most.is_some(), filter, dry_run: false }
+        let (is_bounded, makes_room) = (most.is_some(), deletes.is_some());
+        Self { left, is_bounded, filter, dry_run: false, makes_room }
     }
 
     /// The same, but nothing is deleted.
     pub(crate) fn of_dry_run(self) -> Self {
         Self { dry_run: true, ..self }
+    }
+
+    /// True if what stands in the way of an entry of another kind is deleted.
+    pub(crate) fn makes_room(&self) -> bool {
+        self.makes_room
+    }
+
+    /// True if that is so for a directory that is to be where a file of such a status is: not of devices and the
+    /// like.
+    pub(crate) fn replaces(&self, stat: &Stat) -> bool {
+        let kind = FileType::from_raw_mode(stat.st_mode);
+        self.makes_room && matches!(kind, FileType::RegularFile | FileType::Symlink)
+    }
+
+    /// Deletes the file or link that stands where the directory `entry` is to be. False where none does, or it is not
+    /// to be deleted.
+    pub(crate) fn make_room_for_directory(
+        &self,
+        parent: &OwnedFd,
+        name: &[u8],
+        entry: &Entry,
+    ) -> Result<bool, EntryEnd> {
+        let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+        if !stat.is_ok_and(|stat| self.replaces(&stat)) {
+            return Ok(false);
+        }
+        self.clear(parent, Found { name: name.to_vec(), is_directory: false }, entry)
+    }
+
+    /// Deletes the directory that stands where the file or link `entry` is to be, if it could not get its name for
+    /// that `error`. False where it is another, or it is not to be deleted.
+    pub(crate) fn make_room_for_file(
+        &self,
+        parent: &OwnedFd,
+        name: &[u8],
+        entry: &Entry,
+        error: &io::Error,
+    ) -> Result<bool, EntryEnd> {
+        if !self.makes_room || error.kind() != io::ErrorKind::IsADirectory {
+            return Ok(false);
+        }
+        self.clear(parent, Found { name: name.to_vec(), is_directory: true }, entry)
+    }
+
+    /// Deletes what has the name of `entry`, and all that is in it.
+    fn clear(&self, parent: &OwnedFd, found: Found, entry: &Entry) -> Result<bool, EntryEnd> {
+        let mut deletions = Vec::new();
+        let path = entry.path.as_bytes().to_vec();
+        if self.delete((parent, &found), path, 0, &mut deletions) {
+            return Ok(true);
+        }
+        let failed = deletions.into_iter().find_map(|deletion| deletion.result.err());
+        Err(failed.unwrap_or_else(|| EntryEnd::new(EntryCode::InTheWay, KEPT_BY_RULES)))
     }
 
     /// True if one more name may be deleted; then it counts.
@@ -221,5 +279,8 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Contents> {
     Ok(contents)
 }
 
+/// Why something stays in the way.
+const KEPT_BY_RULES: &str =
+    "what has its name, or something in that, is excluded and so not deleted";
 /// Directories in one another, each of which takes a descriptor and a part of the stack.
 const DEPTH_MOST: usize = 200;

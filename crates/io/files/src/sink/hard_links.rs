@@ -49,8 +49,17 @@ impl SinkTree {
         let there = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
         // To rename one name of a file over another does nothing.
         let is_that = there.is_ok_and(|there| is_same(&there, &named.stat));
-        let given = if is_that { Ok(()) } else { self.give(file, &named, (parent, name)) };
-        given.map_err(explain)?;
+        if !is_that {
+            let given = match self.give(file, &named, (parent, name)) {
+                Err(error)
+                    if self.deletes.make_room_for_file(parent, name, &file.entry, &error)? =>
+                {
+                    self.give(file, &named, (parent, name))
+                }
+                given => given,
+            };
+            given.map_err(explain)?;
+        }
         if let Some(folding) = &mut folding {
             folding.note(parent, name);
         }

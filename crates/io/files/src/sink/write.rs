@@ -211,10 +211,13 @@ impl SinkTree {
         if let Some(folding) = &folding {
             folding.check(parent, name).map_err(explain)?;
         }
-        let renamed = match self.inherit(entry, (directory, from), parent) {
-            Ok(true) => rename_over_files((directory, from), (parent, name)),
-            Ok(false) => self.move_across(file, (directory, from), parent, name),
-            Err(error) => Err(error),
+        let give = || match self.inherit(entry, (directory, from), parent)? {
+            true => rename_over_files((directory, from), (parent, name)),
+            false => self.move_across(file, (directory, from), parent, name),
+        };
+        let renamed = match give() {
+            Err(error) if self.deletes.make_room_for_file(parent, name, entry, &error)? => give(),
+            renamed => renamed,
         };
         match renamed {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {

@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
         }
         let stat = match self.tree.root_stat(root) {
             Ok(stat) => stat,
-            Err(error) => return Some(self.root_failed(root, explain::at_root(&error))),
+            Err(error) => return Some(self.root_failed(root, self.tree.explain_root(&error))),
         };
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !self.tree.admits(&name, is_directory) {

@@ -35,7 +35,7 @@ fn note(hashes: &CopiedHashes, entry: &Entry, start: usize, left_out: &[u32]) {
 
 fn written(hashes: &CopiedHashes, open: impl Fn() -> io::Result<Option<File>>) -> String {
     let mut out = Vec::new();
-    hashes.write(&mut out, |_, _| open(), &Stop::default()).unwrap();
+    hashes.write(&mut out, None, |_, _| open(), &Stop::default()).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn a_file_with_several_names_is_read_for_none_of_them() {
         File::open(scratch.at(std::str::from_utf8(path).unwrap())).map(Some)
     };
     let mut out = Vec::new();
-    hashes.write(&mut out, open, &Stop::default()).unwrap();
+    hashes.write(&mut out, None, open, &Stop::default()).unwrap();
     let other = hash_line(blake3::hash(&bytes(300, 2)).as_bytes(), b"c");
     assert_eq!(
         String::from_utf8(out).unwrap(),

@@ -100,7 +100,7 @@ fn several_sources_go_into_a_directory() {
     let scratch = prepared();
     let sources = ["file", "tree", "missing", "there/../file"];
     let failures = cp(&scratch, &sources, "there").unwrap();
-    assert_eq!(failures[0], ("missing".into(), "no such file or directory".into()));
+    assert_eq!(failures[0], ("missing".into(), "no such file or directory on this host".into()));
     let [_, (stand_in, reason)] = &failures[..] else { panic!("{failures:?}") };
     assert!(stand_in.starts_with("(not copied 1, "), "{stand_in}");
     assert_eq!(reason, "another source has the same name");

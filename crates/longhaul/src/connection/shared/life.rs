@@ -46,6 +46,9 @@ impl From<ThreadError> for HostFailure {
     fn from(error: ThreadError) -> Self {
         let reason = error.to_string();
         match error {
+            ThreadError::Storage(StorageError::InTheWay { path, .. }) => {
+                Self::Destination { path, reason }
+            }
             ThreadError::Storage(_) => Self::Storage(reason),
             _ => Self::Pipe(reason),
         }

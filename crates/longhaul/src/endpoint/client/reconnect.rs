@@ -3,24 +3,24 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use longhaul_control::ConnectError;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::CloseCode;
 
 use super::{Client, Failure, Finished, Task};
-use crate::api::Snapshot;
 use crate::connection::shared::Shared;
 use crate::progress::Progress;
 
-/// Connections that were lost so far.
+/// Connections that were lost so far, or, at a server that was busy, not to be had.
 #[derive(Default)]
 struct Losses {
     count: u32,
-    /// The last of them behind which something had moved, or the first.
+    /// The last of them behind which something had moved, or the first; until then when the server was busy.
     at: Option<Instant>,
-    /// Progress until then.
-    snapshot: Snapshot,
+    /// Bytes that had moved until then.
+    bytes_done: u64,
     notices: Vec<String>,
     /// Bytes that had been there before the first connection.
     resumed: u64,
@@ -37,20 +37,20 @@ impl Client<'_> {
         let mut losses = Losses::default();
         let mut pause = PAUSE_FIRST;
         loop {
-            let failure = match self.once(losses.count > 0, make, progress, stop) {
-                Ok(mut finished) if losses.count > 0 => {
+            let failure = match self.once(losses.at.is_some(), make, progress, stop) {
+                Ok(mut finished) => {
                     finished.link.notices.splice(..0, losses.notices);
                     finished.link.reconnects = losses.count;
-                    finished.resumed_first = Some(losses.resumed);
+                    finished.resumed_first = (losses.count > 0).then_some(losses.resumed);
                     return Ok(finished);
                 }
-                Ok(finished) => return Ok(finished),
                 Err(failure) => failure,
             };
             let now = clock::now();
             let retry = self.retry();
             let loss = failure.as_loss().filter(|_| !retry.is_zero());
             let may_pass = loss.is_some() || failure.may_pass();
+            let mut notice = None;
             if let Some(loss) = loss {
                 let snapshot = progress.snapshot();
                 if losses.count == 0 {
@@ -58,29 +58,34 @@ impl Client<'_> {
                 }
                 losses.count += 1;
                 progress.connection_lost();
-                if losses.at.is_none() || snapshot.bytes_done > losses.snapshot.bytes_done {
-                    (losses.at, losses.snapshot) = (Some(now), snapshot);
+                if losses.count == 1 || snapshot.bytes_done > losses.bytes_done {
+                    (losses.at, losses.bytes_done) = (Some(now), snapshot.bytes_done);
                     pause = PAUSE_FIRST;
                 }
-                let notice = format!("{loss}; dialling again");
-                progress.tell(&notice);
-                losses.notices.push(notice);
+                notice = Some(format!("{loss}; dialling again"));
+            } else if losses.at.is_none()
+                && let Some(busy) = failure.as_busy().filter(|_| !retry.is_zero())
+            {
+                losses.at = Some(now);
+                notice = Some(format!("{busy}; trying again"));
             }
+            notice.iter().for_each(|notice| progress.tell(notice));
+            losses.notices.extend(notice);
             let Some(at) = losses.at else { return Err(failure) };
             let goes_on = may_pass && now + pause <= at + retry && wait(pause, stop);
             if !goes_on {
-                // What was reached by then is known though the last try reached nothing.
-                progress.set(losses.snapshot);
                 return Err(match stop.is_requested() {
                     true => Failure::Stopped,
                     false => Failure::Gone { last: Box::new(failure), tried: now - at },
                 });
             }
-            pause = (pause * 2).min(PAUSE_MOST);
+            // A path that is back is used soon, and a server at its limit not asked much.
+            let most = if losses.count > 0 { PAUSE_MOST } else { PAUSE_MOST_BUSY };
+            pause = (pause * 2).min(most);
         }
     }
 
-    /// Does the task over one connection, `again` where one was lost: ssh starts another server then.
+    /// Does the task over one connection, `again` where another was lost or refused: ssh starts another server then.
     fn once<T: Task>(
         &self,
         again: bool,
@@ -128,10 +133,22 @@ impl Failure {
     /// A server that was there may be there again, or notice that the lost connection is over.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Refused { code, .. } => *code == CloseCode::BUSY,
             Self::NoRoute { .. } => true,
             Self::Ssh(failure) => failure.may_pass,
-            failure => failure.is_of_route(),
+            failure => failure.as_busy().is_some() || failure.is_of_route(),
+        }
+    }
+
+    /// In words that the server is there and has no place now, or another transfer what this one wants.
+    fn as_busy(&self) -> Option<String> {
+        match self {
+            Self::Refused { server, code: CloseCode::BUSY, reason } => {
+                Some(format!("{server} refuses: {reason}"))
+            }
+            Self::Connect(error @ ConnectError::Refused { code: CloseCode::BUSY, .. }) => {
+                Some(error.to_string())
+            }
+            _ => None,
         }
     }
 }
@@ -148,7 +165,8 @@ fn wait(pause: Duration, stop: &Stop) -> bool {
     true
 }
 
-/// From a loss to the next try, and between later ones: a path that is back is used soon.
+/// From a loss to the next try, and between later ones.
 const PAUSE_FIRST: Duration = Duration::from_millis(100);
 const PAUSE_MOST: Duration = Duration::from_secs(1);
+const PAUSE_MOST_BUSY: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(50);

@@ -8,7 +8,7 @@ use longhaul_carriers::carrier::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_carriers::udp::lane::KernelRefusal;
 use longhaul_carriers::udp::paths::Ends;
-use longhaul_connection::{End, Gate, Part, Silence, Transfer};
+use longhaul_connection::{End, Gate, HostFailure, Part, Silence, Transfer};
 use longhaul_control::Dialed;
 use longhaul_engine::{Closed, IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
 use longhaul_history::{Direction, PathKey};
@@ -45,7 +45,7 @@ pub(super) struct Running<'c, T> {
     part: Part,
     notices: Vec<String>,
     meter: Meter,
-    steering: Steering,
+    steering: Option<Steering<'static>>,
 }
 
 impl<'c, T: Task> Running<'c, T> {
@@ -116,7 +116,7 @@ impl<'c, T: Task> Running<'c, T> {
             part: client.wish.part(),
             notices,
             meter: Meter::new(started),
-            steering: Steering::by(options.rate_schedule.clone(), profile.rate),
+            steering: Some(Steering::of_client(options.rate_schedule.clone(), profile.rate)),
         })
     }
 
@@ -132,7 +132,7 @@ impl<'c, T: Task> Running<'c, T> {
         let mut silence = Silence::since(clock::now());
         let mut attendant = Attendant::new(&shared, &*self.lanes, &self.dialed.control, None);
         attendant.remember(self.path_history.take());
-        attendant.steer(std::mem::take(&mut self.steering));
+        self.steering.take().into_iter().for_each(|steering| attendant.steer(steering));
         let end = loop {
             let end = attendant.round();
             let validated = attendant.known().validated;
@@ -231,6 +231,9 @@ impl<'c, T: Task> Running<'c, T> {
         let (code, reason) = match &end {
             Ok(()) => (CloseCode::DONE, String::new()),
             Err(Failure::Stopped) => (CloseCode::CANCELLED, "stopped by the user".into()),
+            Err(Failure::Local(HostFailure::Destination { reason, .. })) => {
+                (CloseCode::CANCELLED, reason.clone())
+            }
             Err(Failure::Local(failure)) => {
                 (CloseCode::STORAGE, self.task.reason_for_peer(&failure.to_string()))
             }
@@ -371,9 +374,11 @@ fn recollection(options: &ConnectOptions, ends: Ends, lanes: &dyn Carrier) -> Op
 fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
     Err(match end {
         End::Done => return Ok(()),
-        End::Refused(refused) => {
-            Failure::Refused { server, code: refused.code, reason: shown(&refused.reason) }
-        }
+        End::Refused(refused) => Failure::Refused {
+            server: server.to_string(),
+            code: refused.code,
+            reason: shown(&refused.reason),
+        },
         End::Failed(failure) => Failure::Local(failure),
         End::Stalled(stalled) => Failure::Closed {
             server,
@@ -381,6 +386,10 @@ fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
             by_peer: false,
             reason: stalled.to_string(),
         },
+        // It had granted the request, and found out why it cannot be.
+        End::Closed(Closed { code: code @ CloseCode::REFUSED, reason, by_peer: true }) => {
+            Failure::Refused { server: server.to_string(), code, reason }
+        }
         End::Closed(Closed { code, reason, by_peer }) => {
             let reason = if reason.is_empty() { code.to_string() } else { reason };
             Failure::Closed { server, code, by_peer, reason }

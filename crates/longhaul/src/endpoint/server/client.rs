@@ -8,7 +8,7 @@ use std::sync::Arc;
 use longhaul_carriers::carrier::{Carrier, mailboxes};
 use longhaul_carriers::mailboxes::Mailboxes;
 use longhaul_carriers::upper_layer::Mailbox;
-use longhaul_connection::{End, Silence, Transfer, Wish};
+use longhaul_connection::{End, HostFailure, Silence, Transfer, Wish};
 use longhaul_control::{Control, PendingClient};
 use longhaul_engine::{Closed, Role};
 use longhaul_history::{Direction, PathKey};
@@ -25,6 +25,7 @@ use crate::api::{ServeEvent, Served, TransferAccount};
 use crate::connection::attend::Attendant;
 use crate::connection::path_history::Recollection;
 use crate::connection::shared::{Milestones, Shared};
+use crate::connection::steering::Steering;
 use crate::endpoint::guests::Guest;
 use crate::endpoint::policy::{Policy, Rights};
 use crate::endpoint::request::{Asked, Granted, GrantedRequest};
@@ -211,6 +212,7 @@ impl Running<'_> {
     ) -> Result<Served, (CloseCode, String)> {
         let Peer { session, guest, lease, .. } = *peer;
         let mut attendant = Attendant::new(shared, lanes, control, Some(lease));
+        attendant.steer(Steering::of_server(|| peer.rights.share(guest), peer.profile.rate));
         let mut has_begun = false;
         // Of a client that has not asked for anything that it was granted.
         let mut idle = Silence::since(clock::now());
@@ -263,7 +265,7 @@ impl Running<'_> {
         if let Some(path_history) = attendant.path_history() {
             self.end_history(path_history, peer, lanes);
         }
-        if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE, _))) {
+        if !matches!(outcome, Ok(_) | Err((CloseCode::STORAGE | CloseCode::REFUSED, _))) {
             shared.wind_up();
         }
         shared.stop();
@@ -421,6 +423,7 @@ fn served(shared: &Shared, end: End, sends: bool) -> Result<Served, (CloseCode, 
             Ok(all())
         }
         End::Refused(refused) => Err((refused.code, refused.reason)),
+        End::Failed(HostFailure::Destination { reason, .. }) => Err((CloseCode::REFUSED, reason)),
         End::Failed(failure) => Err((CloseCode::STORAGE, failure.to_string())),
         End::Stalled(stalled) => Err((CloseCode::TIMEOUT, stalled.to_string())),
         End::Closed(closed) if closed.code == CloseCode::DONE => {

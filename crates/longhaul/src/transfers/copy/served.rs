@@ -129,7 +129,6 @@ impl ServedCopies {
         if request.names_follow {
             copy.expect_names();
         }
-        copy.let_steer();
         send(asked.shared, asked.memory, self.patience, copy);
         Ok(())
     }
@@ -168,7 +167,7 @@ impl ServedCopies {
         }
         let filter = Filter::new(&request.rules);
         let filter = filter.map_err(|error| refuse(CloseCode::REFUSED, error.to_string()))?;
-        let tree = tree.deleting(request.deletes.and_then(|it| it.most), filter);
+        let tree = tree.deleting(request.deletes, filter);
         let tree = tree.leaving(asked.rights.free_least);
         let attributes = request.keeps_attributes;
         let tree = tree.keeping(attributes, asked.rights.owners);

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::Arc;
 
 use longhaul_files::HashList;
-use longhaul_units::shown;
+use longhaul_units::{shown, shown_path};
 use longhaul_wire::{
     AnswerMessage, EntryCode, EntryPath, HashOutcome, Hashed, ListedKind, Question, VerifyRequest,
 };
@@ -45,7 +45,7 @@ pub enum FindingKind {
 
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = shown(&String::from_utf8_lossy(&self.path));
+        let path = shown_path(&self.path);
         match self.kind {
             FindingKind::Missing => write!(f, "missing  {path}"),
             FindingKind::Changed => write!(f, "changed  {path}"),
