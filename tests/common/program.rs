@@ -136,6 +136,11 @@ impl<'t> Program<'t> {
         })
     }
 
+    /// All that it has printed on standard error so far.
+    pub fn printed(&self) -> String {
+        self.stderr.text()
+    }
+
     pub fn id(&self) -> u32 {
         self.process.id()
     }

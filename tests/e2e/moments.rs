@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use longhaul_needs::needs;
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::program::{Program, Tmpfs};
 use crate::rsync::Draw;
@@ -18,8 +19,13 @@ use crate::trees::{assert_nothing_half_done, assert_same, is_hidden, noise};
 
 /// In `make test`.
 const MOMENTS: u64 = 6;
-/// Of every tree: at 200 Mb/s some 0.8 s.
+/// Of every tree, which takes some 3 s at [`RATE`].
 const LARGE: usize = 12_000_000;
+/// Bytes a second, headers included.
+const RATE: u64 = 5_000_000;
+/// What may be sent again after an end: what comes in the second between two checkpoints and in another one that a
+/// checkpoint may take, and what is under way: a bundle and some groups.
+const AGAIN_MOST: u64 = 2 * RATE + (1 << 20);
 
 fn each_moment(check: impl Fn(u64, &mut Draw)) {
     let number = |name: &str, default: u64| {
@@ -76,9 +82,8 @@ impl Drawn {
             false => [format!("{place}tree"), format!("here/{below}/")],
         };
         let words = words.each_ref().map(String::as_str);
-        let fixed =
-            ["cp", "--json", "--retry", retry, "--rate", "200Mbps", "--token-file", "token"];
-        let delete = if self.deletes { &["--delete"][..] } else { &[] };
+        let fixed = ["cp", "--json", "--retry", retry, "--rate", "40Mbps", "--token-file", "token"];
+        let delete = if self.deletes { &["-a", "--delete"][..] } else { &[] };
         Program::start(test, &[&fixed[..], delete, &words].concat())
     }
 
@@ -88,6 +93,14 @@ impl Drawn {
         fs::remove_file(self.to.join("a/more")).unwrap();
         assert_nothing_half_done(&self.from, &self.to);
         fs::write(self.to.join("a/more"), "more").unwrap();
+    }
+
+    /// Asserts that the second run moved what the first had not, and little of the rest.
+    fn assert_little_again(&self, seed: u64, arrived: u64, second: &Value) {
+        let all = bytes_below(&self.from);
+        let moved = second["bytes"].as_u64().unwrap() - second["resumed_bytes"].as_u64().unwrap();
+        let again = moved.saturating_sub(all.saturating_sub(arrived));
+        assert!(again <= AGAIN_MOST, "seed {seed}: {again} bytes again of {arrived}: {second}");
     }
 
     /// All is there, and nothing else.
@@ -102,7 +115,31 @@ impl Drawn {
     }
 }
 
-const RIGHTS: [&str; 3] = ["--allow-read", "--allow-write", "--allow-delete"];
+/// Bytes of all files below a directory.
+fn bytes_below(at: &Path) -> u64 {
+    let entries = fs::read_dir(at).unwrap().map(Result::unwrap);
+    let of = |entry: fs::DirEntry| match entry.file_type().unwrap().is_dir() {
+        true => bytes_below(&entry.path()),
+        false => entry.metadata().unwrap().len(),
+    };
+    entries.map(of).sum()
+}
+
+/// Bytes that a server's log has of a transfer that was broken off; 0 of one that had not begun, which has no line.
+fn bytes_logged(server: &Program<'_>) -> u64 {
+    for _ in 0..100 {
+        let text = server.printed();
+        let line = text.lines().find(|line| line.contains("\"outcome\"") && line.ends_with('}'));
+        if let Some(line) = line {
+            return serde_json::from_str::<Value>(line).unwrap()["bytes"].as_u64().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    0
+}
+
+const RIGHTS: [&str; 6] =
+    ["--allow-read", "--allow-write", "--allow-delete", "--allow-owners", "--log", "json"];
 
 fn serve<'t>(test: &'t Test, listen: &str) -> (Program<'t>, SocketAddr) {
     Program::serve(test, listen, &RIGHTS)
@@ -129,22 +166,27 @@ fn either_side_killed_at_a_drawn_moment_leaves_what_the_same_command_goes_on_fro
             let drawn = Drawn::new(test, draw, "into");
             let (mut server, at) = serve(test, "127.0.0.1:0");
             let copying = drawn.start(test, at, "into", "0");
-            std::thread::sleep(Duration::from_millis(draw.below(900)));
-            let first = if draw.one_in(2) {
+            std::thread::sleep(Duration::from_millis(draw.below(3_000)));
+            let (first, arrived) = if draw.one_in(2) {
                 server.signal(Signal::KILL);
                 server.end();
                 let first = copying.end();
                 server = serve_again(test, at);
-                first
+                // A copy that had no connection yet tells no bytes.
+                let arrived = first.json()["bytes_done"].as_u64().unwrap_or(0);
+                (first, arrived)
             } else {
                 copying.signal(Signal::KILL);
-                copying.end()
+                let first = copying.end();
+                let arrived = if first.status.is_none() { bytes_logged(&server) } else { 0 };
+                (first, arrived)
             };
             if first.status != Some(0) {
                 drawn.assert_sound(seed);
             }
             let second = drawn.start(test, at, "into", "20s").end();
             assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+            drawn.assert_little_again(seed, arrived, &second.json());
             drawn.assert_done(seed);
             server.signal(Signal::KILL);
             server.end();
