@@ -31,6 +31,12 @@ impl Arguments {
         }
     }
 
+    /// Takes `flag` out; false when it is absent.
+    pub fn flag(&mut self, flag: &str) -> bool {
+        let at = self.0.iter().position(|argument| argument == flag);
+        at.map(|at| self.0.remove(at)).is_some()
+    }
+
     /// Fails when something is left that no one asked for.
     pub fn finish(&self) -> Result<()> {
         match self.0.first() {

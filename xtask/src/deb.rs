@@ -8,8 +8,11 @@ use anyhow::{Result, ensure};
 
 use crate::{command, tools};
 
-/// Makes it below `target/debian`, of the program in `target/release`.
-pub fn run(root: &Path) -> Result<()> {
+mod trial;
+
+/// Makes it below `target/debian`, of the program in `target/release`; with `tries` also the next version, and
+/// lets both live in a Debian of their own.
+pub fn run(root: &Path, tries: bool) -> Result<()> {
     let made = root.join("target/deb");
     if made.exists() {
         fs::remove_dir_all(&made)?;
@@ -21,18 +24,29 @@ pub fn run(root: &Path) -> Result<()> {
         let script = command::output(Command::new(&program).args(["completions", shell]))?;
         fs::write(made.join(file), script)?;
     }
-    let mut package = Command::new(tools::deb(root)?);
-    package.current_dir(root).args(["deb", "--package", "longhaul-cli", "--no-build", "--strip"]);
-    let path = command::output(&mut package)?;
-    let path = path.lines().last().unwrap_or_default().trim();
-    let bytes = fs::metadata(path)?.len();
+    let path = package(root, &[])?;
+    let bytes = fs::metadata(&path)?.len();
     ensure!(bytes <= BYTES_MOST, "{path} has {bytes} bytes, more than {BYTES_MOST}");
     match command::succeeds(Command::new("lintian").arg("--version")) {
-        true => command::pass(Command::new("lintian").args(["--fail-on", "error"]).arg(path))?,
+        true => command::pass(Command::new("lintian").args(["--fail-on", "error"]).arg(&path))?,
         false => println!("lintian is not installed: nobody has looked at the package"),
     }
     println!("{path}: {bytes} bytes");
+    if tries {
+        let version = concat!(env!("CARGO_PKG_VERSION"), "+next-1");
+        let next = package(root, &["--deb-version", version])?;
+        trial::run(root, Path::new(&path), Path::new(&next))?;
+        fs::remove_file(next)?;
+    }
     Ok(())
+}
+
+/// The path of a package that is made with these `options`.
+fn package(root: &Path, options: &[&str]) -> Result<String> {
+    let mut package = Command::new(tools::deb(root)?);
+    package.current_dir(root).args(["deb", "--package", "longhaul-cli", "--no-build", "--strip"]);
+    let path = command::output(package.args(options))?;
+    Ok(path.lines().last().unwrap_or_default().trim().to_owned())
 }
 
 /// 25 MB.

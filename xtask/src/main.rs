@@ -86,8 +86,9 @@ fn run() -> Result<()> {
             ablate::run(&root, seeds, &only)
         }
         "deb" => {
+            let tries = arguments.flag("--try");
             arguments.finish()?;
-            deb::run(&root)
+            deb::run(&root, tries)
         }
         "api" => {
             arguments.finish()?;
@@ -118,7 +119,8 @@ cargo xtask COMMAND
   fuzz [--seconds N]          run each fuzz target for N seconds (30)
   mutants [--seeds N] [--only S]  put faults into the connection; each has to be found by a seed (20000)
   ablate [--seeds N] [--only S]  take the rules of `auto` out, one at a time; what each is worth (1 seed)
-  deb                         the Debian package of the program in target/release; lintian looks at it
+  deb [--try]                 the Debian package of the program in target/release; lintian looks at it; as root it is
+                              installed, used, upgraded and purged in a Debian of its own (mmdebstrap)
   api                         write the list of what the library offers, which tidy compares
   errors [--only WORDS]       each error of each system call, in push, pull and pipe; those with all of the words
   help                        this text

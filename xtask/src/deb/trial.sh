@@ -1,0 +1,38 @@
+# In a Debian of its own, as root: /first.deb and /second.deb are two versions of the package.
+
+quietly() {
+    "$@" > /trial.log 2>&1 || { cat /trial.log; exit 1; }
+}
+
+copies() {
+    mkdir -p /source
+    echo "$1" > /source/file
+    longhaul serve --once --listen 127.0.0.1:17420 --root /srv/longhaul --allow-write \
+        --token-file /etc/longhaul/tokens 2> /server.log &
+    longhaul cp --quiet --token-file /etc/longhaul/tokens /source/file lh://127.0.0.1:17420/
+    wait
+    cmp /source/file /srv/longhaul/file
+}
+
+export DEBIAN_FRONTEND=noninteractive
+quietly apt-get install --yes /first.deb
+getent passwd longhaul > /dev/null
+test -f /usr/lib/systemd/system/longhaul-serve.service
+test ! -e /etc/systemd/system/multi-user.target.wants/longhaul-serve.service
+longhaul keys new --quiet --token-file /etc/longhaul/tokens
+chown longhaul: /etc/longhaul/tokens
+longhaul serve --check --config /etc/longhaul/serve.toml
+copies first
+
+echo '# ours' >> /etc/longhaul/serve.toml
+quietly apt-get install --yes /second.deb
+dpkg-query --show longhaul | grep -q next
+grep -q '# ours' /etc/longhaul/serve.toml
+test -s /etc/longhaul/tokens
+copies second
+
+quietly apt-get purge --yes longhaul
+test ! -e /usr/bin/longhaul
+test ! -e /etc/longhaul
+# What was served stays.
+test -f /srv/longhaul/file
