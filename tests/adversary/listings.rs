@@ -104,6 +104,48 @@ fn a_server_lists_nothing_that_a_pattern_does_not_match() {
     });
 }
 
+/// LEFT with one copy of that state and path.
+fn left(state: u8, path: &[u8]) -> Bytes {
+    Bytes::new().varint(38).u8(state).varint(5).varint(100).sized(path)
+}
+
+const HIDDEN: &[u8] = b"d/.longhaul-0123456789abcdef0123456789abcdef";
+
+#[test]
+fn a_server_whose_interrupted_copies_make_no_sense_fails() {
+    limited(|test| {
+        let look = |answers: Vec<Bytes>| {
+            let host = Host::new();
+            let at = format!("lh://{}/d", host.address);
+            let words = ["resume", "--json", "--token-file", "token", &at];
+            let looking = Program::start(test, &words);
+            let is_asked =
+                |message: &Message| matches!(message, Message::Leftovers(it) if !it.discard);
+            answer(&host, answers, is_asked);
+            end(looking)
+        };
+        let right = look(vec![left(1, HIDDEN), left(2, HIDDEN), list_end(2, 0)]);
+        assert_eq!((right.status, right.json()["copies"].as_array().unwrap().len()), (Some(0), 2));
+        let one = left(1, HIDDEN).0[1..].repeat(1_000);
+        let many = vec![Bytes::new().varint(38).raw(&one); 70];
+        for answers in [
+            vec![left(1, b"etc/passwd"), list_end(1, 0)],
+            vec![left(1, b"../.longhaul-0123456789abcdef0123456789abcdef"), list_end(1, 0)],
+            vec![left(4, HIDDEN), list_end(1, 0)],
+            vec![left(1, HIDDEN), list_end(2, 0)],
+            vec![left(1, HIDDEN), left(1, b"")],
+            vec![listed(b"a"), list_end(1, 0)],
+            vec![Bytes::new().varint(37).varint(1).raw(b"d")],
+            many,
+        ] {
+            let ended = look(answers);
+            assert_eq!(ended.status, Some(1), "{ended:?}");
+            assert!(ended.json()["error"].is_string(), "{ended:?}");
+            assert_nothing_beside(test.folder());
+        }
+    });
+}
+
 /// VERIFY with the place `place`, and so many questions.
 fn verify(place: &[u8], questions: &[(u8, &[u8])]) -> Bytes {
     let begin = Bytes::new().varint(28).varint(1).sized(place);

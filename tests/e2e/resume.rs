@@ -62,6 +62,40 @@ fn interrupted_copies_are_listed_with_what_they_keep_and_discarded() {
 }
 
 #[test]
+fn interrupted_copies_of_a_server_are_shown_to_readers_and_discarded_by_who_may_delete() {
+    limited(|test| {
+        interrupt(test);
+        let at = |words: &[&str], allowed: &[&str], path: &str| {
+            let (server, at) = Program::serve(test, "127.0.0.1:0", allowed);
+            let to = format!("lh://{at}/{path}");
+            let fixed = ["--json", "--token-file", "token"];
+            let ended = resume(test, &[&fixed[..], words, &[&to]].concat());
+            server.signal(Signal::INT);
+            server.end();
+            ended
+        };
+        for path in ["", "sub", "sub/."] {
+            let found = copies(&at(&[], &["--allow-read"], path));
+            assert_eq!(found.len(), 1, "{found:?}");
+            let name = found[0]["path"].as_str().unwrap();
+            assert!(name.starts_with("lh://") && name.contains("/.longhaul-"), "{found:?}");
+            assert!(found[0]["bytes"].as_u64() > Some(1_000_000), "{found:?}");
+            assert_eq!(found[0]["running"], json!(false));
+        }
+        at(&[], &["--allow-write"], "").assert_failed("this server shows nobody what it has");
+        for rights in [&["--allow-read"][..], &["--allow-read", "--allow-write"]] {
+            at(&["--discard"], rights, "").assert_failed("does not let anyone discard copies");
+        }
+        at(&[], &[], "none").assert_failed("none: No such file or directory");
+        assert_eq!(left(test).len(), 1);
+        let gone = copies(&at(&["--discard"], &["--allow-delete"], "sub"));
+        assert_eq!((gone.len(), &gone[0]["discarded"]), (1, &json!(true)), "{gone:?}");
+        assert_eq!(left(test), Vec::<std::path::PathBuf>::new());
+        assert_eq!(copies(&at(&[], &[], "")), Vec::<Value>::new());
+    });
+}
+
+#[test]
 fn a_server_discards_what_nobody_has_gone_on_with_for_long() {
     limited(|test| {
         interrupt(test);

@@ -308,6 +308,16 @@ fn ls_and_probe_look_over_ssh() {
         let listed = sshd.program(&["ls", "dtn2:tree"]).end();
         listed.assert_succeeded();
         assert_eq!(listed.json()["entries"][0]["path"], "file");
+        let left = test.there("tree/.longhaul-00000000000000000000000000000000");
+        fs::create_dir(&left).unwrap();
+        fs::write(left.join("record"), "").unwrap();
+        let found = sshd.program(&["resume", "dtn2:tree"]).end().json();
+        assert!(
+            found["copies"][0]["path"].to_string().contains("dtn2:tree/.longhaul-0"),
+            "{found}"
+        );
+        let gone = sshd.program(&["resume", "--discard", "dtn2:"]).end().json();
+        assert_eq!((&gone["discarded"], left.exists()), (&1.into(), false), "{gone}");
         let (first, last) = (40_000, 40_999);
         let ports = format!("{first}-{last}");
         let probed = sshd.program(&["probe", "--ports", &ports, "dtn2:"]).end();

@@ -78,7 +78,7 @@ pub enum Command {
     Ls(ListArgs),
     /// Compare files, where they are, with a list of their hashes
     Verify(VerifyArgs),
-    /// List interrupted copies to a directory of this host, or discard them
+    /// List interrupted copies to a directory, or discard them
     Resume(ResumeArgs),
     /// List the profiles: protocols and rate controls
     #[command(hide = true, after_help = profile_help())]
@@ -693,17 +693,30 @@ pub struct VerifyArgs {
 
 /// `longhaul resume`.
 ///
-/// A line for each copy to DIR, or to a directory below it, that was interrupted: how long ago, the bytes that it
+/// A line for each copy to PLACE, or to a directory below it, that was interrupted: how long ago, the bytes that it
 /// keeps, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
-/// DIR are not looked through. At a server: `ssh HOST longhaul resume DIR`.
+/// PLACE are not looked through. A server has to allow reading, and for --discard deletion too.
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
-    /// Where they go to
-    #[arg(value_name = "DIR", default_value = ".")]
-    pub place: PathBuf,
+    /// Where they go to.
+    #[arg(
+        value_name = "PLACE",
+        default_value = ".",
+        help = "Where they go to: DIR, [USER@]HOST:PATH or lh://HOST[:PORT]/PATH"
+    )]
+    pub place: OsString,
+    /// Start of its server.
+    #[command(flatten)]
+    pub ssh: SshArgs,
     /// Remove what they keep, but for copies that run: the same copy again begins at its begin
     #[arg(long)]
     pub discard: bool,
+    /// File with the token that the server knows [default: ~/.config/longhaul/token]
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// Gateways on the path.
+    #[command(flatten)]
+    pub route: RouteArgs,
 }
 
 /// `longhaul history`.

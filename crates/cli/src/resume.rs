@@ -1,81 +1,166 @@
 //! `longhaul resume`.
 
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
-use longhaul::{UnfinishedCopies, UnfinishedCopy, discard};
+use longhaul::{
+    LeftoversOptions, SshPurpose, Stop, UnfinishedCopies, UnfinishedCopy, discard, leftovers,
+};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::{Bytes, shown, shown_path};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::args::ResumeArgs;
 use crate::failure::Failure;
+use crate::location::{self, Location, Server};
 use crate::output::{self, Output, complain, print};
+use crate::signals::Held;
+use crate::{link, ssh};
 
-pub(crate) fn run(args: &ResumeArgs, output: &Output) -> Result<(), Failure> {
+pub(crate) fn run(args: &ResumeArgs, output: &Output, held: Held) -> Result<(), Failure> {
+    let place = location::parse(&args.place).map_err(|e| Failure::usage(e.to_string()))?;
     output::open()?;
-    let place = &args.place;
-    let at = shown(&place.display().to_string());
-    let root = ConfinedDir::open_own(place)
-        .map_err(|error| Failure::failed(format!("cannot look through {at}: {error}")))?;
-    let (mut copies, mut discarded, mut failed) = (Vec::new(), 0_u64, 0_u64);
-    for found in UnfinishedCopies::below(&root) {
-        let copy = match found {
-            Ok(copy) => copy,
-            Err((path, error)) => {
-                complain(format!("longhaul: cannot look at {}: {error}", named(place, &path)));
-                failed += 1;
-                continue;
-            }
-        };
-        let mut is_gone = false;
-        if args.discard && !copy.runs {
-            match discard(&root, &copy.path) {
-                Ok(gone) => is_gone = gone,
-                Err(error) => {
-                    let path = named(place, &copy.path);
-                    complain(format!("longhaul: cannot discard {path}: {error}"));
-                    failed += 1;
+    let mut found = Found { at: shown(&args.place.display().to_string()), ..Found::default() };
+    match place.location {
+        Location::Local(place) => {
+            held.release()?;
+            found.look_here(&place, args.discard, output)?;
+        }
+        Location::Remote { server, path } => {
+            let stop = Stop::default();
+            held.stop_in_order(&stop, output, Map::new)?;
+            found.look_there(args, (server, path), output, &stop)?;
+        }
+    }
+    found.end(args.discard, output)
+}
+
+/// The copies that were found.
+#[derive(Default)]
+struct Found {
+    /// The place that was looked through, as the user names it.
+    at: String,
+    copies: Vec<Value>,
+    discarded: u64,
+    failed: u64,
+}
+
+impl Found {
+    /// Looks through a directory of this host.
+    fn look_here(&mut self, place: &Path, discards: bool, output: &Output) -> Result<(), Failure> {
+        let root = ConfinedDir::open_own(place).map_err(|error| {
+            Failure::failed(format!("cannot look through {}: {error}", self.at))
+        })?;
+        for found in UnfinishedCopies::below(&root) {
+            let copy = match found {
+                Ok(copy) => copy,
+                Err((path, error)) => {
+                    self.fail(&format!("cannot look at {}: {error}", self.named(&path)));
+                    continue;
+                }
+            };
+            let mut is_gone = false;
+            if discards && !copy.runs {
+                match discard(&root, &copy.path) {
+                    Ok(gone) => is_gone = gone,
+                    Err(error) => {
+                        let path = self.named(&copy.path);
+                        self.fail(&format!("cannot discard {path}: {error}"));
+                    }
                 }
             }
+            self.show(&copy, is_gone, output)?;
         }
-        discarded += u64::from(is_gone);
+        Ok(())
+    }
+
+    /// Has a server look through a directory of its own.
+    fn look_there(
+        &mut self,
+        args: &ResumeArgs,
+        (server, path): (Server, Vec<u8>),
+        output: &Output,
+        stop: &Stop,
+    ) -> Result<(), Failure> {
+        let asked = (SshPurpose::Leftovers, vec![path]);
+        let token_file = args.token_file.as_deref();
+        let (mut connect, paths) = ssh::reach(server, asked, token_file, &args.ssh, stop)?;
+        connect.routes = link::routes(&args.route, &connect.token)?;
+        let mut options = LeftoversOptions::new(connect, paths.concat());
+        options.discard = args.discard;
+        let report = leftovers(&options, stop).map_err(|error| Failure::of(&error, Map::new))?;
+        for (copy, is_gone) in &report.copies {
+            self.show(copy, *is_gone, output)?;
+        }
+        for failure in &report.failures.sample {
+            complain(format!("longhaul: at the server: {failure}"));
+        }
+        self.failed += report.failures.count;
+        Ok(())
+    }
+
+    fn fail(&mut self, reason: &str) {
+        complain(format!("longhaul: {reason}"));
+        self.failed += 1;
+    }
+
+    /// A path below the place.
+    fn named(&self, path: &[u8]) -> String {
+        let path = shown_path(path);
+        let slash = if self.at.ends_with(['/', ':']) { "" } else { "/" };
+        format!("{}{slash}{path}", self.at)
+    }
+
+    fn show(
+        &mut self,
+        copy: &UnfinishedCopy,
+        is_gone: bool,
+        output: &Output,
+    ) -> Result<(), Failure> {
+        let path = self.named(&copy.path);
+        self.discarded += u64::from(is_gone);
         if !output.json {
-            print(&line(place, &copy, is_gone))?;
+            print(&line(&path, copy, is_gone))?;
         }
-        copies.push(value(place, &copy, is_gone));
+        self.copies.push(json!({
+            "path": path,
+            "idle_seconds": copy.idle.as_secs(),
+            "bytes": copy.bytes,
+            "running": copy.runs,
+            "discarded": is_gone,
+        }));
+        Ok(())
     }
-    let text = match (copies.len(), args.discard) {
-        (0, _) => format!("no interrupted copies to {at}"),
-        (_, true) => format!("{discarded} discarded"),
-        (_, false) => {
-            "run the same `longhaul cp` again to go on; --discard removes what they keep".into()
-        }
-    };
-    let fields = json!({ "copies": copies, "discarded": discarded, "failed": failed });
-    match failed {
-        0 => output.result(&fields, text),
-        _ => {
-            let Value::Object(fields) = fields else { return Ok(()) };
-            Err(Failure::failed(text).with_fields(fields))
+
+    /// Says what came of it.
+    fn end(self, discards: bool, output: &Output) -> Result<(), Failure> {
+        let Self { at, copies, discarded, failed } = self;
+        let text = match (copies.len(), discards) {
+            (0, _) => format!("no interrupted copies to {at}"),
+            (_, true) => format!("{discarded} discarded"),
+            (_, false) => {
+                "run the same `longhaul cp` again to go on; --discard removes what they keep".into()
+            }
+        };
+        let fields = json!({ "copies": copies, "discarded": discarded, "failed": failed });
+        match failed {
+            0 => output.result(&fields, text),
+            _ => {
+                let Value::Object(fields) = fields else { return Ok(()) };
+                Err(Failure::failed(text).with_fields(fields))
+            }
         }
     }
 }
 
-fn named(place: &Path, path: &[u8]) -> String {
-    shown_path(place.join(OsStr::from_bytes(path)).as_os_str().as_bytes())
-}
-
-fn line(place: &Path, copy: &UnfinishedCopy, is_gone: bool) -> String {
+fn line(path: &str, copy: &UnfinishedCopy, is_gone: bool) -> String {
     let state = match (is_gone, copy.runs) {
         (true, _) => "discarded",
         (false, true) => "running",
         (false, false) => "",
     };
     let bytes = Bytes::new(copy.bytes).to_string();
-    format!("{:>8} {bytes:>10} {state:9} {}", age(copy.idle), named(place, &copy.path))
+    format!("{:>8} {bytes:>10} {state:9} {path}", age(copy.idle))
 }
 
 /// In the largest unit of which it has some.
@@ -84,16 +169,6 @@ fn age(idle: Duration) -> String {
     let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
     let unit = units.iter().find(|(length, _)| seconds >= *length);
     unit.map_or(format!("{seconds} s"), |(length, name)| format!("{} {name}", seconds / length))
-}
-
-fn value(place: &Path, copy: &UnfinishedCopy, is_gone: bool) -> Value {
-    json!({
-        "path": named(place, &copy.path),
-        "idle_seconds": copy.idle.as_secs(),
-        "bytes": copy.bytes,
-        "running": copy.runs,
-        "discarded": is_gone,
-    })
 }
 
 #[cfg(test)]

@@ -271,12 +271,21 @@ pub enum Action {
     List,
     /// Hashes of what is there.
     Verify,
+    /// A look at interrupted copies.
+    Leftovers,
 }
 
 impl Action {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Push, Self::Pull, Self::Send, Self::Receive, Self::List, Self::Verify];
+    pub const ALL: [Self; 7] = [
+        Self::Push,
+        Self::Pull,
+        Self::Send,
+        Self::Receive,
+        Self::List,
+        Self::Verify,
+        Self::Leftovers,
+    ];
 
     /// Its name in logs and metrics.
     pub const fn name(self) -> &'static str {
@@ -287,6 +296,7 @@ impl Action {
             Self::Receive => "receive",
             Self::List => "list",
             Self::Verify => "verify",
+            Self::Leftovers => "leftovers",
         }
     }
 }

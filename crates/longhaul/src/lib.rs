@@ -1,7 +1,7 @@
 //! Longhaul as a library: moves files and streams between two hosts.
 //!
 //! [`copy`](copy()) is `longhaul cp`, [`pipe`](pipe()) is `longhaul pipe`, [`serve`](serve()) is `longhaul serve`,
-//! [`list`](list()) is `longhaul ls`, [`verify`](verify()) is `longhaul verify`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file
+//! [`list`](list()) is `longhaul ls`, [`leftovers`](leftovers()) is `longhaul resume`, [`verify`](verify()) is `longhaul verify`, [`probe`](probe()) is `longhaul probe`. They bind the carriers, file
 //! trees and the control connection to the pure core. All of them block, and end early where another thread
 //! asks them to ([`Stop`]).
 //!
@@ -59,6 +59,7 @@ pub use options::{
 };
 pub use progress::Progress;
 pub use transfers::copy::copy;
+pub use transfers::leftovers::{LeftoversOptions, LeftoversReport, leftovers};
 pub use transfers::list::{ListOptions, ListReport, ListSink, list};
 pub use transfers::pipe::{PipeOptions, PipeReport, pipe, pipe_name_is_valid};
 pub use transfers::probe::{ProbeReport, probe};

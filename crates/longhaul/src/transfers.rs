@@ -1,6 +1,8 @@
-//! The transfers that a connection carries, each at both ends: copies, pipes, listings, comparisons; and probes.
+//! The transfers that a connection carries, each at both ends: copies, pipes, listings, comparisons, looks at interrupted copies; and probes.
 
+pub mod asking;
 pub mod copy;
+pub mod leftovers;
 pub mod list;
 pub mod pipe;
 pub mod probe;

@@ -1,12 +1,12 @@
 //! Stream 0: the messages that each end may send, their order, and their end.
 
 use longhaul_wire::{
-    AnswerMessage, DecodeError, Direction, ListRequest, Message, MessageReader, PipeRequest,
-    PipeRole, Refused, Request, SinkMessage, SourceMessage, VerifyRequest,
+    AnswerMessage, DecodeError, Direction, LeftoversRequest, ListRequest, Message, MessageReader,
+    PipeRequest, PipeRole, Refused, Request, SinkMessage, SourceMessage, VerifyRequest,
 };
 
 /// The messages of the two ends of a connection on stream 0, as one of them sees them
-/// (docs/protocol.md, sections 7.2, 7.5, 7.8 and 7.11).
+/// (docs/protocol.md, sections 7.2, 7.5, 7.8, 7.11 and 7.12).
 ///
 /// A client begins with its request, which decides who has the data, and goes on without waiting
 /// for an answer. A server grants the request, or refuses it and ignores the client's messages
@@ -21,7 +21,7 @@ use longhaul_wire::{
 pub struct Conversation {
     reader: MessageReader,
     stage: Stage,
-    /// REQUEST, PIPE, LIST, VERIFY or REFUSED, until it is taken.
+    /// REQUEST, PIPE, LIST, VERIFY, LEFTOVERS or REFUSED, until it is taken.
     first: Option<Message>,
     sent_all: bool,
     received_all: bool,
@@ -63,6 +63,8 @@ pub enum Wish {
     List(ListRequest),
     /// Hashes of files.
     Verify(VerifyRequest),
+    /// Interrupted copies.
+    Leftovers(LeftoversRequest),
 }
 
 /// A message that the peer may send now.
@@ -104,6 +106,7 @@ impl Conversation {
             Wish::Pipe(request) => Message::Pipe(request),
             Wish::List(request) => Message::List(request),
             Wish::Verify(request) => Message::Verify(request),
+            Wish::Leftovers(request) => Message::Leftovers(request),
         });
         Self { first, ..Self::at(Stage::Asking(wish.part())) }
     }
@@ -152,6 +155,9 @@ impl Conversation {
                 (Stage::Awaited, Message::Pipe(request)) => self.asked(Wish::Pipe(request)),
                 (Stage::Awaited, Message::List(request)) => self.asked(Wish::List(request)),
                 (Stage::Awaited, Message::Verify(request)) => self.asked(Wish::Verify(request)),
+                (Stage::Awaited, Message::Leftovers(request)) => {
+                    self.asked(Wish::Leftovers(request))
+                }
                 // It cannot know yet.
                 (Stage::Refusing, Message::Source(_) | Message::Sink(_) | Message::Verify(_)) => {
                     continue;
@@ -255,7 +261,11 @@ impl Wish {
         match self {
             Self::Copy(Request { direction: Direction::Push, .. })
             | Self::Pipe(PipeRequest { role: PipeRole::Send, .. }) => Part::Source,
-            Self::Copy(_) | Self::Pipe(_) | Self::List(_) | Self::Verify(_) => Part::Sink,
+            Self::Copy(_)
+            | Self::Pipe(_)
+            | Self::List(_)
+            | Self::Verify(_)
+            | Self::Leftovers(_) => Part::Sink,
         }
     }
 }

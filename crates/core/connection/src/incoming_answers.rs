@@ -48,6 +48,7 @@ impl IncomingAnswers {
         match &answer {
             AnswerMessage::Listed(all) => self.listed += all.len() as u64,
             AnswerMessage::Hashed(all) => self.listed += all.len() as u64,
+            AnswerMessage::Left(all) => self.listed += all.len() as u64,
             AnswerMessage::Unlisted { .. } => self.unlisted += 1,
             &AnswerMessage::End { listed, unlisted } => {
                 if (listed, unlisted) != (self.listed, self.unlisted) {

@@ -60,11 +60,11 @@ pub use longhaul_units::{Bottleneck, EntryCode, Losses};
 pub use message::{
     AccessEntry, AccessList, Account, AnswerMessage, Attributes, DataRanges, Deletes, Direction,
     Entry, EntryEnd, EntryKind, EntryPath, FileHashes, FilterKind, FilterRule, HardLink,
-    HashOutcome, Hashed, HostAccount, HostLosses, InvalidPath, KeptAttributes, ListRequest, Listed,
-    ListedKind, MAX_ATTRIBUTES, MAX_DATA_RANGES, MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, MAX_RULES,
-    ManifestObject, Message, MessageReader, Metadata, Offered, PipeRequest, PipeRole, Question,
-    Refused, Request, SinkMessage, SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest,
-    Xattr,
+    HashOutcome, Hashed, HostAccount, HostLosses, InvalidPath, KeptAttributes, Left, LeftState,
+    LeftoversRequest, ListRequest, Listed, ListedKind, MAX_ATTRIBUTES, MAX_DATA_RANGES,
+    MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, MAX_RULES, ManifestObject, Message, MessageReader,
+    Metadata, Offered, PipeRequest, PipeRole, Question, Refused, Request, SinkMessage,
+    SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr,
 };
 pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;

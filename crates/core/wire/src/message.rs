@@ -6,6 +6,7 @@ mod compare;
 mod ending;
 mod entry;
 mod host;
+mod leftovers;
 mod listing;
 mod names;
 mod reader;
@@ -29,6 +30,7 @@ pub use self::compare::FileHashes;
 pub use self::ending::EntryEnd;
 pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::host::{HostAccount, HostLosses, StallTimes};
+pub use self::leftovers::{Left, LeftState, LeftoversRequest};
 pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
@@ -59,13 +61,15 @@ pub enum Message {
     List(ListRequest),
     /// Files that the client wants hashed; instead of a request, and again for more of them.
     Verify(VerifyRequest),
+    /// Interrupted copies that the client wants to know of; instead of a request.
+    Leftovers(LeftoversRequest),
     /// The server does not grant the request.
     Refused(Refused),
     /// From the side that has the data.
     Source(SourceMessage),
     /// From the side that gets the data.
     Sink(SinkMessage),
-    /// From a server that was asked for a listing, or for hashes.
+    /// From a server that was asked for a listing, for hashes, or for interrupted copies.
     Answer(AnswerMessage),
 }
 
@@ -303,6 +307,7 @@ impl Message {
             Self::Pipe(message) => message.encode(out),
             Self::List(message) => message.encode(out),
             Self::Verify(message) => message.encode(out),
+            Self::Leftovers(message) => message.encode(out),
             Self::Refused(message) => message.encode(out),
             Self::Source(message) => message.encode(out),
             Self::Sink(message) => message.encode(out),
@@ -341,6 +346,8 @@ impl Message {
             COMPARE => "COMPARE",
             VERIFY => "VERIFY",
             HASHED => "HASHED",
+            LEFTOVERS => "LEFTOVERS",
+            LEFT => "LEFT",
             NAMES => "NAMES",
             RATE => "RATE",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
@@ -351,7 +358,8 @@ impl Message {
             PIPE => Self::Pipe(PipeRequest::decode(&mut r)?),
             LIST => Self::List(ListRequest::decode(&mut r)?),
             VERIFY => Self::Verify(VerifyRequest::decode(&mut r)?),
-            LISTED | UNLISTED | LIST_END | HASHED => {
+            LEFTOVERS => Self::Leftovers(LeftoversRequest::decode(&mut r)?),
+            LISTED | UNLISTED | LIST_END | HASHED | LEFT => {
                 Self::Answer(AnswerMessage::decode(number, &mut r)?)
             }
             REFUSED => Self::Refused(Refused {
@@ -393,6 +401,12 @@ impl From<ListRequest> for Message {
 impl From<VerifyRequest> for Message {
     fn from(message: VerifyRequest) -> Self {
         Self::Verify(message)
+    }
+}
+
+impl From<LeftoversRequest> for Message {
+    fn from(message: LeftoversRequest) -> Self {
+        Self::Leftovers(message)
     }
 }
 
@@ -804,6 +818,8 @@ const NAMES: u64 = 27;
 const RATE: u64 = 29;
 const VERIFY: u64 = 28;
 const HASHED: u64 = 30;
+const LEFTOVERS: u64 = 37;
+const LEFT: u64 = 38;
 
 #[cfg(test)]
 mod tests;

@@ -42,6 +42,8 @@ pub enum SshPurpose {
     Receive = 7,
     /// To have it copy to another server.
     Onward = 8,
+    /// To look at interrupted copies, or discard them.
+    Leftovers = 9,
 }
 
 /// The client's question.
@@ -139,6 +141,7 @@ impl SshAsk {
             [6] => SshPurpose::Send,
             [7] => SshPurpose::Receive,
             [8] => SshPurpose::Onward,
+            [9] => SshPurpose::Leftovers,
             _ => return Err(DecodeError::Invalid { what: PURPOSE.what }),
         };
         let ports = match options.find(PORTS) {

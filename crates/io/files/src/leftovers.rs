@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use longhaul_sys::files::{ConfinedDir, FileLock};
+use longhaul_units::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::Errno;
 
@@ -38,12 +39,53 @@ pub struct UnfinishedCopies<'a> {
     device: Option<u64>,
     pending: Vec<Vec<u8>>,
     found: VecDeque<Vec<u8>>,
+    /// Bytes that paths to be looked at may still take.
+    room: u64,
+}
+
+/// One step of a look at [`UnfinishedCopies`].
+#[derive(Debug)]
+pub enum Look {
+    /// An unfinished copy.
+    Copy(UnfinishedCopy),
+    /// A directory that could not be looked at.
+    Failed(Vec<u8>, io::Error),
+    /// A directory was read, or something in it is none.
+    Nothing,
 }
 
 impl<'a> UnfinishedCopies<'a> {
     /// Those below `root`.
     pub fn below(root: &'a ConfinedDir) -> Self {
-        Self { root, device: None, pending: vec![Vec::new()], found: VecDeque::new() }
+        let (pending, found) = (vec![Vec::new()], VecDeque::new());
+        Self { root, device: None, pending, found, room: u64::MAX }
+    }
+
+    /// The same, with paths of at most so many bytes that wait to be looked at.
+    #[must_use]
+    pub fn limit_names(self, room: Bytes) -> Self {
+        Self { room: room.get(), ..self }
+    }
+
+    /// Reads a directory, or looks at what was found in one; `None` behind the last.
+    pub fn step(&mut self) -> Option<Look> {
+        if let Some(path) = self.found.pop_front() {
+            self.room = self.room.saturating_add(cost(&path));
+            return Some(match look(self.root, &path) {
+                Ok(Some(copy)) => Look::Copy(copy),
+                // Finished meanwhile, or of others.
+                Ok(None) => Look::Nothing,
+                Err(error) => Look::Failed(path, error),
+            });
+        }
+        let path = self.pending.pop()?;
+        self.room = self.room.saturating_add(cost(&path));
+        match self.read(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Some(Look::Failed(path, error))
+            }
+            _ => Some(Look::Nothing),
+        }
     }
 
     fn read(&mut self, path: &[u8]) -> io::Result<()> {
@@ -64,9 +106,14 @@ impl<'a> UnfinishedCopies<'a> {
             if !is_directory || matches!(name, b"." | b"..") {
                 continue;
             }
+            let inner = join(path, name);
+            let Some(room) = self.room.checked_sub(cost(&inner)) else {
+                return Err(io::Error::other("more directories than are kept in mind"));
+            };
+            self.room = room;
             match is_hidden_name(name) {
-                true => self.found.push_back(join(path, name)),
-                false => self.pending.push(join(path, name)),
+                true => self.found.push_back(inner),
+                false => self.pending.push(inner),
             }
         }
         Ok(())
@@ -79,23 +126,18 @@ impl Iterator for UnfinishedCopies<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(path) = self.found.pop_front() {
-                match look(self.root, &path) {
-                    Ok(Some(copy)) => return Some(Ok(copy)),
-                    // Finished meanwhile, or of others.
-                    Ok(None) => continue,
-                    Err(error) => return Some(Err((path, error))),
-                }
-            }
-            let path = self.pending.pop()?;
-            match self.read(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Some(Err((path, error)));
-                }
-                _ => {}
+            match self.step()? {
+                Look::Copy(copy) => return Some(Ok(copy)),
+                Look::Failed(path, error) => return Some(Err((path, error))),
+                Look::Nothing => {}
             }
         }
     }
+}
+
+/// Bytes that a path takes which waits.
+fn cost(path: &[u8]) -> u64 {
+    (path.len() + size_of::<Vec<u8>>()) as u64
 }
 
 fn look(root: &ConfinedDir, path: &[u8]) -> io::Result<Option<UnfinishedCopy>> {

@@ -44,7 +44,7 @@ pub use filter::{Filter, FilterError};
 pub use glob::{AskedPatterns, expand_sources, is_pattern, means_several};
 pub use hashing::Hashing;
 pub use identify::{boot_id, is_hidden_name, source_label, transfer_id};
-pub use leftovers::{UnfinishedCopies, UnfinishedCopy, discard};
+pub use leftovers::{Look, UnfinishedCopies, UnfinishedCopy, discard};
 pub use listing::{Found, Listing};
 pub use matches::{ListedPattern, Matches};
 pub use sink::{SinkTree, StorageError};

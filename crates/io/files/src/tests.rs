@@ -9,6 +9,7 @@ mod folding;
 mod follow;
 mod globs;
 mod inherited;
+mod leftovers;
 mod listing;
 mod owners;
 mod places;

@@ -102,8 +102,8 @@ impl AskingDriver {
                     let right = path == first.to_string().as_bytes() && why == end(first);
                     env.checks.require(right, || format!("another thing than {first}"));
                 }
-                AnswerMessage::Hashed(_) => {
-                    env.checks.require(false, || "hashes that nobody asked for");
+                AnswerMessage::Hashed(_) | AnswerMessage::Left(_) => {
+                    env.checks.require(false, || "answers that nobody asked for");
                 }
                 AnswerMessage::End { .. } => env.checks.require(first == total, || {
                     format!("the listing ends behind {first} of {total} things")

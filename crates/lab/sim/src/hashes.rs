@@ -129,7 +129,9 @@ impl ComparingDriver {
                     let whole = !self.answered.contains(&false);
                     env.checks.require(whole, || "the end before all was answered");
                 }
-                AnswerMessage::Listed(_) | AnswerMessage::Unlisted { .. } => {
+                AnswerMessage::Listed(_)
+                | AnswerMessage::Left(_)
+                | AnswerMessage::Unlisted { .. } => {
                     env.checks.require(false, || "an answer that nobody asked for");
                 }
             }

@@ -90,6 +90,7 @@ impl Asked<'_> {
             Wish::Pipe(PipeRequest { name, .. }) => (Action::Receive, name.clone()),
             Wish::List(request) => (Action::List, request.path.clone()),
             Wish::Verify(request) => (Action::Verify, request.path.clone()),
+            Wish::Leftovers(request) => (Action::Leftovers, request.path.clone()),
         };
         let _ = self.granted.0.set(Grant { sends, subject, request: Box::new(request) });
     }

@@ -15,6 +15,7 @@ use crate::memory::budget::check_addresses;
 use crate::memory::descriptors;
 use crate::options::ServeOptions;
 use crate::transfers::copy::ServedCopies;
+use crate::transfers::leftovers::ServedLeftovers;
 use crate::transfers::list::ServedListings;
 use crate::transfers::pipe::Pipes;
 use crate::transfers::verify::ServedHashes;
@@ -56,6 +57,7 @@ impl Server {
             Box::new(ServedCopies::new(options)),
             Box::new(ServedListings::new(options)),
             Box::new(ServedHashes::new(options)),
+            Box::new(ServedLeftovers::new(options)),
             Box::new(Pipes::new(options)),
         ];
         server::run(options, policy, handlers.into(), events, (stop, drain))

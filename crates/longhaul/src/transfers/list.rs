@@ -3,23 +3,22 @@
 pub(crate) mod served;
 
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use longhaul_connection::{IncomingAnswers, Transfer, Wish};
+use longhaul_connection::{Transfer, Wish};
 use longhaul_files::ListedPattern;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, shown, shown_path};
 use longhaul_wire::{AnswerMessage, EntryEnd, ListRequest, Listed, MAX_PATH};
 
-use crate::api::{EndedEntries, Snapshot};
-use crate::connection::circuit::Errand;
-use crate::connection::shared::{Memory, Shared, ThreadError};
-use crate::endpoint::client::{Client, Finished, Task};
+use crate::api::EndedEntries;
+use crate::connection::shared::{Shared, ThreadError};
+use crate::endpoint::client::{Client, Finished};
 use crate::error::Error;
-use crate::memory::budget::Budget;
-use crate::options::{CarrierChoice, ConnectOptions};
+use crate::options::ConnectOptions;
 use crate::progress::Progress;
+use crate::transfers::asking::{Asking, Take, UNASKED, over_messages};
 
 pub(crate) use served::ServedListings;
 
@@ -88,107 +87,47 @@ pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
     }
     let pattern = ListedPattern::new(&options.path, options.recursive);
     let pattern = pattern.map_err(|error| Error::usage(error.to_string()))?.map(Arc::new);
-    let mut connect = options.connect.clone();
-    (connect.carrier, connect.lanes) = (CarrierChoice::Tcp, 1);
-    (connect.circuit, connect.links) = (None, Vec::new());
+    let connect = over_messages(&options.connect);
     let request = ListRequest { recursive: options.recursive, path: options.path.clone() };
     let failed = |failure| Error::of(failure, None);
     let client = Client::new(&connect, Wish::List(request), started).map_err(failed)?;
-    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(options, pattern.clone(), shared));
+    let sink = options.sink.clone();
+    let take: Take =
+        Arc::new(move |shared: &Shared, answer| take(shared, answer, &sink, pattern.as_deref()));
+    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(&connect, take.clone(), shared));
     let finished = client.run(make, &Progress::default(), stop).map_err(failed)?;
     let Finished { task, elapsed, .. } = finished;
     let listed = task.shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
     Ok(ListReport { listed, failures: task.shared.failures(), elapsed })
 }
 
-/// The end that asked.
-struct Asking {
-    shared: Arc<Shared>,
-    sink: ListSink,
-    /// The path, where it is a pattern: the server may list nothing else.
-    pattern: Option<Arc<ListedPattern>>,
-    /// True where answers are taken for this attempt. Decided once: nobody takes them back.
-    takes: Arc<OnceLock<bool>>,
-}
-
-impl Asking {
-    fn new(
-        options: &ListOptions,
-        pattern: Option<Arc<ListedPattern>>,
-        shared: &Arc<Shared>,
-    ) -> Self {
-        let transfer = Transfer::IncomingAnswers(IncomingAnswers::default());
-        let ConnectOptions { memory, stall_timeout, .. } = options.connect;
-        shared.begin(transfer, Memory::None, Budget::new(memory), stall_timeout);
-        let sink = options.sink.clone();
-        Self { shared: shared.clone(), sink, pattern, takes: Arc::default() }
-    }
-}
-
-impl Task for Asking {
-    // The one who takes what is listed may block.
-    const THREADS_END: bool = false;
-
-    fn start(&self) -> io::Result<()> {
-        let (sink, takes) = (self.sink.clone(), self.takes.clone());
-        let pattern = self.pattern.clone();
-        self.shared.spawn("answers", move |shared| {
-            let admits = |path: &[u8]| pattern.as_ref().is_none_or(|it| it.admits(path));
-            take(shared, &sink, &takes, admits)
-        })
-    }
-
-    fn errand(&self) -> Option<Errand> {
-        None
-    }
-
-    fn so_far(&self, _backlog: u64) -> Snapshot {
-        Snapshot::default()
-    }
-
-    fn leave(&self) -> bool {
-        !*self.takes.get_or_init(|| false)
-    }
-}
-
-/// Takes answers until the last one.
+/// Takes an answer, which may name only what `pattern` admits.
 fn take(
     shared: &Shared,
+    answer: AnswerMessage,
     sink: &ListSink,
-    takes: &OnceLock<bool>,
-    admits: impl Fn(&[u8]) -> bool,
+    pattern: Option<&ListedPattern>,
 ) -> Result<(), ThreadError> {
-    let mut half = shared.lock();
-    while !shared.is_stopped() {
-        let answer = shared
-            .update(&mut half, |half| half.incoming_answers().and_then(|it| it.poll_answer()));
-        match answer {
-            Some(_) if !takes.get_or_init(|| true) => return Ok(()),
-            Some(AnswerMessage::Listed(all)) => {
-                if !all.iter().all(|listed| admits(listed.path.as_bytes())) {
-                    return Err(ThreadError::Misanswered(NO_MATCH));
-                }
-                drop(half);
-                sink(all).map_err(ThreadError::Output)?;
-                half = shared.lock();
-            }
-            Some(AnswerMessage::Unlisted { path, .. }) if !admits(&path) => {
+    let admits = |path: &[u8]| pattern.is_none_or(|it| it.admits(path));
+    match answer {
+        AnswerMessage::Listed(all) => {
+            if !all.iter().all(|listed| admits(listed.path.as_bytes())) {
                 return Err(ThreadError::Misanswered(NO_MATCH));
             }
-            Some(AnswerMessage::Unlisted { path, end }) => {
-                let end = EntryEnd::new(end.code, &shown(&end.reason));
-                shared.note_failure(&shown_path(&path), &end);
-            }
-            Some(AnswerMessage::Hashed(_)) => {
-                return Err(ThreadError::Misanswered("answers what was not asked"));
-            }
-            Some(AnswerMessage::End { .. }) => return Ok(()),
-            None => half = shared.rest(half, PATIENCE),
+            sink(all).map_err(ThreadError::Output)
+        }
+        AnswerMessage::Unlisted { path, .. } if !admits(&path) => {
+            Err(ThreadError::Misanswered(NO_MATCH))
+        }
+        AnswerMessage::Unlisted { path, end } => {
+            let end = EntryEnd::new(end.code, &shown(&end.reason));
+            shared.note_failure(&shown_path(&path), &end);
+            Ok(())
+        }
+        AnswerMessage::Hashed(_) | AnswerMessage::Left(_) | AnswerMessage::End { .. } => {
+            Err(ThreadError::Misanswered(UNASKED))
         }
     }
-    Ok(())
 }
 
 const NO_MATCH: &str = "lists what the pattern does not match";
-/// A thread that waits looks this often if it was stopped.
-const PATIENCE: Duration = Duration::from_millis(100);

@@ -2,8 +2,9 @@ use alloc::vec::Vec;
 
 use super::ending::EntryEnd;
 use super::entry::{EntryPath, MAX_PATH, MODE_BITS, link_target};
+use super::leftovers::Left;
 use super::verify::Hashed;
-use super::{HASHED, LIST, LIST_END, LISTED, UNLISTED, append};
+use super::{HASHED, LEFT, LIST, LIST_END, LISTED, UNLISTED, append};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -32,9 +33,11 @@ pub enum AnswerMessage {
     },
     /// HASHED: answers to questions of VERIFY.
     Hashed(Vec<Hashed>),
+    /// LEFT: copies that are not finished, and more behind them.
+    Left(Vec<Left>),
     /// LIST_END: all was answered.
     End {
-        /// Number of things that were listed, and of answers in HASHED.
+        /// Number of things that were listed, of answers in HASHED, of copies in LEFT.
         listed: u64,
         /// Number of those that could not be.
         unlisted: u64,
@@ -115,6 +118,7 @@ impl AnswerMessage {
             Self::Hashed(all) => {
                 append(out, HASHED, |w| all.iter().try_for_each(|it| it.encode(w)))
             }
+            Self::Left(all) => append(out, LEFT, |w| all.iter().try_for_each(|it| it.encode(w))),
             Self::End { listed, unlisted } => append(out, LIST_END, |w| {
                 w.varint(*listed)?;
                 w.varint(*unlisted)
@@ -138,6 +142,13 @@ impl AnswerMessage {
                 }
                 Ok(Self::Hashed(all))
             }
+            LEFT => {
+                let mut all = Vec::new();
+                while !r.is_empty() {
+                    all.push(Left::decode(r)?);
+                }
+                Ok(Self::Left(all))
+            }
             UNLISTED => {
                 let path = r.sized(UNLISTED_PATH_MAX)?.to_vec();
                 let end = EntryEnd::decode(r)?;
@@ -154,6 +165,7 @@ impl AnswerMessage {
             Self::Listed(all) => all.iter().map(Listed::encoded_len).sum(),
             Self::Unlisted { path, end } => path.len() + end.reason.len(),
             Self::Hashed(all) => all.iter().map(Hashed::encoded_len).sum(),
+            Self::Left(all) => all.iter().map(Left::encoded_len).sum(),
             Self::End { .. } => 0,
         }
     }

@@ -100,6 +100,16 @@ fn literal_bytes() {
     ];
     let bytes = [&b"\x2d\x1e\x03\x03\x04\x05\x02\x04\x02no\x06\x01\x07"[..], &[8; 32]].concat();
     check(&bytes, AnswerMessage::Hashed(all));
+    let leftovers = LeftoversRequest { discard: true, path: b"run".to_vec() };
+    check(b"\x05\x25\x01run", leftovers);
+    let left = |state, idle, bytes| Left { state, idle, bytes, path: path.clone() };
+    let all = vec![
+        left(LeftState::Interrupted, 5, 100),
+        left(LeftState::Running, 0, 0),
+        left(LeftState::Discarded, 3, 7),
+    ];
+    let bytes = b"\x17\x26\x01\x05\x40\x64\x03a/b\x02\x00\x00\x03a/b\x03\x03\x07\x03a/b";
+    check(bytes, AnswerMessage::Left(all));
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
@@ -634,10 +644,14 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(path, end)| AnswerMessage::Unlisted { path, end }),
         (number(), number()).prop_map(|(listed, unlisted)| AnswerMessage::End { listed, unlisted }),
         prop::collection::vec(hashed(), 0..6).prop_map(AnswerMessage::Hashed),
+        prop::collection::vec(left(), 0..6).prop_map(AnswerMessage::Left),
     ];
+    let leftovers = (any::<bool>(), prop::collection::vec(1u8.., 0..60))
+        .prop_map(|(discard, path)| LeftoversRequest { discard, path });
     prop_oneof![
         1 => list.prop_map(Message::from),
         1 => verify.prop_map(Message::from),
+        1 => leftovers.prop_map(Message::from),
         1 => answer.prop_map(Message::from),
         1 => request.prop_map(Message::from),
         1 => pipe.prop_map(Message::from),
@@ -652,6 +666,16 @@ fn question() -> impl Strategy<Value = Question> {
     (any::<bool>(), entry()).prop_map(|(hash, entry)| match hash {
         true => Question::Hash(entry.path),
         false => Question::List(entry.path),
+    })
+}
+
+fn left() -> impl Strategy<Value = Left> {
+    let states = [LeftState::Interrupted, LeftState::Running, LeftState::Discarded];
+    (0..3_usize, number(), number(), entry()).prop_map(move |(state, idle, bytes, entry)| Left {
+        state: states[state],
+        idle,
+        bytes,
+        path: entry.path,
     })
 }
 

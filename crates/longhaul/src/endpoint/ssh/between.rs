@@ -176,6 +176,13 @@ impl Passing {
     }
 }
 
+impl Drop for Passing {
+    fn drop(&mut self) {
+        // Neither waits for the end of the other.
+        (self.from.input, self.to.input) = (None, None);
+    }
+}
+
 /// ssh to one of both hosts.
 struct End {
     host: SshHost,

@@ -229,7 +229,9 @@ impl SshServeOptions {
             SshPurpose::Push if !allow_write => {
                 return Err("this key lets nobody copy to here (serve --ssh --allow-read)".into());
             }
-            SshPurpose::Pull | SshPurpose::List | SshPurpose::Verify if !allow_read => {
+            SshPurpose::Pull | SshPurpose::List | SshPurpose::Verify | SshPurpose::Leftovers
+                if !allow_read =>
+            {
                 return Err("this key lets nobody read here (serve --ssh --allow-write)".into());
             }
             SshPurpose::Send if !allow_write => {
@@ -364,6 +366,8 @@ mod tests {
             (SshPurpose::Receive, true, false, true),
             (SshPurpose::Receive, false, true, false),
             (SshPurpose::Onward, true, true, false),
+            (SshPurpose::Leftovers, true, false, true),
+            (SshPurpose::Leftovers, false, true, false),
         ] {
             let fit = options(read, write).fit(&ask(purpose));
             assert_eq!(fit.is_ok(), granted, "{purpose:?}");

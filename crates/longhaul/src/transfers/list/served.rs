@@ -10,11 +10,11 @@ use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused, SshPurpose};
 
-use super::PATIENCE;
 use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
+use crate::transfers::asking::PATIENCE;
 
 /// Places that clients may look at: those that they may copy from.
 pub(crate) struct ServedListings {

@@ -14,6 +14,7 @@ use longhaul_wire::{
 use super::{VerifyOptions, VerifyReport};
 use crate::api::Snapshot;
 use crate::connection::shared::ThreadError;
+use crate::transfers::asking::UNASKED;
 
 /// Takes what is not as in the list, on a thread of the library. Where it fails the comparison ends.
 pub type FindingSink = Arc<dyn Fn(&Finding) -> io::Result<()> + Send + Sync>;
@@ -154,6 +155,7 @@ impl Comparison {
                 self.report.failed += 1;
                 self.found(FindingKind::Failed, &path, &end.reason)?;
             }
+            AnswerMessage::Left(_) => return Err(ThreadError::Misanswered(UNASKED)),
             AnswerMessage::End { .. } => {}
         }
         Ok(())

@@ -1,0 +1,95 @@
+use alloc::vec::Vec;
+
+use super::entry::{EntryPath, MAX_PATH};
+use super::{LEFTOVERS, append};
+use crate::error::{DecodeError, Full};
+use crate::reader::Reader;
+use crate::varint;
+use crate::writer::Writer;
+
+/// LEFTOVERS: the client wants to know which copies to a directory of the server were interrupted
+/// (docs/protocol.md section 7.12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftoversRequest {
+    /// What they keep is removed.
+    pub discard: bool,
+    /// Path at the server, at most [`MAX_PATH`] bytes, none of them zero; the root where it is empty.
+    pub path: Vec<u8>,
+}
+
+/// An unfinished copy, as LEFT describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// State of the copy.
+    pub state: LeftState,
+    /// Seconds since it noted last what is durable.
+    pub idle: u64,
+    /// Bytes on the disk that it holds.
+    pub bytes: u64,
+    /// Path of its hidden directory below the path that was asked for.
+    pub path: EntryPath,
+}
+
+/// State of a copy that is not finished.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftState {
+    /// It was interrupted.
+    Interrupted = 1,
+    /// It is running.
+    Running = 2,
+    /// It was interrupted, and what it kept is removed.
+    Discarded = 3,
+}
+
+impl LeftoversRequest {
+    /// As [`Message::encode`](super::Message::encode).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        append(out, LEFTOVERS, |w| {
+            w.varint(u64::from(self.discard))?;
+            w.bytes(&self.path)
+        })
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let discard = match r.varint()? {
+            0 => false,
+            1 => true,
+            _ => return Err(r.invalid()),
+        };
+        let path = r.rest();
+        if path.len() > MAX_PATH || path.contains(&0) {
+            return Err(r.invalid());
+        }
+        Ok(Self { discard, path: path.to_vec() })
+    }
+}
+
+impl Left {
+    /// Number of bytes that it takes in a LEFT.
+    pub fn encoded_len(&self) -> usize {
+        let path = self.path.as_bytes().len();
+        1 + varint::len(self.idle) + varint::len(self.bytes) + varint::len(path as u64) + path
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        w.u8(self.state as u8)?;
+        w.varint(self.idle)?;
+        w.varint(self.bytes)?;
+        w.sized(self.path.as_bytes())
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let state = match r.u8()? {
+            1 => LeftState::Interrupted,
+            2 => LeftState::Running,
+            3 => LeftState::Discarded,
+            _ => return Err(r.invalid()),
+        };
+        let (idle, bytes) = (r.varint()?, r.varint()?);
+        let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec()).map_err(|_| r.invalid())?;
+        Ok(Self { state, idle, bytes, path })
+    }
+}
