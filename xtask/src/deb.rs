@@ -1,7 +1,7 @@
 //! The Debian package, `make deb`: the program, its service (off), settings, manual pages and completions.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
@@ -24,6 +24,8 @@ pub fn run(root: &Path, tries: bool) -> Result<()> {
         let script = command::output(Command::new(&program).args(["completions", shell]))?;
         fs::write(made.join(file), script)?;
     }
+    // First, as each package that is made takes the place of the one before.
+    let next = tries.then(|| next_version(root, &made)).transpose()?;
     let path = package(root, &[])?;
     let bytes = fs::metadata(&path)?.len();
     ensure!(bytes <= BYTES_MOST, "{path} has {bytes} bytes, more than {BYTES_MOST}");
@@ -32,13 +34,18 @@ pub fn run(root: &Path, tries: bool) -> Result<()> {
         false => println!("lintian is not installed: nobody has looked at the package"),
     }
     println!("{path}: {bytes} bytes");
-    if tries {
-        let version = concat!(env!("CARGO_PKG_VERSION"), "+next-1");
-        let next = package(root, &["--deb-version", version])?;
-        trial::run(root, Path::new(&path), Path::new(&next))?;
-        fs::remove_file(next)?;
+    if let Some(next) = next {
+        trial::run(root, Path::new(&path), &next)?;
     }
     Ok(())
+}
+
+/// The package of a version that is to come, in `made`.
+fn next_version(root: &Path, made: &Path) -> Result<PathBuf> {
+    let version = concat!(env!("CARGO_PKG_VERSION"), "+next-1");
+    let kept = made.join("next.deb");
+    fs::rename(package(root, &["--deb-version", version])?, &kept)?;
+    Ok(kept)
 }
 
 /// The path of a package that is made with these `options`.
