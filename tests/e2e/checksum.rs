@@ -47,6 +47,41 @@ fn sent(report: &CopyReport) -> u64 {
     report.bytes - report.resumed_bytes
 }
 
+/// Another name of a file that is replaced, as a snapshot by hard links has it, stays what it was.
+#[test]
+fn what_is_replaced_keeps_its_attributes_under_its_other_names() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            fs::create_dir_all(from).unwrap();
+            fs::write(from.join("file"), noise(1, 30_000)).unwrap();
+            run(test, &options).unwrap();
+            let kept = to.join("kept");
+            fs::hard_link(to.join("file"), &kept).unwrap();
+            let all = [(true, false, false), (false, true, false), (false, true, true)];
+            for (round, (checksum, ignore_times, update)) in all.into_iter().enumerate() {
+                let contents = noise(2 + round as u64, 30_000);
+                let times = fs::metadata(from.join("file")).unwrap().modified().unwrap();
+                fs::write(from.join("file"), &contents).unwrap();
+                fs::File::open(from.join("file")).unwrap().set_modified(times).unwrap();
+                let mode = PermissionsExt::from_mode(0o600);
+                fs::set_permissions(from.join("file"), mode).unwrap();
+                let before = fs::metadata(&kept).unwrap();
+                options.checksum = checksum;
+                options.ignore_times = ignore_times;
+                options.update = update;
+                run(test, &options).unwrap();
+                assert_eq!(fs::read(to.join("file")).unwrap(), contents);
+                let after = fs::metadata(&kept).unwrap();
+                assert_eq!((after.mode(), after.ino()), (before.mode(), before.ino()));
+                fs::remove_file(to.join("file")).unwrap();
+                fs::hard_link(&kept, to.join("file")).unwrap();
+                fs::File::open(&kept).unwrap().set_modified(times).unwrap();
+            }
+        });
+    });
+}
+
 #[test]
 fn what_is_equal_stays_and_of_others_what_differs_is_sent() {
     limited(|test| {

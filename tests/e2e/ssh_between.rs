@@ -50,6 +50,8 @@ fn a_failure_names_the_host_that_copies_and_has_its_status() {
         fs::write(test.there("file"), "contents").unwrap();
         let none = sshd.cp(&["dtn2:none", "dtn3:copy"]);
         assert_failed(&none, "dtn2, copying to dtn3: ");
+        let words = "dtn2:none: no such file or directory there";
+        assert!(none.stderr.contains(words), "{none:?}");
         assert_eq!((none.status, &none.json()["failed"]), (Some(1), &1.into()), "{none:?}");
         let misused = |words: &[&str], part: &str| {
             let ended = sshd.cp(words);

@@ -107,7 +107,7 @@ fn carry_out(
         return Ok(());
     }
     if args.change.delete && report.deleted.count == 0 {
-        output.say("note: nothing is deleted where not all can be copied");
+        output.say("note: what only the destination has stays where not all can be copied");
     }
     let done = if args.change.delete { "copied or deleted" } else { "copied" };
     let failed = match report.failures.count {
@@ -148,12 +148,16 @@ fn as_written(failures: &EndedEntries, paths: &[OsString]) -> EndedEntries {
     let mut failures = failures.clone();
     let sources = &paths[..paths.len().saturating_sub(1)];
     for failure in failures.sample.iter_mut().filter(|it| it.code == EntryCode::NotFound) {
-        let has_name = |text: &&OsString| {
-            let parsed = location::parse_source(text);
-            parsed.is_ok_and(|it| shown_path(it.location.own_name()) == failure.path)
-        };
-        if let Some(text) = sources.iter().find(has_name) {
-            failure.path = shown(&text.display().to_string());
+        let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
+        let parsed = sources.iter().find_map(|text| {
+            let source = location::parse_source(text).ok()?.location;
+            is_it(&source).then_some((text, source))
+        });
+        let Some((text, source)) = parsed else { continue };
+        failure.path = shown(&text.display().to_string());
+        if let Location::Remote { .. } = source {
+            // That of a host which copies for this one.
+            failure.reason = failure.reason.replace("on this host", "there");
         }
     }
     failures

@@ -48,8 +48,8 @@ pub enum Action {
     /// [`Answer::Checked`].
     CheckPublished(Vec<RecordedFile>),
     /// Compare each with the file that has its name: size, and modification time as fine as the file
-    /// system keeps it. One that is unchanged gets its mode. Answered by [`Answer::Compared`].
-    CompareExisting(Vec<NamedEntry>),
+    /// system keeps it. Answered by [`Answer::Compared`].
+    CompareExisting(Vec<ExistingEntry>),
     /// Read groups of the files that have these names, of the same size, and compare their chaining values:
     /// at most [`crate::limits::RECHECK_GROUPS`] in all. Answered by [`Answer::ContentsCompared`].
     CompareContents(Vec<ComparedFile>),
@@ -175,6 +175,18 @@ pub struct NamedEntry {
     pub id: EntryId,
     /// The entry.
     pub entry: Arc<Entry>,
+}
+
+/// An entry that is compared with what has its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExistingEntry {
+    /// The number, for the answer.
+    pub id: EntryId,
+    /// The entry.
+    pub entry: Arc<Entry>,
+    /// If it is unchanged it stays, and so gets its attributes. Else nothing is changed: another name may be that of
+    /// the same file.
+    pub stays: bool,
 }
 
 /// Groups of a file that the source has hashed, to be compared with the file that has its name.

@@ -89,8 +89,8 @@ mod window;
 
 pub use action::{
     Action, Answer, Checked, Checkpoint, Compared, ComparedFile, Deletion, EqualGroups, Existing,
-    FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile,
-    Verdict, WritePiece, WriteTask,
+    ExistingEntry, FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication,
+    RecordedFile, Verdict, WritePiece, WriteTask,
 };
 pub use assembly::GroupAssembly;
 pub use carried::CarriedEntries;

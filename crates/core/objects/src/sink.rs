@@ -20,6 +20,7 @@ mod setup;
 mod staged_directories;
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_units::{ObjectId, RangeSet};
@@ -41,6 +42,7 @@ use self::report::Report;
 use self::resumed::Earlier;
 use self::setup::Setup;
 use self::staged_directories::StagedDirectories;
+use crate::action::ExistingEntry;
 use crate::carried::CarriedEntries;
 use crate::changes::NamedChange;
 use crate::ended::{Deletions, EndedEntry};
@@ -147,6 +149,18 @@ impl Keeps {
     /// True if files are to be compared with what has their names.
     pub fn compares(self) -> bool {
         self.unchanged || self.newer || self.equal
+    }
+
+    /// The entry, to be compared with what has its name.
+    fn existing(self, id: EntryId, entry: Arc<Entry>) -> ExistingEntry {
+        ExistingEntry { id, stays: self.stays_unchanged(&entry), entry }
+    }
+
+    /// True if an entry stays where what has its name has its size and modification time. A later name of a file is
+    /// looked at when it is its turn, and contents are compared for themselves.
+    fn stays_unchanged(self, entry: &Entry) -> bool {
+        let by_contents = self.equal && entry.kind == EntryKind::File;
+        (self.unchanged || self.equal) && !by_contents && entry.linked_to().is_none()
     }
 }
 

@@ -7,8 +7,8 @@ use longhaul_wire::{Entry, EntryEnd};
 
 use crate::action::{
     Action, Answer, Checked, Checkpoint, Compared, ComparedFile, Deletion, EqualGroups, Existing,
-    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece,
-    WriteTask,
+    ExistingEntry, FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication,
+    RecordedFile, WritePiece, WriteTask,
 };
 use crate::entry::{EntryId, TempName};
 use crate::hash::ChainingValue;
@@ -55,7 +55,7 @@ pub trait Storage {
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
 
     /// See [`Action::CompareExisting`].
-    fn compare(&mut self, entry: &Entry) -> Compared;
+    fn compare(&mut self, existing: &ExistingEntry) -> Compared;
 
     /// Writes a part of an unpublished file; see [`WritePiece`].
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), Self::Error>;
@@ -116,7 +116,7 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
         }
         Action::CompareExisting(batch) => {
-            Answer::Compared(each(batch, |file| (file.id, storage.compare(&file.entry))))
+            Answer::Compared(each(batch, |file| (file.id, storage.compare(file))))
         }
         Action::CompareContents(batch) => Answer::ContentsCompared(each(batch, |compared| {
             let equal = storage.compare_contents(compared);

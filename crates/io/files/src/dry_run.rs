@@ -5,8 +5,8 @@ use std::os::fd::OwnedFd;
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
     Action, AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion,
-    Existing, FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared, Publication,
-    RecordedFile, Stamp, TempName, WritePiece,
+    Existing, ExistingEntry, FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared,
+    Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
@@ -147,8 +147,8 @@ impl Storage for &DryRun {
         self.find_directory(&directory.entry)
     }
 
-    fn compare(&mut self, entry: &Entry) -> Compared {
-        self.compare_entry(entry)
+    fn compare(&mut self, existing: &ExistingEntry) -> Compared {
+        self.compare_entry(&existing.entry)
     }
 
     fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {

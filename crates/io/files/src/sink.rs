@@ -22,8 +22,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
     Action, AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion,
-    Existing, FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared, Publication,
-    RecordedFile, ResumeState, Stamp, TempName, WritePiece, record,
+    Existing, ExistingEntry, FilledDirectory, Fsync, Made, NamedEntry, NamedFile, Prepared,
+    Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, record,
 };
 use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
@@ -381,13 +381,13 @@ impl SinkTree {
         Ok(open_at(parent, name, flags, Mode::empty())?.into())
     }
 
-    /// Compares the file that has the entry's name with it. One that is unchanged gets its mode.
-    fn compare(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> Compared {
+    /// Compares the file that has the entry's name with it. One that is unchanged, and `stays` then, gets its attributes.
+    fn compare(&self, entry: &Entry, stays: bool, last: &mut Option<LastDirectory>) -> Compared {
         let mut found = Compared::Other { same_size: false };
         let look = |parent: &OwnedFd, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             found = compare(parent, name, &stat, entry);
-            if found == Compared::Unchanged {
+            if stays && found == Compared::Unchanged {
                 self.mend_attributes(parent, name, &stat, entry);
             }
             (!matches!(found, Compared::Other { .. })).then_some(())
@@ -437,7 +437,7 @@ impl SinkTree {
         if self.is_published(&file.entry, last) {
             // That may have been by a run that kept less.
             if self.keeping.is_on() {
-                self.compare(&file.entry, last);
+                self.compare(&file.entry, true, last);
             }
             return Checked::There;
         }
@@ -542,9 +542,8 @@ impl Rename {
     /// not replace each other.
     pub(crate) fn check(&self, root: &ConfinedDir, action: &Action) -> Result<(), StorageError> {
         let entry = match action {
-            Action::MakeDirectories(all) | Action::CompareExisting(all) => {
-                all.first().map(|first| &first.entry)
-            }
+            Action::MakeDirectories(all) => all.first().map(|first| &first.entry),
+            Action::CompareExisting(all) => all.first().map(|first| &first.entry),
             Action::PrepareFile { file, .. } => Some(&file.entry),
             Action::Publish(all) => all.first().map(|first| &first.entry),
             _ => None,
@@ -644,8 +643,8 @@ impl Storage for TreeStorage<'_> {
         self.tree.recheck(entry, temp, groups)
     }
 
-    fn compare(&mut self, entry: &Entry) -> Compared {
-        self.tree.compare(entry, &mut self.last)
+    fn compare(&mut self, existing: &ExistingEntry) -> Compared {
+        self.tree.compare(&existing.entry, existing.stays, &mut self.last)
     }
 
     fn take_over(&mut self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) {

@@ -6,8 +6,8 @@ use std::io;
 use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
     Action, AnnouncedPaths, Answer, ChainingValue, Checked, Checkpoint, Compared, ComparedFile,
-    Deletion, EntryId, Existing, FilledDirectory, Made, NamedEntry, NamedFile, Prepared,
-    Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
+    Deletion, EntryId, Existing, ExistingEntry, FilledDirectory, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, ResumeState, Stamp, TempName, WritePiece, WriteTask,
 };
 use longhaul_units::Bytes;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes};
@@ -162,7 +162,7 @@ impl Storage for Discarded {
         Vec::new()
     }
 
-    fn compare(&mut self, _: &Entry) -> Compared {
+    fn compare(&mut self, _: &ExistingEntry) -> Compared {
         Compared::Other { same_size: false }
     }
 

@@ -122,7 +122,8 @@ fn note_files(action: &Action, hashes: &CopiedHashes) {
     match action {
         Action::PrepareFile { file, .. } => note(&file.entry),
         Action::CheckPublished(files) => files.iter().for_each(|file| note(&file.entry)),
-        Action::CompareExisting(files) | Action::MendExisting(files) => {
+        Action::CompareExisting(files) => files.iter().for_each(|file| note(&file.entry)),
+        Action::MendExisting(files) => {
             files.iter().for_each(|file| note(&file.entry));
         }
         Action::Publish(files) => files.iter().for_each(|file| note(&file.entry)),

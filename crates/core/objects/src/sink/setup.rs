@@ -9,7 +9,7 @@ use longhaul_wire::{Entry, EntryEnd, EntryKind};
 use super::contents::Contents;
 use super::entries::{Entries, Slot, State};
 use super::resumed::Earlier;
-use super::{Kept, Sink, SourceKnows};
+use super::{Keeps, Kept, Sink, SourceKnows};
 use crate::action::{
     Action, Checked, Compared, Existing, Made, NamedEntry, Prepared, RecordedFile,
 };
@@ -141,7 +141,7 @@ impl Setup {
     }
 
     /// The next action.
-    pub(super) fn poll(&mut self, entries: &mut Entries) -> Option<Action> {
+    pub(super) fn poll(&mut self, entries: &mut Entries, keeps: Keeps) -> Option<Action> {
         while let Some((id, temp)) = self.restarts.pop_front() {
             if entries.in_state(id, State::Waiting).is_some() {
                 return self.prepare_action(id, (temp, Existing::Nothing), entries);
@@ -185,7 +185,7 @@ impl Setup {
                     let batch = self.batch(known, |id, step| match step {
                         Step::Compare => {
                             let entry = known.get(id).and_then(Slot::entry).cloned();
-                            Some(entry.map(|entry| NamedEntry { id, entry }))
+                            Some(entry.map(|entry| keeps.existing(id, entry)))
                         }
                         _ => None,
                     });
@@ -249,7 +249,7 @@ impl Sink {
         if !self.answers.have_room() {
             return None;
         }
-        self.setup.poll(&mut self.entries)
+        self.setup.poll(&mut self.entries, self.keeps)
     }
 
     /// Answers [`Action::MakeDirectories`] for one of its entries.
@@ -312,7 +312,7 @@ impl Sink {
             let size = slot.size();
             return self.compare_contents(id, size);
         }
-        let unchanged = (self.keeps.unchanged || self.keeps.equal) && !by_contents && is_own;
+        let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));
         let code = match compared {
             Compared::Unchanged if unchanged => Some(EntryCode::Unchanged),
             Compared::Newer { .. } if self.keeps.newer => Some(EntryCode::Newer),

@@ -9,8 +9,8 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Metadata};
 use rand_core::Rng;
 
 use crate::action::{
-    Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing, FilledDirectory, Made,
-    NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece,
+    Checked, Checkpoint, Compared, ComparedFile, Deletion, Existing, ExistingEntry,
+    FilledDirectory, Made, NamedEntry, NamedFile, Prepared, Publication, RecordedFile, WritePiece,
 };
 use crate::entry::TempName;
 use crate::entry::parent;
@@ -460,7 +460,8 @@ impl Storage for MemoryStorage {
         true
     }
 
-    fn compare(&mut self, entry: &Entry) -> Compared {
+    fn compare(&mut self, existing: &ExistingEntry) -> Compared {
+        let ExistingEntry { entry, stays, .. } = existing;
         let path = entry.path.as_bytes();
         let Some(&Node::File { modified, inode, .. }) = self.node(path) else {
             return Compared::Other { same_size: false };
@@ -473,7 +474,7 @@ impl Storage for MemoryStorage {
             return Compared::Other { same_size };
         }
         let node = Node::of_file(entry, inode);
-        if self.node(path) != Some(&node) {
+        if *stays && self.node(path) != Some(&node) {
             self.change(Change::Node(path.into(), node));
         }
         Compared::Unchanged

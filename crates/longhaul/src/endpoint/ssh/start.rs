@@ -4,6 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdin, ChildStdout, Command};
 use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use longhaul_control::tunnel::Tunnel;
@@ -143,8 +144,9 @@ pub(super) struct Parts {
     pub child: Child,
     pub input: Option<ChildStdin>,
     pub output: ChildStdout,
-    /// The last line for people.
+    /// The last line for people, and the thread that reads them.
     last: Arc<Mutex<String>>,
+    reader: JoinHandle<()>,
 }
 
 impl Running {
@@ -158,20 +160,24 @@ impl Running {
             (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (output, errors) = output.zip(errors).expect("the command has pipes for both");
         let last = Arc::new(Mutex::new(String::new()));
-        let this = Self(Some(Parts { child, input, output, last: last.clone() }));
+        let last_known = last.clone();
         let follow = move || {
             let mut lines = BufReader::new(errors);
             while let Some(line) = next_line(&mut lines) {
                 let line = shown(&line);
                 words(&line);
                 if !line.is_empty() {
-                    *lock(&last) = line;
+                    *lock(&last_known) = line;
                 }
             }
         };
-        let spawned = threads::spawn("ssh-words", follow);
-        spawned.map_err(|error| Error::here(format!("cannot run ssh: {error}")))?;
-        Ok(this)
+        match threads::spawn("ssh-words", follow) {
+            Ok(reader) => Ok(Self(Some(Parts { child, input, output, last, reader }))),
+            Err(error) => {
+                end(&mut child);
+                Err(Error::here(format!("cannot run ssh: {error}")))
+            }
+        }
     }
 
     /// Asks, and waits for the answer.
@@ -256,8 +262,7 @@ impl Parts {
 
     fn give_up(&mut self) {
         drop(self.input.take());
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 
     /// ssh has closed its output: why.
@@ -270,10 +275,10 @@ impl Parts {
             Ok(status) => status,
             Err(error) => return Error::here(format!("cannot wait for ssh: {error}")),
         };
-        // The thread that reads them may be a moment behind.
+        // The last words are the reason. What ssh has left behind may hold its standard error open.
         let until = clock::now() + MOMENT;
-        while lock(&self.last).is_empty() && clock::now() < until {
-            std::thread::sleep(MOMENT / 10);
+        while !self.reader.is_finished() && clock::now() < until {
+            std::thread::sleep(MOMENT / 100);
         }
         let last = lock(&self.last).clone();
         let words = if last.is_empty() { beginning(output) } else { last };
@@ -285,6 +290,11 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.iter_mut().for_each(Parts::give_up);
     }
+}
+
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// The host that ssh resolves the name to, when it is known.
@@ -334,7 +344,7 @@ fn beginning(bytes: &[u8]) -> String {
 const LOOK: Duration = Duration::from_millis(100);
 /// For what takes no network.
 const PATIENCE: Duration = Duration::from_secs(2);
-const MOMENT: Duration = Duration::from_millis(100);
+const MOMENT: Duration = Duration::from_millis(500);
 /// Bytes of a line for people, and of what is no answer.
 const LINE_MAX: u64 = 1024;
 const BEGINNING: usize = 200;
