@@ -159,4 +159,4 @@ impl<'f> Path<'f> {
 }
 
 /// For one command.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+pub const PATIENCE: Duration = Duration::from_secs(30);
