@@ -1,5 +1,6 @@
 //! The transfers that a connection carries, each at both ends: copies, pipes, listings, comparisons, looks at interrupted copies; and probes.
 
+pub mod answering;
 pub mod asking;
 pub mod copy;
 pub mod leftovers;

@@ -750,6 +750,25 @@ fn append(
     Writer::append(out).sized(&message)
 }
 
+/// Body of a message that asks for a look: a flag, and the path of where.
+fn encode_look(w: &mut Writer<'_>, flag: bool, path: &[u8]) -> Result<(), Full> {
+    w.varint(u64::from(flag))?;
+    w.bytes(path)
+}
+
+fn decode_look(r: &mut Reader<'_>) -> Result<(bool, Vec<u8>), DecodeError> {
+    let flag = match r.varint()? {
+        0 => false,
+        1 => true,
+        _ => return Err(r.invalid()),
+    };
+    let path = r.rest();
+    match path.len() > MAX_PATH || path.contains(&0) {
+        true => Err(r.invalid()),
+        false => Ok((flag, path.to_vec())),
+    }
+}
+
 fn entry_ended(
     out: &mut Vec<u8>,
     kind: u64,

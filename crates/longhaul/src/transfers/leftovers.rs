@@ -10,16 +10,13 @@ use longhaul_files::{UnfinishedCopy, is_hidden_name};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
-use longhaul_units::{shown, shown_path};
-use longhaul_wire::{AnswerMessage, EntryEnd, Left, LeftState, LeftoversRequest, MAX_PATH};
+use longhaul_wire::{AnswerMessage, Left, LeftState, LeftoversRequest};
 
 use crate::api::EndedEntries;
 use crate::connection::shared::{Shared, ThreadError};
-use crate::endpoint::client::Client;
 use crate::error::Error;
 use crate::options::ConnectOptions;
-use crate::progress::Progress;
-use crate::transfers::asking::{Asking, Take, UNASKED, over_messages};
+use crate::transfers::asking::{Take, UNASKED, ask, check_path, note_unlisted};
 
 pub(crate) use served::ServedLeftovers;
 
@@ -32,7 +29,7 @@ pub struct LeftoversOptions {
     pub connect: ConnectOptions,
     /// Path of a directory there; empty is the root.
     pub path: Vec<u8>,
-    /// What they keep is removed, but of those that run. A server has to allow deletion.
+    /// Removes all that they keep, but of those that run. A server has to allow deletion.
     pub discard: bool,
 }
 
@@ -58,20 +55,14 @@ pub struct LeftoversReport {
 /// # Errors
 /// There is no such directory, the server does not let this client look or discard, or not all was listed.
 pub fn leftovers(options: &LeftoversOptions, stop: &Stop) -> Result<LeftoversReport, Error> {
-    if options.path.len() > MAX_PATH || options.path.contains(&0) {
-        let reason = format!("a path at a server has at most {MAX_PATH} bytes, none zero");
-        return Err(Error::usage(reason));
-    }
-    let connect = over_messages(&options.connect);
+    check_path(&options.path)?;
     let request = LeftoversRequest { discard: options.discard, path: options.path.clone() };
-    let failed = |failure| Error::of(failure, None);
-    let client = Client::new(&connect, Wish::Leftovers(request), clock::now()).map_err(failed)?;
     let found = Arc::new(Mutex::new(Vec::new()));
     let taking = found.clone();
     let take: Take =
         Arc::new(move |shared: &Shared, answer| take(shared, answer, &mut lock(&taking)));
-    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(&connect, take.clone(), shared));
-    let finished = client.run(make, &Progress::default(), stop).map_err(failed)?;
+    let wish = Wish::Leftovers(request);
+    let finished = ask(&options.connect, wish, &take, clock::now(), stop)?;
     let copies = std::mem::take(&mut *lock(&found));
     Ok(LeftoversReport { copies, failures: finished.task.shared.failures() })
 }
@@ -94,8 +85,7 @@ fn take(
             }
         }
         AnswerMessage::Unlisted { path, end } => {
-            let end = EntryEnd::new(end.code, &shown(&end.reason));
-            shared.note_failure(&shown_path(&path), &end);
+            note_unlisted(shared, &path, &end);
             Ok(())
         }
         AnswerMessage::Listed(_) | AnswerMessage::Hashed(_) | AnswerMessage::End { .. } => {

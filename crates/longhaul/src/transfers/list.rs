@@ -9,16 +9,15 @@ use longhaul_connection::{Transfer, Wish};
 use longhaul_files::ListedPattern;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-use longhaul_units::{Duration, shown, shown_path};
-use longhaul_wire::{AnswerMessage, EntryEnd, ListRequest, Listed, MAX_PATH};
+use longhaul_units::Duration;
+use longhaul_wire::{AnswerMessage, ListRequest, Listed};
 
 use crate::api::EndedEntries;
 use crate::connection::shared::{Shared, ThreadError};
-use crate::endpoint::client::{Client, Finished};
+use crate::endpoint::client::Finished;
 use crate::error::Error;
 use crate::options::ConnectOptions;
-use crate::progress::Progress;
-use crate::transfers::asking::{Asking, Take, UNASKED, over_messages};
+use crate::transfers::asking::{Take, UNASKED, ask, check_path, note_unlisted};
 
 pub(crate) use served::ServedListings;
 
@@ -81,21 +80,14 @@ pub struct ListReport {
 /// [`ListReport::failures`].
 pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
     let started = clock::now();
-    if options.path.len() > MAX_PATH || options.path.contains(&0) {
-        let reason = format!("a path at a server has at most {MAX_PATH} bytes, none zero");
-        return Err(Error::usage(reason));
-    }
+    check_path(&options.path)?;
     let pattern = ListedPattern::new(&options.path, options.recursive);
     let pattern = pattern.map_err(|error| Error::usage(error.to_string()))?.map(Arc::new);
-    let connect = over_messages(&options.connect);
     let request = ListRequest { recursive: options.recursive, path: options.path.clone() };
-    let failed = |failure| Error::of(failure, None);
-    let client = Client::new(&connect, Wish::List(request), started).map_err(failed)?;
     let sink = options.sink.clone();
     let take: Take =
         Arc::new(move |shared: &Shared, answer| take(shared, answer, &sink, pattern.as_deref()));
-    let make = |_, shared: &Arc<Shared>| Ok(Asking::new(&connect, take.clone(), shared));
-    let finished = client.run(make, &Progress::default(), stop).map_err(failed)?;
+    let finished = ask(&options.connect, Wish::List(request), &take, started, stop)?;
     let Finished { task, elapsed, .. } = finished;
     let listed = task.shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
     Ok(ListReport { listed, failures: task.shared.failures(), elapsed })
@@ -120,8 +112,7 @@ fn take(
             Err(ThreadError::Misanswered(NO_MATCH))
         }
         AnswerMessage::Unlisted { path, end } => {
-            let end = EntryEnd::new(end.code, &shown(&end.reason));
-            shared.note_failure(&shown_path(&path), &end);
+            note_unlisted(shared, &path, &end);
             Ok(())
         }
         AnswerMessage::Hashed(_) | AnswerMessage::Left(_) | AnswerMessage::End { .. } => {

@@ -8,22 +8,22 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{IncomingAnswers, Transfer, Wish};
+use longhaul_connection::Wish;
 use longhaul_files::HashList;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
-use longhaul_wire::{AnswerMessage, MAX_PATH, VerifyRequest};
+use longhaul_wire::{AnswerMessage, VerifyRequest};
 
 use crate::api::Snapshot;
 use crate::connection::circuit::Errand;
-use crate::connection::shared::{Memory, Shared, ThreadError};
+use crate::connection::shared::{Shared, ThreadError};
 use crate::endpoint::client::{Client, Finished, Task};
 use crate::error::{Error, ErrorKind, Side};
-use crate::memory::budget::Budget;
-use crate::options::{CarrierChoice, ConnectOptions};
+use crate::options::ConnectOptions;
 use crate::progress::Progress;
+use crate::transfers::asking::{self, PATIENCE, check_path, over_messages};
 use comparison::Comparison;
 
 pub use comparison::{Finding, FindingKind, FindingSink};
@@ -131,13 +131,8 @@ fn compare_there(
     progress: &Progress,
     stop: &Stop,
 ) -> Result<(), Error> {
-    if path.len() > MAX_PATH || path.contains(&0) {
-        let reason = format!("a path at a server has at most {MAX_PATH} bytes, none zero");
-        return Err(Error::usage(reason));
-    }
-    let mut connect = connect.clone();
-    (connect.carrier, connect.lanes) = (CarrierChoice::Tcp, 1);
-    (connect.circuit, connect.links) = (None, Vec::new());
+    check_path(path)?;
+    let connect = over_messages(connect);
     let request = VerifyRequest { path: path.to_vec(), questions: Vec::new(), is_last: false };
     let failed = |failure| Error::of(failure, None);
     let client = Client::new(&connect, Wish::Verify(request), clock::now()).map_err(failed)?;
@@ -165,9 +160,7 @@ impl Comparing {
         shared: &Arc<Shared>,
     ) -> Self {
         lock(comparison).begin();
-        let transfer = Transfer::IncomingAnswers(IncomingAnswers::default());
-        let ConnectOptions { memory, stall_timeout, .. } = *options;
-        shared.begin(transfer, Memory::None, Budget::new(memory), stall_timeout);
+        asking::begin(options, shared);
         Self { shared: shared.clone(), comparison: comparison.clone(), seen: Mutex::default() }
     }
 }
@@ -224,7 +217,5 @@ fn converse(shared: &Shared, comparison: &Mutex<Comparison>) -> Result<(), Threa
     Ok(())
 }
 
-/// A thread that waits looks this often if it was stopped.
-const PATIENCE: Duration = Duration::from_millis(100);
 /// Bytes of questions in a message.
 const QUESTIONS_BYTES: usize = 16 << 10;

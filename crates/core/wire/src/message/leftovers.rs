@@ -1,7 +1,7 @@
 use alloc::vec::Vec;
 
 use super::entry::{EntryPath, MAX_PATH};
-use super::{LEFTOVERS, append};
+use super::{LEFTOVERS, append, decode_look, encode_look};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -11,7 +11,7 @@ use crate::writer::Writer;
 /// (docs/protocol.md section 7.12).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftoversRequest {
-    /// What they keep is removed.
+    /// Removes all that they keep.
     pub discard: bool,
     /// Path at the server, at most [`MAX_PATH`] bytes, none of them zero; the root where it is empty.
     pub path: Vec<u8>,
@@ -47,23 +47,12 @@ impl LeftoversRequest {
     /// # Errors
     /// As there.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
-        append(out, LEFTOVERS, |w| {
-            w.varint(u64::from(self.discard))?;
-            w.bytes(&self.path)
-        })
+        append(out, LEFTOVERS, |w| encode_look(w, self.discard, &self.path))
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let discard = match r.varint()? {
-            0 => false,
-            1 => true,
-            _ => return Err(r.invalid()),
-        };
-        let path = r.rest();
-        if path.len() > MAX_PATH || path.contains(&0) {
-            return Err(r.invalid());
-        }
-        Ok(Self { discard, path: path.to_vec() })
+        let (discard, path) = decode_look(r)?;
+        Ok(Self { discard, path })
     }
 }
 

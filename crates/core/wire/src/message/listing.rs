@@ -4,7 +4,7 @@ use super::ending::EntryEnd;
 use super::entry::{EntryPath, MAX_PATH, MODE_BITS, link_target};
 use super::leftovers::Left;
 use super::verify::Hashed;
-use super::{HASHED, LEFT, LIST, LIST_END, LISTED, UNLISTED, append};
+use super::{HASHED, LEFT, LIST, LIST_END, LISTED, UNLISTED, append, decode_look, encode_look};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
@@ -81,23 +81,12 @@ impl ListRequest {
     /// # Errors
     /// As there.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
-        append(out, LIST, |w| {
-            w.varint(u64::from(self.recursive))?;
-            w.bytes(&self.path)
-        })
+        append(out, LIST, |w| encode_look(w, self.recursive, &self.path))
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let recursive = match r.varint()? {
-            0 => false,
-            1 => true,
-            _ => return Err(r.invalid()),
-        };
-        let path = r.rest();
-        if path.len() > MAX_PATH || path.contains(&0) {
-            return Err(r.invalid());
-        }
-        Ok(Self { recursive, path: path.to_vec() })
+        let (recursive, path) = decode_look(r)?;
+        Ok(Self { recursive, path })
     }
 }
 

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
+use longhaul_connection::{OutgoingAnswers, Wish};
 use longhaul_files::{Look, UnfinishedCopies, UnfinishedCopy, discard};
 use longhaul_sys::clock;
 use longhaul_sys::descriptors::explained;
@@ -18,28 +18,19 @@ use longhaul_wire::{
     Refused, SshPurpose,
 };
 
-use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
-use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
+use crate::transfers::answering::{Answering, at, await_room, push};
 use crate::transfers::asking::PATIENCE;
-use crate::transfers::list::served::at;
-use longhaul_units::Duration;
 
 /// Directories whose interrupted copies clients may look at.
-pub(crate) struct ServedLeftovers {
-    once: bool,
-    /// All that clients may do, if that is less.
-    grant: Option<Grant>,
-    /// Longest time that a look may stand still; zero is for ever.
-    patience: Duration,
-}
+pub(crate) struct ServedLeftovers(Answering);
 
 impl ServedLeftovers {
     /// Of a server with these options.
     pub fn new(options: &ServeOptions) -> Self {
-        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
-        Self { once: options.once, grant, patience }
+        Self(Answering::new(options))
     }
 
     fn begin(&self, asked: &Asked<'_>, request: &LeftoversRequest) -> Result<(), Refused> {
@@ -55,25 +46,16 @@ impl ServedLeftovers {
                  reading and writing, would",
             );
         }
-        let paths = std::slice::from_ref(&request.path);
-        let granted = match &self.grant {
-            Some(grant) if grant.covers(SshPurpose::Leftovers, paths) => true,
-            Some(_) => return refused(Grant::ELSE),
-            None => false,
-        };
-        if self.once && !granted {
-            return refused("this server serves one transfer (serve --once), and lists nothing");
-        }
         let path = &request.path;
+        self.0.check(SshPurpose::Leftovers, path, "lists nothing")?;
         let place = if path.is_empty() { b"." } else { &path[..] };
         let directory = rights.root.open_dir(Path::new(OsStr::from_bytes(place)));
         let directory = directory.map_err(|error| {
             refuse(CloseCode::REFUSED, at(path, &explained(&error.into()).to_string()))
         })?;
         let (discards, memory) = (request.discard, asked.memory.of_names());
-        asked.grant(Looking(Mutex::new(Some(Place { directory, discards, memory }))));
-        let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());
-        asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
+        let looking = Looking(Mutex::new(Some(Place { directory, discards, memory })));
+        self.0.begin(asked, looking, OutgoingAnswers::default());
         Ok(())
     }
 }
@@ -135,30 +117,27 @@ fn answer(shared: &Shared, place: &Place) {
         let now = clock::now();
         // One without copies is a sign that the look goes on.
         if len >= MESSAGE_BYTES || failed.is_some() || is_last || now - since >= PATIENCE {
-            push(shared, AnswerMessage::Left(std::mem::take(&mut all)));
+            push_patiently(shared, AnswerMessage::Left(std::mem::take(&mut all)));
             (len, since) = (0, now);
         }
         if let Some(answer) = failed {
             unlisted += 1;
-            push(shared, answer);
+            push_patiently(shared, answer);
         }
         if is_last {
-            return push(shared, AnswerMessage::End { listed, unlisted });
+            return push_patiently(shared, AnswerMessage::End { listed, unlisted });
         }
     }
 }
 
 /// Has it sent as soon as there is room.
-fn push(shared: &Shared, answer: AnswerMessage) {
-    let mut half = shared.lock();
-    while !shared.is_stopped() && !half.outgoing_answers().is_some_and(|it| it.has_room()) {
-        half = shared.rest(half, PATIENCE);
+fn push_patiently(shared: &Shared, answer: AnswerMessage) {
+    if await_room(shared) {
+        push(shared, answer);
     }
-    drop(half);
-    shared.change(|half| half.outgoing_answers().map(|it| it.push(answer)));
 }
 
-/// What there is to say of a copy, which is discarded first where that is wanted.
+/// The answer about a copy, which is discarded first where that is wanted.
 fn left(place: &Place, copy: UnfinishedCopy) -> Result<Left, AnswerMessage> {
     let UnfinishedCopy { path, idle, bytes, runs } = copy;
     let state = match runs {

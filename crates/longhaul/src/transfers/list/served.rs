@@ -3,33 +3,26 @@
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
+use longhaul_connection::{OutgoingAnswers, Wish};
 use longhaul_files::{Found, Listing, Matches, is_pattern};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Duration, Instant};
+use longhaul_units::Instant;
 use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused, SshPurpose};
 
-use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
-use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
+use crate::transfers::answering::{Answering, at, await_room, push};
 use crate::transfers::asking::PATIENCE;
 
 /// Places that clients may look at: those that they may copy from.
-pub(crate) struct ServedListings {
-    once: bool,
-    /// All that clients may do, if that is less.
-    grant: Option<Grant>,
-    /// Longest time that a listing may stand still; zero is for ever.
-    patience: Duration,
-}
+pub(crate) struct ServedListings(Answering);
 
 impl ServedListings {
     /// Of a server with these options.
     pub fn new(options: &ServeOptions) -> Self {
-        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
-        Self { once: options.once, grant, patience }
+        Self(Answering::new(options))
     }
 
     fn begin(&self, asked: &Asked<'_>, request: &ListRequest) -> Result<(), Refused> {
@@ -39,33 +32,17 @@ impl ServedListings {
                 "this server does not let anyone copy from it, nor look at what it has",
             );
         }
-        let paths = std::slice::from_ref(&request.path);
-        let listed = match &self.grant {
-            Some(grant) if grant.covers(SshPurpose::List, paths) => true,
-            Some(_) => return refused(Grant::ELSE),
-            None => false,
-        };
-        if self.once && !listed {
-            return refused("this server serves one transfer (serve --once), and lists nothing");
-        }
         let ListRequest { recursive, path } = request;
+        self.0.check(SshPurpose::List, path, "lists nothing")?;
         let (root, memory) = (&asked.rights.root, asked.memory.of_names());
         let listing: Result<Listed, _> = match is_pattern(path) {
             true => Matches::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
             false => Listing::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
         };
         let listing = listing.map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
-        asked.grant(Answering(Mutex::new(Some(listing))));
-        let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::default());
-        asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
+        self.0.begin(asked, Granted(Mutex::new(Some(listing))), OutgoingAnswers::default());
         Ok(())
     }
-}
-
-/// A path of a request, and why it is refused.
-pub(crate) fn at(path: &[u8], reason: &str) -> String {
-    let path = if path.is_empty() { b"/" } else { path };
-    format!("{}: {reason}", path.escape_ascii())
 }
 
 impl RequestHandler for ServedListings {
@@ -76,12 +53,12 @@ impl RequestHandler for ServedListings {
 }
 
 /// A listing that was granted, until a thread makes it.
-struct Answering(Mutex<Option<Listed>>);
+struct Granted(Mutex<Option<Listed>>);
 
 /// Things that are listed, in their order.
 type Listed = Box<dyn Iterator<Item = Found> + Send>;
 
-impl GrantedRequest for Answering {
+impl GrantedRequest for Granted {
     fn describe(&self) -> String {
         "lists what is here".into()
     }
@@ -98,16 +75,8 @@ impl GrantedRequest for Answering {
 /// Lists while the client reads, and then says that this was all.
 fn answer(shared: &Shared, listing: Listed) {
     let mut answers = Answers::of(listing);
-    let mut half = shared.lock();
-    while !shared.is_stopped() && !answers.ended {
-        if !half.outgoing_answers().is_some_and(|it| it.has_room()) {
-            half = shared.rest(half, PATIENCE);
-            continue;
-        }
-        drop(half);
-        let answer = answers.next();
-        shared.change(|half| half.outgoing_answers().map(|it| it.push(answer)));
-        half = shared.lock();
+    while !answers.ended && await_room(shared) {
+        push(shared, answers.next());
     }
 }
 

@@ -4,38 +4,31 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex};
 
-use longhaul_connection::{OutgoingAnswers, Transfer, Wish};
+use longhaul_connection::{OutgoingAnswers, Wish};
 use longhaul_files::Hashing;
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Bytes, Duration, Instant};
+use longhaul_units::{Bytes, Instant};
 use longhaul_wire::{
     AnswerMessage, CloseCode, EntryCode, EntryEnd, EntryPath, HashOutcome, Hashed, Question,
     Refused, SshPurpose, VerifyRequest,
 };
 
-use super::PATIENCE;
 use super::here::threads;
-use crate::connection::shared::{Memory, Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
-use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
-use crate::transfers::list::served::{Answers, at};
+use crate::transfers::answering::{Answering, at, await_room, push};
+use crate::transfers::asking::PATIENCE;
+use crate::transfers::list::served::Answers;
 
 /// Places whose files clients may have hashed: those that they may copy from.
-pub(crate) struct ServedHashes {
-    once: bool,
-    /// All that clients may do, if that is less.
-    grant: Option<Grant>,
-    /// Longest time that it may stand still; zero is for ever.
-    patience: Duration,
-}
+pub(crate) struct ServedHashes(Answering);
 
 impl ServedHashes {
     /// Of a server with these options.
     pub fn new(options: &ServeOptions) -> Self {
-        let (grant, patience) = (options.grant.clone(), options.stall_timeout);
-        Self { once: options.once, grant, patience }
+        Self(Answering::new(options))
     }
 
     fn begin(&self, asked: &Asked<'_>, request: &VerifyRequest) -> Result<(), Refused> {
@@ -45,21 +38,12 @@ impl ServedHashes {
                 "this server does not let anyone copy from it, nor compare what it has",
             );
         }
-        let paths = std::slice::from_ref(&request.path);
-        let is_granted = match &self.grant {
-            Some(grant) if grant.covers(SshPurpose::Verify, paths) => true,
-            Some(_) => return refused(Grant::ELSE),
-            None => false,
-        };
-        if self.once && !is_granted {
-            return refused("this server serves one transfer (serve --once), and compares nothing");
-        }
+        self.0.check(SshPurpose::Verify, &request.path, "compares nothing")?;
         let hashing = Hashing::open(&asked.rights.root, &request.path)
             .map_err(|end| refuse(CloseCode::REFUSED, at(&request.path, &end.reason)))?;
         let (memory, state) = (asked.memory.of_names(), Mutex::default());
-        asked.grant(Answering(Arc::new(Work { hashing, memory, state })));
-        let transfer = Transfer::OutgoingAnswers(OutgoingAnswers::to(request.clone()));
-        asked.shared.begin(transfer, Memory::None, asked.memory, self.patience);
+        let granted = Granted(Arc::new(Work { hashing, memory, state }));
+        self.0.begin(asked, granted, OutgoingAnswers::to(request.clone()));
         Ok(())
     }
 }
@@ -72,9 +56,9 @@ impl RequestHandler for ServedHashes {
 }
 
 /// A request that was granted.
-struct Answering(Arc<Work>);
+struct Granted(Arc<Work>);
 
-impl GrantedRequest for Answering {
+impl GrantedRequest for Granted {
     fn describe(&self) -> String {
         "compares what is here".into()
     }
@@ -172,7 +156,7 @@ impl Work {
                 let (listed, unlisted) = (state.listed, state.unlisted);
                 drop((state, half));
                 let end = AnswerMessage::End { listed, unlisted };
-                shared.change(|half| half.outgoing_answers().map(|it| it.push(end)));
+                push(shared, end);
                 shared.nudge();
                 Next::End
             }
@@ -188,31 +172,24 @@ impl Work {
         }
         lock(&self.state).listed += answers.len() as u64;
         let answers = AnswerMessage::Hashed(answers);
-        shared.change(|half| half.outgoing_answers().map(|it| it.push(answers)));
+        push(shared, answers);
         lock(&self.state).open -= ended;
     }
 
     /// Lists all below `path`, while the client reads.
     fn list(&self, path: &EntryPath, shared: &Shared) {
-        let push = |answer| shared.change(|half| half.outgoing_answers().map(|it| it.push(answer)));
         let mut answers = match self.hashing.list(path, self.memory) {
             Ok(listing) => Answers::of(listing),
             Err(error) => {
                 let end = EntryEnd::new(EntryCode::OutOfResources, &error.to_string());
-                push(AnswerMessage::Unlisted { path: path.as_bytes().to_vec(), end });
+                push(shared, AnswerMessage::Unlisted { path: path.as_bytes().to_vec(), end });
                 let mut state = lock(&self.state);
                 state.unlisted += 1;
                 state.open -= 1;
                 return;
             }
         };
-        let mut half = shared.lock();
-        while !shared.is_stopped() {
-            if !half.outgoing_answers().is_some_and(|it| it.has_room()) {
-                half = shared.rest(half, PATIENCE);
-                continue;
-            }
-            drop(half);
+        while await_room(shared) {
             let answer = answers.next();
             if let AnswerMessage::End { listed, unlisted } = answer {
                 let mut state = lock(&self.state);
@@ -221,8 +198,7 @@ impl Work {
                 state.open -= 1;
                 return;
             }
-            push(answer);
-            half = shared.lock();
+            push(shared, answer);
         }
     }
 }
