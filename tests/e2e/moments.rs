@@ -23,7 +23,7 @@ const MOMENTS: u64 = 6;
 const LARGE: usize = 12_000_000;
 /// Bytes a second, headers included.
 const RATE: u64 = 5_000_000;
-/// What may be sent again after an end: what comes in the second between two checkpoints and in another one that a
+/// Bytes that may be sent again after an end: what comes in the second between two checkpoints and in another one that a
 /// checkpoint may take, and what is under way: a bundle and some groups.
 const AGAIN_MOST: u64 = 2 * RATE + (1 << 20);
 

@@ -453,7 +453,7 @@ fn age(draw: &mut Draw, from: &Path, to: &Path) {
     }
 }
 
-/// What a name of this file, earlier in the directory, has at the destination.
+/// State at the destination of a name of this file, earlier in the directory.
 fn other_name(from: &Path, file: &fs::Metadata, to: &Path, path: &Path) -> Option<PathBuf> {
     let mut names: Vec<_> =
         fs::read_dir(from).unwrap().map(|entry| entry.unwrap().file_name()).collect();

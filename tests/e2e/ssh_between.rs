@@ -112,7 +112,7 @@ fn report(test: &Test, name: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{name}: {error}: {text}"))
 }
 
-/// What the client has sent to both hosts.
+/// Bytes that the client has sent to both hosts.
 fn sent_by_client(test: &Test) -> u64 {
     let of = |name| report(test, name)[0]["stats64"]["tx"]["bytes"].as_u64().unwrap();
     of("link1.json") + of("link2.json")
@@ -239,7 +239,7 @@ $there ip link set b3 up
 const REACHED: &str = "$first ip route add 10.79.2.2/32 via 10.79.3.2\n";
 const WRONG_KEY: &str = "$first ip route add 10.79.2.2/32 via 10.79.3.2 # as well\n";
 const NO_ROUTE: &str = "\n";
-/// What comes from the other host meets a rule for its route before that to this host.
+/// A packet from the other host meets a rule for its route before that to this host.
 const DROPPED: &str = r#"
 $first ip route add 10.79.2.2/32 via 10.79.3.2
 $there ip rule add pref 10 lookup local

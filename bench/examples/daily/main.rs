@@ -1,4 +1,4 @@
-//! What people do every day, by Longhaul and by the programs that they know, over one emulated path: a
+//! Copies of every day, by Longhaul and by the programs that people know, over one emulated path: a
 //! command that says nothing, many small files, the same again, a large file.
 //!
 //! `cargo run --release -p longhaul-bench --example daily PROGRAM [RUNS [CASE]]`

@@ -111,7 +111,9 @@ impl<'f> Path<'f> {
         let mut server = sshd.server();
         server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let ssh_server = Ended(testbed.spawn(to, server)?);
+        let until = clock::now() + PATIENCE;
         while !to.listens(Some(Sshd::PORT))? {
+            success(clock::now() < until, "sshd")?;
             std::thread::sleep(Duration::from_millis(10));
         }
         let mut server = Command::new(&files.program);

@@ -196,7 +196,7 @@ fn circuit(args: &CpArgs, options: &CopyOptions) -> Result<Option<circuit::Wante
     circuit::wanted(&args.circuit, &errand)
 }
 
-/// What `args` ask for, as it is written.
+/// The copy that `args` ask for, as it is written.
 enum Wanted {
     /// A copy between this host and a server.
     WithServer(Places),

@@ -18,7 +18,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::from_arg_matches(&with_numbers(Cli::command()).try_get_matches_from(words)?)
 }
 
-/// What is wrong and what would be right, of what clap says: without how to ask for help.
+/// The part of clap's words that says what is wrong and what would be right: without how to ask for help.
 pub(crate) fn complaint(text: &str) -> String {
     let text = text.strip_prefix("error: ").unwrap_or(text);
     let is_help =

@@ -22,6 +22,10 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             "lines-with-told-said-heard",
             tree.files.iter().flat_map(vague_words).collect(),
         ),
+        Measure::of(
+            "comments-that-begin-with-what-who-whether",
+            tree.files.iter().flat_map(questions).collect(),
+        ),
         Measure::words(tree),
     ];
     let mut findings = Vec::new();
@@ -91,7 +95,29 @@ fn vague_words(file: &File) -> Vec<String> {
     found.map(|(number, line)| format!("{}:{}: {}", file.path, number + 1, line.trim())).collect()
 }
 
+/// Doc comments that begin with a question: they name no thing (STYLE.md).
+fn questions(file: &File) -> Vec<String> {
+    if !file.is_rust() {
+        return Vec::new();
+    }
+    let marker =
+        |line: &str| ["///", "//!"].into_iter().find(|it| line.trim_start().starts_with(it));
+    let mut before = None;
+    let mut found = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        let this = marker(line);
+        let begins = this.is_some() && this != before;
+        let first = line.trim_start().trim_start_matches(['/', '!']).split_whitespace().next();
+        if begins && first.is_some_and(|word| QUESTIONS.contains(&word)) {
+            found.push(format!("{}:{}: {}", file.path, number + 1, line.trim()));
+        }
+        before = this;
+    }
+    found
+}
+
 const FILE: &str = "xtask/ratchet.toml";
+const QUESTIONS: [&str; 3] = ["What", "Who", "Whether"];
 const VAGUE: [&str; 3] = ["told", "said", "heard"];
 const APART: [&str; 6] = [
     "CHANGELOG.md",
@@ -123,6 +149,13 @@ mod tests {
         let file = |text: &str| File { path: "a.rs".into(), text: text.into() };
         assert_eq!(vague_words(&file("let not_told = Heard; // said\nlet toldo = 1;\n")).len(), 1);
         assert_eq!(vague_words(&file("fn isHeard() {}\n")), ["a.rs:1: fn isHeard() {}"]);
+    }
+
+    #[test]
+    fn comments_that_begin_with_a_question_are_found_and_their_other_lines_are_not() {
+        let file = |text: &str| File { path: "a.rs".into(), text: text.into() };
+        let found = questions(&file("/// Says\n/// What it is.\nfn a() {}\n    /// Who asks.\n"));
+        assert_eq!(found, ["a.rs:4: /// Who asks."]);
     }
 
     #[test]

@@ -49,11 +49,11 @@ pub(super) fn run(
     }
 }
 
-/// What the host that copies says, shown here.
+/// Words and figures of the host that copies, shown here.
 struct Shown {
     display: Display,
     output: Output,
-    /// What is known of the copy so far.
+    /// Fields that are known of the copy so far.
     known: Arc<Mutex<Map<String, Value>>>,
     end: Option<End>,
 }

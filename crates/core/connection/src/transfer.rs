@@ -464,7 +464,7 @@ pub enum HostFailure {
     /// The destination of a copy as a whole: disk full, moved, ...
     #[error("{0}")]
     Storage(String),
-    /// What is at the destination of a copy is none for this one.
+    /// Something is at the destination of a copy that is none for this one.
     #[error("{reason}")]
     Destination {
         /// The destination.

@@ -242,7 +242,7 @@ pub struct Publication {
 pub struct FirstName {
     /// Its path, as that of an entry.
     pub path: EntryPath,
-    /// What has it was not made by this copy: it may be a newer one.
+    /// The file that has it was not made by this copy: it may be a newer one.
     pub stays: bool,
 }
 

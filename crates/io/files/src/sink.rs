@@ -77,7 +77,7 @@ pub struct SinkTree {
     is_in_the_way: AtomicBool,
     pub(crate) hidden_name: Vec<u8>,
     pub(crate) hidden: OwnedFd,
-    /// What files that are made in it take from it.
+    /// The attributes that files which are made in it take from it.
     pub(crate) hidden_gives: Inherited,
     /// Trust in what is in it.
     pub(crate) trust: Trust,
@@ -128,7 +128,7 @@ pub enum StorageError {
     InTheWay {
         /// The destination.
         path: String,
-        /// What is there, and what it is for.
+        /// Its kind, and that of the source.
         reason: &'static str,
     },
     /// The name of the destination directory no longer leads to it.

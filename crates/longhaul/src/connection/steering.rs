@@ -35,7 +35,7 @@ impl fmt::Debug for RateSchedule {
 pub(crate) struct Steering<'a> {
     /// The most that this end allows now.
     own: Box<dyn Fn() -> Option<Rate> + 'a>,
-    /// What the other end, if it sends, takes for that at first.
+    /// The rate that the other end, if it sends, takes for that at first.
     known: Option<Rate>,
     /// The most that the other end allows.
     theirs: Option<Rate>,

@@ -30,7 +30,7 @@ pub(crate) struct DeletionLimits {
     filter: Option<Filter>,
     /// Nothing is deleted: it is found out only what would be.
     dry_run: bool,
-    /// What stands in the way of an entry of another kind is deleted, too.
+    /// Deletes also what stands in the way of an entry of another kind.
     makes_room: bool,
 }
 

@@ -22,7 +22,7 @@ use crate::sink::write::{PRIVATE, copy_data, create_new_file};
 use crate::sink::{SinkTree, compare};
 use crate::special::rename_over_files;
 
-/// What a first name names.
+/// The file or link that a first name names.
 struct Named<'a> {
     directory: OwnedFd,
     name: &'a [u8],

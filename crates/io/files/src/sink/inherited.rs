@@ -1,4 +1,4 @@
-//! What a new file takes from the directory that it is made in: the group of one with the set-group-ID bit, and the
+//! Attributes that a new file takes from the directory that it is made in: the group of one with the set-group-ID bit, and the
 //! list of one with a default access list, which stands for the umask. Files are made in the hidden directory, so
 //! they get it before they are renamed.
 
@@ -14,7 +14,7 @@ use crate::metadata::is_refusal;
 use crate::metadata::node::Node;
 use crate::sink::SinkTree;
 
-/// What is new in a directory takes this from it.
+/// Attributes that a new file in a directory takes from it.
 #[derive(Debug, Default)]
 pub(crate) struct Inherited {
     group: Option<u32>,

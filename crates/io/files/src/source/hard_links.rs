@@ -7,7 +7,7 @@ use longhaul_objects::EntryId;
 use longhaul_wire::HardLink;
 use rustix::fs::Stat;
 
-/// What has other names that were not found yet.
+/// Files and links with other names that were not found yet.
 #[derive(Debug, Default)]
 pub(crate) struct FoundLinks {
     /// By device and inode: number of the entry that is the first name, and names that are still to come.

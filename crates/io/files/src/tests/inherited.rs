@@ -9,7 +9,7 @@ use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
 use super::*;
 use crate::metadata::access::{ACCESS, DEFAULT};
 
-/// What is made in a directory with it can be used by one user more, and by no others.
+/// A list by which files in the directory can be used by one user more, and by no others.
 fn default_list() -> Vec<u8> {
     let none = u32::MAX;
     let entries = [(1u8, 7u8, none), (2, 6, 4242), (4, 5, none), (16, 7, none), (32, 0, none)];

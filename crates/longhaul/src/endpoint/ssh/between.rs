@@ -80,7 +80,7 @@ pub fn copy_between(
     passing.carry(report, stop)
 }
 
-/// What this host passes on between two others.
+/// The two hosts between which this one passes frames on.
 struct Passing {
     /// The host that copies.
     from: End,
@@ -299,7 +299,7 @@ mod tests {
         (end, input, output)
     }
 
-    /// What `frames` of the first host come to: its reports, the outcome, and what reaches the second.
+    /// The result of `frames` of the first host: its reports, the outcome, and what reaches the second.
     fn passed(frames: &[u8]) -> (Vec<String>, Result<(), Error>, Vec<u8>) {
         let ((from, _input, mut output), (to, mut there, _answers)) = (host("a"), host("b"));
         let (split, rest) = frames.split_at(frames.len().min(3));
