@@ -4,6 +4,7 @@
 mod auto;
 mod bbr;
 mod cubic;
+mod first_train;
 mod fixed;
 mod flight;
 mod fobs;

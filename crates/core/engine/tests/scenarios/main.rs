@@ -7,6 +7,7 @@ mod causes;
 mod family;
 mod memory;
 mod papers;
+mod starts;
 mod states;
 mod targets;
 mod world;

@@ -10,6 +10,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::first_train::FirstTrain;
 use super::flight::Flight;
 use super::paced::{FIRST_RATE, FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
 use super::recovery::long_silence;
@@ -41,6 +42,7 @@ pub struct Bbr {
     filled: bool,
     rounds: Rounds,
     flight: Flight,
+    train: FirstTrain,
     /// The first packet behind a time with nothing to send is under way.
     idle: bool,
     /// Bytes.
@@ -91,6 +93,7 @@ impl Bbr {
             filled: known.is_some(),
             rounds: Rounds::default(),
             flight: Flight::default(),
+            train: FirstTrain::new(if known.is_some() { 0 } else { window }),
             idle: false,
             window,
             before: window,
@@ -292,7 +295,11 @@ impl Bbr {
         let most = product * gain / of + self.network.extra_acked();
         let most = if up { most + 2 * cx.estimates.packet() } else { most };
         let grown = self.window.saturating_add(acked);
-        self.window = if self.filled { grown.min(most) } else { grown };
+        self.window = match self.filled {
+            true => grown.min(most),
+            false if self.window < most || self.train.is_under_way() => grown,
+            false => self.window,
+        };
         let bound = match self.state {
             State::ProbeBandwidth if self.cycle.phase != Phase::Cruise => self.network.longterm,
             State::ProbeBandwidth => Some(self.with_headroom(cx)),
@@ -304,6 +311,9 @@ impl Bbr {
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
+        if self.train.is_under_way() {
+            return;
+        }
         let percent = match (self.state, self.cycle.phase) {
             (State::Startup, _) => 277,
             (State::Drain(_), _) => 50,
@@ -320,6 +330,9 @@ impl Bbr {
         if !self.filled && measured > Rate::ZERO && self.pacing.rate < FIRST_RATE {
             rate = rate.max(self.pacing.rate);
         }
+        if self.state == State::Startup {
+            rate = self.train.bounded(rate, measured);
+        }
         self.pacing = paced(rate, self.window, cx.estimates);
     }
 }
@@ -331,11 +344,13 @@ impl Controller for Bbr {
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
         self.flight.on_sent(sent.in_flight);
+        self.train.on_sent(sent);
         self.idle |= sent.in_flight <= sent.bytes;
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.last_feedback = cx.now;
+        self.train.on_feedback(feedback);
         self.min_rtt.update(cx.now, feedback.rtt);
         let round_trip = self.round_trip(cx);
         let sample = feedback.delivery.map(|delivery| self.samples.add(&delivery, round_trip));
@@ -379,6 +394,7 @@ impl Controller for Bbr {
     fn on_probe_timeout(&mut self, cx: &mut Context<'_>, _in_flight: u64) {
         if cx.now - self.last_feedback >= long_silence(cx.rtt) {
             self.window = least(cx);
+            self.train.end();
             self.decide(cx);
         }
     }

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Instant, Rate};
 
+use super::first_train::FirstTrain;
 use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, first_flight, known_window, paced};
 use super::recovery::Recovery;
@@ -31,6 +32,7 @@ pub struct Cubic {
     rounds: Rounds,
     flight: Flight,
     recovery: Recovery,
+    train: FirstTrain,
     pacing: Pacing,
 }
 
@@ -56,6 +58,7 @@ impl Cubic {
             rounds: Rounds::default(),
             flight: Flight::default(),
             recovery: Recovery::new(now),
+            train: FirstTrain::new(if start.known.is_some() { 0 } else { bytes }),
             pacing,
         }
     }
@@ -80,7 +83,9 @@ impl Cubic {
         let mut growth = feedback.acked_bytes;
         if let Some(hystart) = &mut self.hystart {
             feedback.rtt.into_iter().for_each(|sample| hystart.on_sample(sample));
-            growth = hystart.growth(growth);
+            let round_trip = cx.estimates.min_rtt().unwrap_or(cx.rtt.smoothed());
+            let careful = self.train.growth(self.window.bytes(), round_trip, growth);
+            growth = hystart.growth(growth).min(careful);
             if round_is_over && hystart.on_round() {
                 self.threshold = self.window.bytes();
             }
@@ -102,6 +107,9 @@ impl Cubic {
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
+        if self.train.is_under_way() {
+            return;
+        }
         let window = self.window.bytes();
         let (gain, of) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
         let rate = Rate::from_bytes_over(window, cx.rtt.smoothed()).scale(gain, of);
@@ -116,10 +124,12 @@ impl Controller for Cubic {
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
         self.flight.on_sent(sent.in_flight);
+        self.train.on_sent(sent);
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         let elapsed = self.recovery.on_feedback(cx);
+        self.train.on_feedback(feedback);
         self.window.set_packet(cx.estimates.packet());
         let lost = feedback.lost.network() > 0;
         let round_is_over = self.rounds.on_feedback(feedback);
@@ -141,6 +151,7 @@ impl Controller for Cubic {
         if self.recovery.collapses(cx) {
             self.cut(cx.now, false);
             self.window.set(0);
+            self.train.end();
             self.decide(cx);
         }
     }

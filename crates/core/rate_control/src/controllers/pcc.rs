@@ -8,6 +8,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Instant, Rate};
 
+use super::first_train::FirstTrain;
 use super::paced::{FIRST_WINDOW, first_flight, least_rate, paced};
 use super::recovery::long_silence;
 use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
@@ -31,6 +32,7 @@ pub struct Pcc {
     utility: Utility,
     /// By which trials differ from the rate, parts per million.
     epsilon: u32,
+    train: FirstTrain,
     last_feedback: Instant,
     pacing: Pacing,
 }
@@ -77,7 +79,11 @@ impl Pcc {
         let utility =
             Utility { latency: parameters.get(LATENCY.name), loss_ppm: parameters.get(LOSS.name) };
         let (monitor, step) = (Monitor::new(), Step::default());
-        Self { state, rate, monitor, step, utility, epsilon, last_feedback: now, pacing }
+        let train = FirstTrain::new(match state {
+            State::First => pacing.burst,
+            _ => 0,
+        });
+        Self { state, rate, monitor, step, utility, epsilon, train, last_feedback: now, pacing }
     }
 
     fn least_rate(cx: &Context<'_>) -> Rate {
@@ -129,7 +135,7 @@ impl Pcc {
             State::Starting(before)
                 if before.is_none_or(|before| first.utility > before.utility) =>
             {
-                self.set_rate(cx, self.rate.scale(2, 1));
+                self.set_rate(cx, self.train.bounded(self.rate.scale(2, 1), self.rate));
                 self.state = State::Starting(Some(first));
                 self.send(cx, &[self.rate]);
             }
@@ -199,11 +205,13 @@ impl Controller for Pcc {
     }
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
+        self.train.on_sent(sent);
         self.monitor.on_sent(sent.bytes, sent.in_flight);
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.last_feedback = cx.now;
+        self.train.on_feedback(feedback);
         self.see(cx);
         let results = self.monitor.on_feedback(cx.now, feedback).map(|intervals| {
             let mut all = [None; 2 * PAIRS];
@@ -211,9 +219,10 @@ impl Controller for Pcc {
             all
         });
         match (results, self.state) {
-            (_, State::First) if feedback.acked_packets > 0 => {
+            (_, State::First) if !self.train.is_under_way() => {
                 let window = self.pacing.window.unwrap_or(0);
-                self.start(cx, Rate::from_bytes_over(window, cx.rtt.smoothed()));
+                let rate = Rate::from_bytes_over(window, cx.rtt.smoothed());
+                self.start(cx, self.train.bounded(rate, Rate::ZERO));
             }
             (Some(results), _) => {
                 let outcomes = results.map(|interval| interval.as_ref().map(|i| self.judge(i)));

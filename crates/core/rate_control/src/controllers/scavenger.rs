@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::first_train::FirstTrain;
 use super::flight::Flight;
 use super::paced::{FIRST_WINDOW, MOST_WINDOW, first_flight, known_window, paced};
 use super::recovery::Recovery;
@@ -37,6 +38,7 @@ pub struct Scavenger {
     rounds: Rounds,
     flight: Flight,
     recovery: Recovery,
+    train: FirstTrain,
     pacing: Pacing,
 }
 
@@ -80,6 +82,7 @@ impl Scavenger {
             rounds: Rounds::default(),
             flight: Flight::default(),
             recovery: Recovery::new(now),
+            train: FirstTrain::new(if start.known.is_some() { 0 } else { window }),
             pacing,
         }
     }
@@ -144,14 +147,22 @@ impl Scavenger {
 
     fn slow_start(&mut self, cx: &Context<'_>, acked: u64) {
         if self.is_used() {
-            let growth = acked / self.gain_divisor(cx);
+            let round_trip = self.delay.base(cx.rtt.smoothed());
+            let careful = self.train.growth(self.window, round_trip, acked);
+            let growth = (acked / self.gain_divisor(cx)).min(careful);
             self.set(cx, self.window.saturating_add(growth).min(self.threshold));
         }
         match self.phase {
-            Phase::Starting if self.delay.queue() > self.target() * 3 / 4 => self.end_start(cx),
+            Phase::Starting if self.is_full(cx) => self.end_start(cx),
             Phase::Returning(begun) if self.window >= self.threshold => self.returned(cx, begun),
             _ => {}
         }
+    }
+
+    /// The first slow start is over.
+    fn is_full(&self, cx: &Context<'_>) -> bool {
+        let (queue, base) = (self.delay.queue(), self.delay.base(cx.rtt.smoothed()));
+        queue > self.target() * 3 / 4 || self.train.is_filled(self.window, base, queue)
     }
 
     fn end_start(&mut self, cx: &Context<'_>) {
@@ -186,6 +197,9 @@ impl Scavenger {
     }
 
     fn decide(&mut self, cx: &Context<'_>) {
+        if self.train.is_under_way() {
+            return;
+        }
         let (gain, of) = if self.in_slow_start() { (2, 1) } else { (5, 4) };
         let rate = Rate::from_bytes_over(self.window, cx.rtt.smoothed()).scale(gain, of);
         self.pacing = paced(rate, self.window, cx.estimates);
@@ -199,10 +213,12 @@ impl Controller for Scavenger {
 
     fn on_sent(&mut self, _cx: &mut Context<'_>, sent: &Sent) {
         self.flight.on_sent(sent.in_flight);
+        self.train.on_sent(sent);
     }
 
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.recovery.on_feedback(cx);
+        self.train.on_feedback(feedback);
         self.delay.on_feedback(cx.now, feedback);
         let round_is_over = self.rounds.on_feedback(feedback);
         let lost = feedback.lost.network() + feedback.marked_packets > 0;
@@ -239,6 +255,7 @@ impl Controller for Scavenger {
             self.cut(cx);
             self.phase = Phase::Returning(cx.now);
             self.set(cx, 0);
+            self.train.end();
             self.decide(cx);
         }
     }

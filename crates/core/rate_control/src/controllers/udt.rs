@@ -6,6 +6,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Duration, Instant, Rate};
 
+use super::first_train::FirstTrain;
 use super::stepped::{burst, power_of_ten};
 use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Sent, Start};
 use crate::feedback::Feedback;
@@ -22,6 +23,7 @@ struct Udt {
     window: u64,
     slow_start: bool,
     capacity: Capacity,
+    train: FirstTrain,
     /// Time when the rate was last reconsidered, and what arrived since.
     considered: Instant,
     last_feedback: Instant,
@@ -63,6 +65,7 @@ impl Udt {
             window,
             slow_start,
             capacity: Capacity::new(),
+            train: FirstTrain::new(0),
             considered: start.now,
             last_feedback: start.now,
             acked: 0,
@@ -86,8 +89,12 @@ impl Udt {
         self.considered = if behind { cx.now } else { self.considered + SYN * times };
         let acked = core::mem::take(&mut self.acked);
         if self.slow_start {
-            self.window += acked;
-            if self.window > MOST_WINDOW {
+            let round_trip = cx.estimates.min_rtt().unwrap_or(cx.rtt.smoothed());
+            let bytes = self.window * self.packet;
+            self.window += self.train.growth(bytes, round_trip, acked * self.packet) / self.packet;
+            if self.window > MOST_WINDOW
+                || self.train.is_filled(bytes, round_trip, cx.estimates.queue())
+            {
                 self.end_slow_start(cx);
             }
         } else {
@@ -180,6 +187,7 @@ impl Controller for Udt {
     }
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
+        self.train.on_sent(sent);
         if !sent.control && !sent.application_limited {
             self.used = Some(cx.now);
         }
@@ -188,6 +196,7 @@ impl Controller for Udt {
     fn on_feedback(&mut self, cx: &mut Context<'_>, feedback: &Feedback) {
         self.packet = cx.estimates.packet();
         self.last_feedback = cx.now;
+        self.train.on_feedback(feedback);
         self.acked += feedback.acked_packets;
         if let Some(train) = feedback.delivery.filter(|train| train.is_spread()) {
             self.capacity.add(train.rate);

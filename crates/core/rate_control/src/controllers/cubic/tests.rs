@@ -90,7 +90,10 @@ fn one_cut_a_round_trip_and_a_smaller_one_for_marks() {
 #[test]
 fn it_is_paced_at_twice_the_window_in_slow_start_and_a_quarter_above_it_then() {
     let mut flow = Flow::new();
-    flow.report(0, 0);
+    let first = flow.cubic.pacing();
+    (0..6).for_each(|_| flow.report(0, 0));
+    assert_eq!(flow.cubic.pacing(), first, "until all of the first flight is reported");
+    (0..2).for_each(|_| flow.report(0, 0));
     let rate = |flow: &Flow| Rate::from_bytes_over(flow.cubic.window.bytes(), ROUND);
     assert_eq!(flow.cubic.pacing().rate, rate(&flow).scale(2, 1));
     (0..30).for_each(|_| flow.report(0, 0));
