@@ -1,5 +1,7 @@
 //! Starts as data: a path, so many bytes, and the part of their packets that a profile loses on the way.
 
+#[cfg(test)]
+use longhaul_rate_control::Profile;
 use longhaul_units::{Duration, Rate};
 
 use super::world::{Longhaul, Offer, PACKET, Trace, World, path, played};
@@ -110,5 +112,18 @@ fn a_modem_is_not_flooded() {
     for (profile, most) in [("bbr", 100_000), ("scavenger", 10_000)] {
         let outcome = SLOW.run(profile, None, 7, None);
         assert!(outcome.lost_ppm() <= most, "{profile}: {outcome:?}");
+    }
+}
+
+/// Ten kilobytes are eight packets; two may leave at once.
+#[test]
+fn the_users_rate_holds_from_the_first_packet_on() {
+    let start = Start { kbps: 10_000, rtt_ms: 20, queue: Queue::Percent(100), bytes: 10_000 };
+    // A booked circuit takes four at once.
+    let bound = |profile: &&Profile| !["trc", "unlimited"].contains(&profile.name);
+    for profile in Profile::all().iter().filter(bound) {
+        let outcome = start.run(profile.name, Some(Rate::from_kbps(100)), 7, None);
+        let took = outcome.took.expect("all of it arrives").as_millis();
+        assert!(took >= 600, "{}: {took} ms", profile.name);
     }
 }

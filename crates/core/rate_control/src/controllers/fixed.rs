@@ -2,6 +2,7 @@ use alloc::boxed::Box;
 
 use longhaul_units::{Bottleneck, Rate};
 
+use crate::burst::useful_burst;
 use crate::controller::{Context, Controller, ControllerConfig, Metrics, Pacing, Start};
 use crate::feedback::Feedback;
 
@@ -52,7 +53,7 @@ impl Default for FixedConfig {
 impl ControllerConfig for FixedConfig {
     fn build(&self, start: &Start) -> Box<dyn Controller> {
         let rate = start.rate.unwrap_or(self.rate);
-        let burst = rate.bytes_in(BURST_TIME).clamp(MIN_BURST_PACKETS * start.packet, MAX_BURST);
+        let burst = useful_burst(rate, start.packet).min(MAX_BURST);
         Box::new(Fixed { name: "fixed", pacing: Pacing { rate, burst, window: None } })
     }
 }
@@ -69,9 +70,5 @@ impl ControllerConfig for UnlimitedConfig {
     }
 }
 
-/// A timer of the operating system fires up to half a millisecond late; the burst makes up for it.
-const BURST_TIME: longhaul_units::Duration = longhaul_units::Duration::from_micros(500);
-/// Small enough for the smallest queue, large enough to be worth a system call.
-const MIN_BURST_PACKETS: u64 = 10;
 /// Bounds what one late wake-up may pour into the path.
 const MAX_BURST: u64 = 1 << 20;
