@@ -57,6 +57,8 @@ struct Paptc {
     span: Span,
     bytes: u64,
     capacity: Option<Rate>,
+    /// Something was lost in the last period.
+    loses: bool,
     /// k.
     steps: u64,
 }
@@ -64,13 +66,14 @@ struct Paptc {
 impl Paptc {
     fn new(figures: Figures, now: Instant) -> Self {
         let (rate, span) = (LEAST, Span::default());
-        let (bytes, capacity, steps) = (0, None, 0);
-        Self { figures, link: LEAST, rate, since: now, span, bytes, capacity, steps }
+        let (bytes, capacity, steps, loses) = (0, None, 0, false);
+        Self { figures, link: LEAST, rate, since: now, span, bytes, capacity, loses, steps }
     }
 
     /// A period is over in which so much arrived.
     fn step(&mut self, lost_ppm: u32, arrived: Rate) {
         self.steps += 1;
+        self.loses = lost_ppm > 0;
         // No receiver takes more than the link brings; one that says nothing takes all of that.
         let capacity = self.capacity.unwrap_or(self.link).min(self.link);
         let mu = if self.figures.measured { arrived } else { capacity };
@@ -142,6 +145,11 @@ impl Steps for Paptc {
         self.figures.acknowledge
     }
 
+    /// It steps towards the link, which no receiver and no loss makes less.
+    fn is_bound_by_link(&self) -> bool {
+        !self.loses && self.capacity.is_none_or(|capacity| capacity >= self.link)
+    }
+
     fn state(&self) -> &'static str {
         match self.capacity {
             Some(_) => "predicted",
@@ -209,6 +217,7 @@ static PARAMETERS: [Parameter; 8] = [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use longhaul_units::Bottleneck;
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::{Rng, SeedableRng};
 
@@ -281,6 +290,28 @@ mod tests {
             let off = paptc.rate.as_bps().abs_diff(Rate::from_mbps(mbps).as_bps());
             assert!(off <= Rate::from_mbps(mbps).as_bps() / 50, "{mbps}: {}", paptc.rate);
         }
+    }
+
+    #[test]
+    fn the_user_bounds_it_where_neither_receiver_nor_loss_does() {
+        let bound = |rate: Option<Rate>| {
+            let parameters = Parameters::of(&PARAMETERS);
+            let start = Start { now: Instant::ZERO, packet: 1_500, rate, known: None, parameters };
+            PaptcConfig.build(&start).metrics().bound
+        };
+        assert_eq!(bound(Some(Rate::from_mbps(100))), Bottleneck::UserLimit);
+        assert_eq!(bound(None), Bottleneck::StartUp);
+        let mut paptc = Paptc::new(Figures::of(&Parameters::of(&PARAMETERS)), Instant::ZERO);
+        let link = Rate::from_mbps(100);
+        paptc.begin(Found { link, rate: link.scale(1, 2) });
+        assert!(paptc.is_bound_by_link());
+        paptc.step(1, link);
+        assert!(!paptc.is_bound_by_link(), "the network loses");
+        paptc.step(0, link);
+        paptc.capacity = Some(Rate::from_mbps(99));
+        assert!(!paptc.is_bound_by_link(), "the receiver takes less");
+        paptc.capacity = Some(link);
+        assert!(paptc.is_bound_by_link());
     }
 
     #[test]

@@ -42,6 +42,11 @@ pub(super) trait Steps: Debug + Send {
         Duration::ZERO
     }
 
+    /// Returns whether nothing but the link keeps the rate down, as far as the algorithm knows.
+    fn is_bound_by_link(&self) -> bool {
+        false
+    }
+
     fn state(&self) -> &'static str;
 }
 
@@ -51,23 +56,26 @@ pub(super) struct Stepped<S> {
     opening: Option<Box<Opening>>,
     /// Parts per million of the link that are used at first.
     first: u32,
+    /// The link is what the user says.
+    by_user: bool,
     steps: S,
     pacing: Pacing,
 }
 
 impl<S: Steps> Stepped<S> {
     pub(super) fn new(start: &Start, first: u32, mut steps: S) -> Self {
+        let by_user = start.rate.is_some();
         match Found::at_start(start, first) {
             Some(found) => {
                 steps.begin(found);
                 let round_trip = start.known.map_or(FIRST_ROUND_TRIP, |known| known.round_trip);
                 let pacing = paced(steps.rate(), steps.window(), round_trip, start.packet);
-                Self { opening: None, first, steps, pacing }
+                Self { opening: None, first, by_user, steps, pacing }
             }
             None => {
                 let opening = Box::new(Opening::new(start));
                 let pacing = opening.pacing();
-                Self { opening: Some(opening), first, steps, pacing }
+                Self { opening: Some(opening), first, by_user, steps, pacing }
             }
         }
     }
@@ -134,6 +142,9 @@ impl<S: Steps> Controller for Stepped<S> {
     fn metrics(&self) -> Metrics {
         let (state, bound) = match self.opening {
             Some(_) => ("start-up", Bottleneck::StartUp),
+            None if self.by_user && self.steps.is_bound_by_link() => {
+                (self.steps.state(), Bottleneck::UserLimit)
+            }
             None => (self.steps.state(), Bottleneck::Network),
         };
         Metrics { state, bound }

@@ -22,6 +22,8 @@ struct Tsunami {
     /// Thousandths of Tsunami's error rate, in which 100,000 are all.
     error: u64,
     threshold: u64,
+    /// The way to the target was without a step back so far.
+    starts: bool,
     since: Instant,
     acked: u64,
     lost: u64,
@@ -44,6 +46,7 @@ impl Tsunami {
             error: 0,
             // A share of what Tsunami multiplies by 50,000: its 100,000 are two.
             threshold: start.parameters.get("threshold") * ERROR_OF_ALL / WHOLE,
+            starts: start.known.is_none(),
             since: start.now,
             acked: 0,
             lost: 0,
@@ -67,6 +70,7 @@ impl Tsunami {
             false => self.gap / 6 * 5,
         };
         self.gap = gap.min(MOST_GAP).max(least);
+        self.starts &= self.error <= self.threshold && self.gap > least;
     }
 }
 
@@ -107,7 +111,8 @@ impl Controller for Tsunami {
         let (state, bound) = if self.error > self.threshold {
             ("slower", Bottleneck::Network)
         } else if self.gap > gap_of(self.target, self.packet) {
-            ("faster", Bottleneck::Network)
+            let bound = if self.starts { Bottleneck::StartUp } else { Bottleneck::Network };
+            ("faster", bound)
         } else {
             ("target", Bottleneck::UserLimit)
         };
@@ -166,12 +171,24 @@ mod tests {
         let mut tsunami = tsunami(120, None);
         assert_eq!(tsunami.pacing().rate, Rate::from_mbps(40));
         let rates = [0; 7].map(|_| {
+            assert_eq!(tsunami.metrics().bound, Bottleneck::StartUp);
             tsunami.acked = 1_000;
             tsunami.update();
             rate_of(tsunami.gap, 1_500).as_bps() / 1_000_000
         });
         assert_eq!(rates, [48, 57, 69, 82, 99, 119, 120]);
         assert_eq!(tsunami.metrics().state, "target");
+        assert_eq!(tsunami.metrics().bound, Bottleneck::UserLimit);
+        for (acked, lost) in [(500, 500), (1_000, 0), (1_000, 0)] {
+            (tsunami.acked, tsunami.lost) = (acked, lost);
+            tsunami.update();
+            let bound = if tsunami.gap > gap_of(tsunami.target, 1_500) {
+                Bottleneck::Network
+            } else {
+                Bottleneck::UserLimit
+            };
+            assert_eq!(tsunami.metrics().bound, bound);
+        }
     }
 
     #[test]
