@@ -210,6 +210,25 @@ mod tests {
         assert_eq!(tsunami.gap, MOST_GAP);
     }
 
+    /// The design's: a target half above the link still loses 24 % after 20 s.
+    #[test]
+    fn a_third_that_is_lost_lengthens_the_gap_by_four_thousandths() {
+        let mut tsunami = tsunami(150, None);
+        tsunami.gap = gap_of(tsunami.target, 1_500);
+        // In 350 ms the link carries 2,916 packets.
+        let mut lose = || {
+            let sent = 350_000_000_000 / tsunami.gap;
+            (tsunami.acked, tsunami.lost) = (2_916, sent - 2_916);
+            let before = tsunami.gap;
+            tsunami.update();
+            let grown = (tsunami.gap - before) * 10_000 / before;
+            (grown, (sent - 2_916) * 1_000 / sent)
+        };
+        let all = [0; 57].map(|_| lose());
+        assert!((38..=42).contains(&all[4].0), "{} ten-thousandths", all[4].0);
+        assert!((220..=250).contains(&all[56].1), "{} per mille after 20 s", all[56].1);
+    }
+
     #[test]
     fn one_that_takes_over_goes_on_where_the_other_was() {
         let round_trip = Duration::from_millis(50);
