@@ -1,10 +1,13 @@
 //! Attributes beside modes and times: owners, access lists, extended attributes, set-id bits.
 
 use std::fs::{self, File};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
 
-use longhaul::{CopyReport, KeptAttributes};
+use longhaul::{CopyPaths, CopyReport, KeptAttributes, NameList};
 use longhaul_needs::needs;
 use rustix::fs::{XattrFlags, lgetxattr, llistxattr, lsetxattr};
 
@@ -93,6 +96,74 @@ fn send(test: &Test, server: &Server, attributes: KeptAttributes) -> CopyReport 
     let mut options = push(&test.here("tree"), server.address, b"");
     options.attributes = attributes;
     run(test, &options).unwrap()
+}
+
+/// Owner, group, mode, second of modification, and attributes.
+fn about(path: &Path) -> ((u32, u32, u32), i64, String) {
+    (owners(path), fs::metadata(path).unwrap().mtime(), format!("{:?}", xattrs(path)))
+}
+
+#[needs(root)]
+#[test]
+fn the_directory_that_contents_go_into_gets_what_their_directory_has() {
+    limited(|test| {
+        let server = Server::with(test, |options| options.access[0].allow_owners = true);
+        each_way(test, &server, |from, to, mut options| {
+            tree(from);
+            lchown(from, Some(4_000_009), Some(5_000_009)).unwrap();
+            mode(from, 0o1750);
+            set(from, "user.top", b"x");
+            set(from, DEFAULT, &access_list(4_000_001, 5));
+            let time = UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+            File::open(from).unwrap().set_modified(time).unwrap();
+            (options.copy_contents, options.merge) = (true, true);
+            options.destination_is_directory = true;
+            match &mut options.paths {
+                CopyPaths::Push { destination, .. } => {
+                    *destination = to.file_name().unwrap().as_bytes().to_vec();
+                }
+                CopyPaths::Pull { destination, .. } => *destination = to.to_owned(),
+            }
+            // Without -a one that is made gets mode and time, one that was there its time.
+            run(test, &options).unwrap();
+            assert_eq!(about(to), ((0, 0, 0o750), 1_600_000_000, "[]".into()));
+            mode(to, 0o711);
+            run(test, &options).unwrap();
+            let ((_, _, bits), at, _) = about(to);
+            assert_eq!((bits, at), (0o711, 1_600_000_000));
+            options.attributes = KeptAttributes::ALL;
+            run(test, &options).unwrap();
+            assert_eq!(about(to), about(from));
+            assert_eq!(fs::read_dir(to).unwrap().count(), fs::read_dir(from).unwrap().count());
+            // Of names of a list it stays.
+            mode(to, 0o711);
+            options.names = Some(Arc::new(NameList::new([b"small".to_vec()]).unwrap()));
+            run(test, &options).unwrap();
+            assert_eq!(owners(to), (4_000_009, 5_000_009, 0o711));
+        });
+    });
+}
+
+#[needs(root)]
+#[test]
+fn the_directory_that_is_served_stays_as_it_is() {
+    limited(|test| {
+        let server = Server::with(test, |options| options.access[0].allow_owners = true);
+        fs::create_dir_all(test.here("tree")).unwrap();
+        fs::write(test.here("tree/f"), "x").unwrap();
+        lchown(test.here("tree"), Some(4_000_009), Some(5_000_009)).unwrap();
+        mode(&test.here("tree"), 0o700);
+        let before = owners(&test.path("there"));
+        for path in [&b""[..], b"sub/.."] {
+            fs::create_dir_all(test.there("sub")).unwrap();
+            let mut options = push(&test.here("tree"), server.address, path);
+            (options.copy_contents, options.attributes) = (true, KeptAttributes::ALL);
+            run(test, &options).unwrap();
+            assert_eq!(owners(&test.path("there")), before, "{path:?}");
+            assert!(test.there("f").exists());
+            fs::remove_file(test.there("f")).unwrap();
+        }
+    });
 }
 
 #[needs(root)]

@@ -25,11 +25,7 @@ use crate::trees::{is_hidden, noise};
 ///
 /// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
 /// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
-const DIFFERENCES: [(&str, Difference); 5] = [
-    (
-        "the destination directory itself keeps its mode, its time and its attributes",
-        Difference::Top,
-    ),
+const DIFFERENCES: [(&str, Difference); 4] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
     (
@@ -44,7 +40,6 @@ const DIFFERENCES: [(&str, Difference); 5] = [
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Difference {
-    Top,
     OldDirectoryMode,
     Bits,
     NewerNames,
@@ -63,11 +58,14 @@ fn trees_arrive_as_by_rsync_with_the_same_options() {
             std::env::var(name).map_or(default, |text| text.parse().unwrap())
         };
         let from = number("LONGHAUL_RSYNC_FROM", 1);
-        for seed in from..from + number("LONGHAUL_RSYNC_DRAWS", DRAWS) {
+        for seed in (from..from + number("LONGHAUL_RSYNC_DRAWS", DRAWS)).chain(FOUND) {
             compare(test, &server, seed);
         }
     });
 }
+
+/// With these something was found: a set-user-ID bit that went when `-c` mended the group.
+const FOUND: [u64; 1] = [121];
 
 /// In `make test`; the limit of a test leaves time for some five times as many.
 const DRAWS: u64 = 80;
@@ -83,9 +81,10 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     }
     fs::create_dir(&source).unwrap();
     fill(&mut draw, &source, 0);
+    finish(&mut draw, &source);
     let words = Words::draw(&mut draw, &source);
     let old: Vec<PathBuf> = match draw.one_in(4) {
-        true => Vec::new(),
+        true => vec![ours.clone()],
         false => {
             let top = if draw.one_in(2) { "tree" } else { "" };
             age(&mut draw, &source, &ours.join(top));
@@ -302,10 +301,7 @@ fn fill(draw: &mut Draw, at: &Path, depth: u64) {
             0..3 if depth < 3 => {
                 fs::create_dir(&path).unwrap();
                 fill(draw, &path, depth + 1);
-                let mode = *draw.pick(&[0o755, 0o700, 0o750]);
-                fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
-                own(draw, &path);
-                set_time(&path, draw.below(1_000));
+                finish(draw, &path);
             }
             3 => {
                 symlink(*draw.pick(&["a", "../b", "nowhere"]), &path).unwrap();
@@ -318,6 +314,14 @@ fn fill(draw: &mut Draw, at: &Path, depth: u64) {
     if depth == 0 {
         link(draw, at);
     }
+}
+
+/// A directory that holds what it is to hold.
+fn finish(draw: &mut Draw, path: &Path) {
+    let mode = *draw.pick(&[0o755, 0o700, 0o750]);
+    fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+    own(draw, path);
+    set_time(path, draw.below(1_000));
 }
 
 /// Gives files and links other names, in place of others.
@@ -535,9 +539,6 @@ fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<
         if time > (BEGIN + YEAR) as i64 {
             time = -1;
         }
-        if path == top && is_meant(Difference::Top) {
-            (mode, time) = (0, 0);
-        }
         if !exactly && is_meant(Difference::Bits) {
             mode &= 0o777;
         }
@@ -548,11 +549,7 @@ fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<
         {
             mode = 0;
         }
-        let (mut user, mut group, mut xattrs) = (metadata.uid(), metadata.gid(), xattrs(&path));
-        if path == top && is_meant(Difference::Top) {
-            (user, group) = (0, 0);
-            xattrs.clear();
-        }
+        let (user, group, xattrs) = (metadata.uid(), metadata.gid(), xattrs(&path));
         let attributes = format!("owned by {user}:{group}, {xattrs:?}");
         if !metadata.is_dir() {
             linked.entry(metadata.ino()).or_default().insert(own.clone());

@@ -72,7 +72,7 @@ impl SinkTree {
         }
     }
 
-    fn timestamps(&self, entry: &Entry) -> Timestamps {
+    pub(crate) fn timestamps(&self, entry: &Entry) -> Timestamps {
         let modified = entry.modified;
         // The first and the last stand for all beyond them.
         if matches!(modified, i64::MIN | i64::MAX) {

@@ -155,6 +155,10 @@ pub(crate) struct Resolved {
     /// Parents that may have been made for it.
     pub(crate) parents: Parents,
     pub(crate) found_at: DestinationPath,
+    /// The directory was made for this copy.
+    pub(crate) is_new: bool,
+    /// It keeps its mode, time and attributes.
+    pub(crate) stays: bool,
 }
 
 impl Destination<'_> {
@@ -184,14 +188,15 @@ impl Destination<'_> {
                 if plain && !is_directory && self.was_begun_as_name(parent, transfer) {
                     return self.as_name(parent, name);
                 }
-                self.as_directory(root, is_directory)
+                self.as_directory(root, is_directory, options.stays)
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound if is_directory => {
                     self.make(place).map_err(|error| self.error("cannot make it", error))?;
                     let opened = self.open(place);
                     let root = opened.map_err(|error| self.error("cannot open it", error))?;
-                    self.as_directory(root, is_directory)
+                    let made = self.as_directory(root, is_directory, options.stays)?;
+                    Ok(Resolved { is_new: true, ..made })
                 }
                 io::ErrorKind::NotADirectory if is_directory => {
                     Err(DestinationError::NotDirectory { path: self.shown() })
@@ -226,6 +231,7 @@ impl Destination<'_> {
         &self,
         root: ConfinedDir,
         is_directory: bool,
+        stays: bool,
     ) -> Result<Resolved, DestinationError> {
         let parents = match is_directory {
             true => Parents::of(self.bytes(), self.top())
@@ -233,7 +239,9 @@ impl Destination<'_> {
             false => Parents::default(),
         };
         let found_at = self.destination_path(trimmed(self.bytes()))?;
-        Ok(Resolved { root, name: None, parents, found_at })
+        // What is served is as who serves it has made it.
+        let stays = stays || self.top().is_some_and(|top| is_same(top, &root));
+        Ok(Resolved { root, name: None, parents, found_at, is_new: false, stays })
     }
 
     /// The source gets a new name, in a directory that is there.
@@ -244,6 +252,8 @@ impl Destination<'_> {
             name,
             parents: Parents::default(),
             found_at: self.destination_path(parent)?,
+            is_new: false,
+            stays: false,
         })
     }
 
@@ -384,6 +394,11 @@ pub(crate) fn is_empty(root: &ConfinedDir) -> io::Result<bool> {
     Ok(true)
 }
 
+fn is_same(one: &ConfinedDir, other: &ConfinedDir) -> bool {
+    let inode = |of| rustix::fs::fstat(of).ok().map(|stat| (stat.st_dev, stat.st_ino));
+    inode(one) == inode(other)
+}
+
 /// True if a path can only mean a directory.
 fn ends_as_directory(path: &[u8]) -> bool {
     matches!(split(path).1, b"" | b"." | b"..")
@@ -422,4 +437,8 @@ pub struct SinkOptions {
     pub goes_on: bool,
     /// Nothing is made or changed there: it is only looked at.
     pub dry_run: bool,
+    /// The destination directory itself keeps its mode, time and attributes, whatever goes into it.
+    pub stays: bool,
+    /// Modes are kept as the source has them: one in which its owner may not write gets that right for the copy.
+    pub keeps_modes: bool,
 }

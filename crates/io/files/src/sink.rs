@@ -7,6 +7,7 @@ pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
 pub(crate) mod sync;
+pub(crate) mod top;
 pub(crate) mod write;
 
 use crate::destination::SinkOptions;
@@ -53,6 +54,7 @@ use crate::sink::keeping::Keeping;
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
+use crate::sink::top::{Top, make_writable};
 use crate::sink::write::{PRIVATE, Unpublished};
 use crate::source::nanoseconds;
 use crate::trust::Trust;
@@ -70,6 +72,7 @@ use crate::trust::Trust;
 #[derive(Debug)]
 pub struct SinkTree {
     pub(crate) root: ConfinedDir,
+    pub(crate) top: Top,
     /// See [`SinkOptions::only_empty`].
     only_empty: bool,
     rename: Option<Rename>,
@@ -172,6 +175,10 @@ impl SinkTree {
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
+        if options.keeps_modes && place.name.is_none() && !place.stays {
+            make_writable(&place.root)
+                .map_err(|error| destination.error("cannot make it writable", error))?;
+        }
         let hidden = destination.hide(&place.root, &options.transfer)?;
         let name = String::from_utf8_lossy(&hidden.name).into_owned();
         let explain = |doing: &'static str| {
@@ -183,19 +190,9 @@ impl SinkTree {
             true => record::replay(&bytes, &options.transfer, options.fsync),
             false => ResumeState::default(),
         };
-        let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
-        let mut left = BTreeSet::new();
-        for temp in temps(&hidden.directory).map_err(explain("cannot list"))? {
-            match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
-                // Files that the record vouches for may lie in it.
-                Ok(name) if resume.kept() > 0 && is_staged_name(&name) => {
-                    left.insert(name);
-                }
-                _ if kept.iter().any(|name| as_path(name) == temp) => {}
-                _ => remove_temp(&hidden.directory, &temp)
-                    .map_err(explain("cannot remove what an earlier run has left in"))?,
-            }
-        }
+        let left = remove_unrecorded(&hidden.directory, &resume);
+        let left =
+            left.map_err(explain("cannot list, or remove what an earlier run has left in"))?;
         let keeps_change_times = keeps_change_times(&hidden.record);
         let folds = folding::folds(&hidden.directory, RECORD);
         let folds = folds.map_err(explain("cannot look up names in"))?;
@@ -204,6 +201,7 @@ impl SinkTree {
         let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).sum();
         let tree = Self {
             root: place.root,
+            top: Top::new(place.stays, place.is_new),
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
@@ -297,10 +295,13 @@ impl SinkTree {
     ) -> Result<Made, EntryEnd> {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
+        let explain = |error| explain::at_destination("cannot make the directory", &error);
         if place.is_empty() {
+            if self.begin_top(entry).map_err(explain)? {
+                lock(&self.made).insert_one(id.as_wire());
+            }
             return Ok(Made::InPlace);
         }
-        let explain = |error| explain::at_destination("cannot make the directory", &error);
         let mode = self.provisional_mode(entry);
         if let Some(made) = self.make_staged(&place, mode) {
             lock(&self.made).insert_one(id.as_wire());
@@ -341,7 +342,7 @@ impl SinkTree {
     fn finish_directory(&self, directory: &NamedEntry) -> Result<(), EntryEnd> {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
-        if place.is_empty() {
+        if place.is_empty() && self.top.stays() {
             return Ok(());
         }
         let is_ours = lock(&self.made).contains(id.as_wire());
@@ -359,6 +360,9 @@ impl SinkTree {
                 entry,
             )
         })();
+        if place.is_empty() {
+            self.top.finished(entry);
+        }
         match result {
             Err(error) if is_ours => {
                 Err(explain::at_destination("cannot set mode and time of the directory", &error))
@@ -464,7 +468,7 @@ impl SinkTree {
 
     fn remove_record(&self) -> io::Result<()> {
         self.removed.store(true, Ordering::Relaxed);
-        remove_hidden(&self.root, &self.hidden_name, &self.hidden)
+        self.behind_top(|| remove_hidden(&self.root, &self.hidden_name, &self.hidden))
     }
 
     fn discard(&self, temp: TempName) {
@@ -528,7 +532,7 @@ impl Drop for SinkTree {
             let _ = unlinkat(&self.root, &self.hidden_name[..], AtFlags::REMOVEDIR);
         } else if !self.is_worth_keeping() {
             // Nobody is left to tell; the next run finds it and tries again.
-            let _ = remove_hidden(&self.root, &self.hidden_name, &self.hidden);
+            let _ = self.behind_top(|| remove_hidden(&self.root, &self.hidden_name, &self.hidden));
         }
     }
 }
@@ -711,6 +715,23 @@ impl Storage for TreeStorage<'_> {
     fn discard(&mut self, temp: TempName) {
         self.tree.discard(temp);
     }
+}
+
+/// Removes what earlier runs have left and the record does not vouch for. Returns the staged directories that stay.
+fn remove_unrecorded(hidden: &OwnedFd, resume: &ResumeState) -> io::Result<BTreeSet<[u8; 36]>> {
+    let kept: BTreeSet<[u8; 32]> = resume.temps().map(|temp| hex(&temp.0)).collect();
+    let mut left = BTreeSet::new();
+    for temp in temps(hidden)? {
+        match <[u8; 36]>::try_from(temp.as_os_str().as_bytes()) {
+            // Files that the record vouches for may lie in it.
+            Ok(name) if resume.kept() > 0 && is_staged_name(&name) => {
+                left.insert(name);
+            }
+            _ if kept.iter().any(|name| as_path(name) == temp) => {}
+            _ => remove_temp(hidden, &temp)?,
+        }
+    }
+    Ok(left)
 }
 
 /// Checks that what has the name of a directory is one.

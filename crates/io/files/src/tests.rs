@@ -14,6 +14,7 @@ mod listing;
 mod owners;
 mod places;
 mod staged_directories;
+mod top;
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -64,7 +65,18 @@ impl Copy {
             only_empty: false,
             goes_on: true,
             dry_run: false,
+            stays: false,
+            keeps_modes: false,
         };
+        Self::opened(tree, to, options)
+    }
+
+    fn opened(
+        tree: SourceTree,
+        to: Destination<'_>,
+        options: SinkOptions,
+    ) -> Result<Self, DestinationError> {
+        let transfer = options.transfer;
         let (to, resume) = SinkTree::open(to, &options)?;
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let mut nonce = [0; 16];

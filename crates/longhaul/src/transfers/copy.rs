@@ -257,6 +257,7 @@ fn request(options: &CopyOptions) -> Request {
         dry_run: options.dry_run,
         // The source of a push has them.
         names_follow: options.names.is_some() && direction == Direction::Pull,
+        destination_stays: options.names.is_some() && direction == Direction::Push,
         deletes: options.delete,
         keeps_attributes: options.attributes,
         label,
@@ -425,6 +426,8 @@ fn pull(
         only_empty: names.are_contents() && !options.merge && options.names.is_none(),
         goes_on: true,
         dry_run: options.dry_run,
+        stays: options.names.is_some(),
+        keeps_modes: options.attributes.has(KeptAttributes::MODES),
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;

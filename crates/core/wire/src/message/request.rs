@@ -31,6 +31,8 @@ pub struct Request {
     pub dry_run: bool,
     /// Of the contents of the one source only the names of NAMES are copied, which follow.
     pub names_follow: bool,
+    /// The directory that contents go into keeps its mode, time and attributes.
+    pub destination_stays: bool,
     /// Names in copied directories at the destination that were not announced are deleted: at most so many,
     /// where there is a bound.
     pub deletes: Option<Deletes>,
@@ -61,6 +63,7 @@ impl Request {
             destination_is_name: false,
             dry_run: false,
             names_follow: false,
+            destination_stays: false,
             deletes: None,
             keeps_attributes: KeptAttributes::default(),
             label: [0; 16],
@@ -125,6 +128,7 @@ impl Request {
                 (self.compares_contents, COMPARES_CONTENTS),
                 (self.names_follow, NAMES_FOLLOW),
                 (!self.keeps_attributes.is_empty(), KEEPS_ATTRIBUTES),
+                (self.destination_stays, DESTINATION_STAYS),
             ];
             w.varint(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum())?;
             w.bytes(&self.label)?;
@@ -197,6 +201,7 @@ impl Request {
             destination_is_name: flags & DESTINATION_IS_NAME != 0,
             dry_run: flags & DRY_RUN != 0,
             names_follow: flags & NAMES_FOLLOW != 0,
+            destination_stays: flags & DESTINATION_STAYS != 0,
             deletes,
             keeps_attributes,
             label,
@@ -218,4 +223,5 @@ const DRY_RUN: u64 = 256;
 const COMPARES_CONTENTS: u64 = 512;
 const NAMES_FOLLOW: u64 = 1024;
 const KEEPS_ATTRIBUTES: u64 = 2048;
-const FLAGS: u64 = 4095;
+const DESTINATION_STAYS: u64 = 4096;
+const FLAGS: u64 = 8191;

@@ -55,6 +55,7 @@ fn literal_bytes() {
         destination_is_name: true,
         dry_run: false,
         names_follow: true,
+        destination_stays: true,
         deletes: Some(Deletes { most: Some(4) }),
         keeps_attributes: KeptAttributes::OWNERS.with(KeptAttributes::XATTRS, true),
         label: [7; 16],
@@ -599,7 +600,7 @@ fn message() -> impl Strategy<Value = Message> {
     let lists = (prop::collection::vec(path, 0..4), prop::collection::vec(rule, 0..4));
     let deletes = prop::option::of(prop::option::of(0..varint::MAX))
         .prop_map(|it| it.map(|most| Deletes { most }));
-    let request = (any::<[bool; 17]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
+    let request = (any::<[bool; 18]>(), deletes, lists).prop_map(|(flags, deletes, lists)| {
         let (paths, rules) = lists;
         let [push, destination_is_directory, sync_at_end, copy_contents, unhashed, ..] = flags;
         Request {
@@ -614,10 +615,11 @@ fn message() -> impl Strategy<Value = Message> {
             dry_run: flags[8],
             compares_contents: flags[9],
             names_follow: flags[10],
+            destination_stays: flags[17],
             deletes,
             keeps_attributes: [1, 2, 4, 8, 16, 64]
                 .into_iter()
-                .zip(&flags[11..])
+                .zip(&flags[11..17])
                 .fold(KeptAttributes::default(), |all, (bit, set)| {
                     all.with(KeptAttributes::from_bits(bit).unwrap(), *set)
                 }),

@@ -100,7 +100,9 @@ impl SinkTree {
         let mode = fstat(&file)?.st_mode & 0o7777;
         let wanted = self.mode_in(entry, &from);
         let wanted = wanted | mode & 0o7000 & !self.keeping.mode_bits();
-        self.set_attributes(&file, (mode != wanted).then_some(wanted), entry)
+        // A new owner may take bits away.
+        let is_due = self.keeping.is_on() || mode != wanted;
+        self.set_attributes(&file, is_due.then_some(wanted), entry)
     }
 
     fn open_under_name(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<File> {

@@ -3,7 +3,7 @@
 //! they get it before they are renamed.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{Stat, fstat};
@@ -24,7 +24,7 @@ pub(crate) struct Inherited {
 
 impl Inherited {
     /// From an open directory, by path perhaps. What cannot be looked at gives nothing.
-    pub(crate) fn of(directory: &OwnedFd) -> Self {
+    pub(crate) fn of(directory: &impl AsFd) -> Self {
         let gives_group = |stat: &Stat| stat.st_mode & SET_GROUP_ID != 0;
         let group = fstat(directory).ok().filter(gives_group).map(|stat| stat.st_gid);
         let list = Node::named(directory, b".").xattr(DEFAULT).ok().flatten();

@@ -188,6 +188,8 @@ fn another_users_hidden_directory_does_not_make_a_copy_look_begun() {
         only_empty: true,
         goes_on: true,
         dry_run: false,
+        stays: false,
+        keeps_modes: false,
     };
     let opened = SinkTree::open(Destination::Local(&scratch.at("to")), &options);
     assert!(matches!(opened.err(), Some(DestinationError::NotEmpty { .. })));

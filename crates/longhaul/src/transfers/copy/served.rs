@@ -16,7 +16,8 @@ use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{
-    CloseCode, ConnectionId, Direction, Protect, Refused, Request, SshPurpose, Summary,
+    CloseCode, ConnectionId, Direction, KeptAttributes, Protect, Refused, Request, SshPurpose,
+    Summary,
 };
 
 use super::{Driver, UNCHECKED, fsync, outgoing, receive, send, sink_config};
@@ -151,6 +152,8 @@ impl ServedCopies {
             // Nothing could be compared: anybody who wrote it would be believed.
             goes_on: verify,
             dry_run: request.dry_run,
+            stays: request.destination_stays,
+            keeps_modes: request.keeps_attributes.has(KeptAttributes::MODES),
         };
         let destination = Destination::Below { root: &asked.rights.root, path };
         let (tree, resume) = Target::open(destination, &options)

@@ -25,6 +25,8 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         only_empty: false,
         goes_on: true,
         dry_run: false,
+        stays: false,
+        keeps_modes: false,
     };
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();

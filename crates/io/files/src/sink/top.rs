@@ -1,0 +1,90 @@
+//! The destination directory itself, where the contents of a directory go into it: it gets what that has.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::sync::lock;
+use longhaul_wire::Entry;
+use rustix::fs::{Mode, fchmod, fstat, futimens};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::sink::SinkTree;
+use crate::sink::inherited::Inherited;
+
+/// The destination directory of a copy.
+#[derive(Debug)]
+pub(crate) struct Top {
+    /// It keeps its mode, time and attributes.
+    stays: bool,
+    /// It was made for this copy.
+    is_new: bool,
+    /// The entry whose attributes it has got.
+    finished: Mutex<Option<Arc<Entry>>>,
+}
+
+impl Top {
+    pub(crate) fn new(stays: bool, is_new: bool) -> Self {
+        Self { stays, is_new, finished: Mutex::new(None) }
+    }
+
+    /// True if nothing of it is changed.
+    pub(crate) fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// The hidden directory, which is in it, may still go: that changes its time.
+    pub(crate) fn finished(&self, entry: &Arc<Entry>) {
+        *lock(&self.finished) = Some(Arc::clone(entry));
+    }
+}
+
+impl SinkTree {
+    /// The contents of `entry` go into the destination directory. One that was made for them is open to no more
+    /// users than theirs was. True if that was so.
+    pub(crate) fn begin_top(&self, entry: &Entry) -> io::Result<bool> {
+        if self.top.stays || !self.top.is_new {
+            return Ok(false);
+        }
+        let stat = fstat(&self.root)?;
+        // With a list the group's bits are its mask.
+        if !Inherited::of(&self.root).has_list() {
+            let mode = stat.st_mode & 0o7000 | self.provisional_mode(entry) & !self.umask;
+            match fchmod(&self.root, Mode::from_raw_mode(mode)) {
+                // As where other modes cannot be set, which is noted at the end.
+                Ok(()) | Err(Errno::PERM | Errno::NOTSUP) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Does something in the destination directory once that has its attributes, which it has afterwards, too.
+    pub(crate) fn behind_top(&self, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let Some(entry) = lock(&self.top.finished).take() else { return act() };
+        let made_writable = make_writable(&self.root)?;
+        act()?;
+        if let Some(mode) = made_writable {
+            fchmod(&self.root, mode)?;
+        }
+        match futimens(&self.root, &self.timestamps(&entry)) {
+            // It was refused before, which is noted.
+            Err(_) if self.lacks_times() => Ok(()),
+            set => Ok(set?),
+        }
+    }
+}
+
+/// Lets its owner, who this is, write to the directory. The mode that it had, if that did not.
+pub(crate) fn make_writable(directory: &ConfinedDir) -> io::Result<Option<Mode>> {
+    let stat = fstat(directory)?;
+    let (mode, user) = (stat.st_mode & 0o7777, geteuid());
+    if user.is_root() || user.as_raw() != stat.st_uid || mode & WRITABLE == WRITABLE {
+        return Ok(None);
+    }
+    fchmod(directory, Mode::from_raw_mode(mode | WRITABLE))?;
+    Ok(Some(Mode::from_raw_mode(mode)))
+}
+
+const WRITABLE: u32 = 0o700;
