@@ -94,7 +94,7 @@ fn a_dry_run_changes_nothing_and_says_what_the_copy_then_does() {
             assert_eq!(new, owned(&["a/b/f7", "empty/"]), "{dry:?}");
             assert_eq!(differs, owned(&["changed", "other-link"]), "{dry:?}");
             let deletes: BTreeSet<String> = found("deleting ");
-            assert_eq!(deletes, owned(&["more", "a/b/extra"]), "{dry:?}");
+            assert_eq!(deletes, owned(&["more", "more/x", "a/b/extra"]), "{dry:?}");
             assert!(dry.stderr.contains("dry run: 4 entries would be copied"), "{dry:?}");
 
             let real = cp(test, &["-v", "--delete", &source, &destination]).end();
@@ -167,7 +167,9 @@ fn what_goes_of_a_directory_that_stays_is_named() {
             fs::write(test.there(&format!("m/{name}")), "x").unwrap();
         }
         let there = format!("lh://{at}/");
-        let expected = BTreeSet::from(["m/gone/1", "m/gone/2", "m/whole"]);
+        let names = ["gone/1", "gone/2", "whole/3", "whole/deep/4", "whole/deep", "whole"];
+        let names = names.map(|name| format!("m/{name}"));
+        let expected: BTreeSet<_> = names.iter().map(String::as_str).collect();
         for option in ["-n", "-v"] {
             let words = [option, "--delete", "--exclude", "keep", "here/m", &there];
             let ended = cp(test, &words).end();
@@ -231,5 +233,55 @@ fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
         assert!(!bears.end().stderr.contains("--max-errors"));
         let given_up = cp(test, &[&["--max-errors", "3"], &words[..]].concat()).end();
         given_up.assert_failed("given up (--max-errors), because 4 entries failed, the first: ");
+    });
+}
+
+/// As by rsync: what a directory held that a file or link replaces is named and counted, that itself is not.
+#[test]
+fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {
+    limited(|test| {
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        fs::create_dir_all(test.here("m/directory")).unwrap();
+        for name in ["file", "directory/below"] {
+            fs::write(test.here(&format!("m/{name}")), "x").unwrap();
+        }
+        symlink("file", test.here("m/link")).unwrap();
+        fs::hard_link(test.here("m/file"), test.here("m/other")).unwrap();
+        let fill = || {
+            let _ = fs::remove_dir_all(test.there("m"));
+            for name in ["file/1", "file/deep/2", "link/3", "other/4", "zz/5", "directory"] {
+                let path = test.there(&format!("m/{name}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "x").unwrap();
+            }
+        };
+        let to = format!("lh://{at}/");
+        let all = ["file/1", "file/deep", "file/deep/2", "link/3", "other/4", "zz", "zz/5"];
+        // What is in `file/deep` keeps that, and so the file is not copied, nor its other name, and the rest stays.
+        let some = ["file/1", "link/3"];
+        for (more, expected, end) in [
+            (&["-H"][..], &all[..], "; 7 "),
+            (&["-Hu"], &all, "; 7 "),
+            (&["-H", "--exclude", "2"], &some, ""),
+        ] {
+            let expected: BTreeSet<_> = expected.iter().map(|name| format!("m/{name}")).collect();
+            let run = |option: &str| {
+                let words = [&[option, "--delete"], more, &["here/m", &to]].concat();
+                let ended = cp(test, &words).end();
+                let named = lines(&ended.stdout, "deleting ");
+                let named: BTreeSet<_> = named.into_iter().map(str::to_owned).collect();
+                assert_eq!(named, expected, "{more:?}: {ended:?}");
+                assert!(ended.stderr.contains(end), "{more:?}: {ended:?}");
+                ended.status
+            };
+            fill();
+            assert_eq!(run("-n"), run("-v"), "{more:?}");
+            let is_whole = test.there("m/file").is_file();
+            assert_eq!(is_whole, !end.is_empty(), "{more:?}");
+        }
     });
 }

@@ -132,16 +132,16 @@ pub enum Answer {
         /// Those that are not what was recorded, or cannot be read.
         wrong: Vec<u32>,
     },
-    /// Of each: the file that has its name, beside it.
-    Compared(Vec<(EntryId, Compared)>),
+    /// Of each: the file that has its name, beside it; and in a dry run, what would be deleted to make room.
+    Compared(Vec<(EntryId, Compared)>, Vec<Deletion>),
     /// Each file, with those of its groups that are equal.
     ContentsCompared(Vec<EqualGroups>),
     /// Of each: it is there.
     Mended(Vec<(EntryId, bool)>),
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
-    /// Of each: it has its name, or the reason why not.
-    Published(Vec<(EntryId, Result<(), EntryEnd>)>),
+    /// Of each: it has its name, or the reason why not; and what was deleted to make room.
+    Published(Vec<(EntryId, Result<(), EntryEnd>)>, Vec<Deletion>),
     /// True if each has its name.
     DirectoriesPlaced(Vec<(EntryId, bool)>),
     /// The checkpoint of this number is done.
@@ -163,7 +163,7 @@ impl Answer {
     pub fn is_in_order(&self) -> bool {
         matches!(
             self,
-            Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_) | Self::Compared(_)
+            Self::DirectoriesMade(_) | Self::Prepared(..) | Self::Checked(_) | Self::Compared(..)
         )
     }
 }

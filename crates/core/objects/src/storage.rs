@@ -76,6 +76,10 @@ pub trait Storage {
         announced: &AnnouncedPaths,
     ) -> Vec<Deletion>;
 
+    /// Things deleted since the last call from directories whose names files or links were to have: not
+    /// these themselves.
+    fn take_cleared(&mut self) -> Vec<Deletion>;
+
     /// See [`Action::Checkpoint`].
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), Self::Failure>;
 
@@ -116,7 +120,8 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::Checked(each(batch, |file| (file.id, storage.check_published(file))))
         }
         Action::CompareExisting(batch) => {
-            Answer::Compared(each(batch, |file| (file.id, storage.compare(file))))
+            let compared = each(batch, |file| (file.id, storage.compare(file)));
+            Answer::Compared(compared, storage.take_cleared())
         }
         Action::CompareContents(batch) => Answer::ContentsCompared(each(batch, |compared| {
             let equal = storage.compare_contents(compared);
@@ -126,7 +131,8 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
             Answer::Mended(each(batch, |file| (file.id, storage.mend(&file.entry))))
         }
         Action::Publish(batch) => {
-            Answer::Published(each(batch, |file| (file.id, ended(storage.publish(file)))))
+            let published = each(batch, |file| (file.id, ended(storage.publish(file))));
+            Answer::Published(published, storage.take_cleared())
         }
         Action::PlaceDirectories(batch) => Answer::DirectoriesPlaced(each(batch, |directory| {
             (directory.id, storage.place_directory(directory))

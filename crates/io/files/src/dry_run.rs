@@ -102,7 +102,7 @@ impl DryRun {
 
     /// Says of a later name what a copy would do.
     fn compare_link(&self, entry: &Entry, first: &FirstName) -> EntryEnd {
-        let code = match self.compare_entry(entry) {
+        let code = match self.compare_entry(entry, true) {
             Compared::Missing => EntryCode::New,
             Compared::Blocked => return EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY),
             _ => {
@@ -119,15 +119,17 @@ impl DryRun {
         EntryEnd::new(code, "")
     }
 
-    /// Compares a file or link with what has its name; what cannot be looked at is another.
-    fn compare_entry(&self, entry: &Entry) -> Compared {
+    /// Compares a file or link with what has its name; what cannot be looked at is another. One for which a
+    /// directory would make room does so once, when `it_is_time`.
+    fn compare_entry(&self, entry: &Entry, it_is_time: bool) -> Compared {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
         let Ok(place) = place else { return OTHER };
         let (parent, name) = split(&place);
         match self.look(parent, name) {
             Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile | FileType::Symlink => compare(&parent, name, &stat, entry),
-                FileType::Directory if self.deletes.makes_room() => OTHER,
+                FileType::Directory if self.deletes.makes_room() && !it_is_time => OTHER,
+                FileType::Directory if self.deletes.clears(&parent, name, entry) => OTHER,
                 _ => Compared::Blocked,
             },
             Ok(None) => Compared::Missing,
@@ -148,7 +150,8 @@ impl Storage for &DryRun {
     }
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
-        self.compare_entry(&existing.entry)
+        // A later name of a file has its turn when the first has its name.
+        self.compare_entry(&existing.entry, existing.entry.linked_to().is_none())
     }
 
     fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
@@ -178,6 +181,10 @@ impl Storage for &DryRun {
         let place = place_under(self.rename.as_ref(), path, true);
         let (Some(root), Ok(place)) = (&self.root, place) else { return Vec::new() };
         self.deletes.delete_others((root, &place), path, announced, |_, _| false)
+    }
+
+    fn take_cleared(&mut self) -> Vec<Deletion> {
+        self.deletes.take_cleared()
     }
 
     // Nothing below is asked of it: no contents are taken in.

@@ -693,6 +693,10 @@ impl Storage for TreeStorage<'_> {
         self.tree.delete_others(directory, announced)
     }
 
+    fn take_cleared(&mut self) -> Vec<Deletion> {
+        self.tree.deletes.take_cleared()
+    }
+
     fn sync(&mut self, checkpoint: &Checkpoint) -> Result<(), StorageError> {
         self.tree.sync(checkpoint).map_err(StorageError::Sync)?;
         // What is confirmed next is where the user looks for it.

@@ -200,6 +200,10 @@ impl Storage for Discarded {
         Vec::new()
     }
 
+    fn take_cleared(&mut self) -> Vec<Deletion> {
+        Vec::new()
+    }
+
     fn sync(&mut self, _: &Checkpoint) -> Result<(), StorageError> {
         Ok(())
     }

@@ -75,7 +75,8 @@ impl Sink {
             }
             Answer::Prepared(id, prepared) => self.prepared(id, prepared),
             Answer::Rechecked { file, groups, wrong } => self.groups_rechecked(file, groups, wrong),
-            Answer::Compared(each) => {
+            Answer::Compared(each, cleared) => {
+                self.deleted(cleared);
                 each.into_iter().for_each(|(id, compared)| self.compared(id, compared));
             }
             Answer::ContentsCompared(each) => {
@@ -87,7 +88,8 @@ impl Sink {
             Answer::Checked(each) => {
                 each.into_iter().for_each(|(id, checked)| self.checked(id, checked));
             }
-            Answer::Published(each) => {
+            Answer::Published(each, cleared) => {
+                self.deleted(cleared);
                 each.into_iter().for_each(|(id, published)| self.published(id, published));
             }
             Answer::DirectoriesPlaced(each) => {

@@ -591,6 +591,11 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    /// Nothing is replaced but files and links.
+    fn take_cleared(&mut self) -> Vec<Deletion> {
+        Vec::new()
+    }
+
     fn delete_others(
         &mut self,
         directory: &NamedEntry,

@@ -36,6 +36,7 @@ fn answer(action: Action) -> Answer {
                     _ => (it.id, Compared::Other { same_size: false }),
                 })
                 .collect(),
+            Vec::new(),
         ),
         Action::FinishDirectories { directories, announced } => Answer::DirectoriesFinished(
             directories

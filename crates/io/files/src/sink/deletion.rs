@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
@@ -32,6 +33,8 @@ pub(crate) struct DeletionLimits {
     dry_run: bool,
     /// Deletes also what stands in the way of an entry of another kind.
     makes_room: bool,
+    /// Things deleted for that, of which nobody knows yet.
+    cleared: Mutex<Vec<Deletion>>,
 }
 
 /// Names in a directory.
@@ -52,7 +55,8 @@ impl DeletionLimits {
         let most = deletes.and_then(|deletes| deletes.most);
         let left = AtomicU64::new(most.unwrap_or(0));
         let (is_bounded, makes_room) = (most.is_some(), deletes.is_some());
-        Self { left, is_bounded, filter, dry_run: false, makes_room }
+        let cleared = Mutex::default();
+        Self { left, is_bounded, filter, dry_run: false, makes_room, cleared }
     }
 
     /// The same, but nothing is deleted.
@@ -102,15 +106,36 @@ impl DeletionLimits {
         self.clear(parent, Found { name: name.to_vec(), is_directory: true }, entry)
     }
 
-    /// Deletes what has the name of `entry`, and all that is in it.
+    /// In a dry run: true if a copy would delete the directory that stands where the file or link `entry` is to be.
+    pub(crate) fn clears(&self, parent: &OwnedFd, name: &[u8], entry: &Entry) -> bool {
+        let found = Found { name: name.to_vec(), is_directory: true };
+        self.makes_room && self.clear(parent, found, entry).is_ok()
+    }
+
+    /// Deletes what has the name of `entry`, and all that is in it. As in `rsync`, what is in it counts and is named,
+    /// not what is replaced.
     fn clear(&self, parent: &OwnedFd, found: Found, entry: &Entry) -> Result<bool, EntryEnd> {
-        let mut deletions = Vec::new();
-        let path = entry.path.as_bytes().to_vec();
-        if self.delete((parent, &found), path, 0, &mut deletions) {
-            return Ok(true);
+        let path = entry.path.as_bytes();
+        let kept = || EntryEnd::new(EntryCode::InTheWay, KEPT_BY_RULES);
+        if !self.admits(path, found.is_directory) {
+            return Err(kept());
         }
-        let failed = deletions.into_iter().find_map(|deletion| deletion.result.err());
-        Err(failed.unwrap_or_else(|| EntryEnd::new(EntryCode::InTheWay, KEPT_BY_RULES)))
+        let flags = if found.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        if found.is_directory {
+            let mut deletions = Vec::new();
+            let emptied = self.empty((parent, &found.name), path, 0, &mut deletions);
+            let failed = deletions.iter().find_map(|deletion| deletion.result.clone().err());
+            lock(&self.cleared).append(&mut deletions);
+            if !emptied? {
+                return Err(failed.unwrap_or_else(kept));
+            }
+        }
+        self.remove(parent, &found.name, flags).map(|()| true)
+    }
+
+    /// Things deleted to make room since the last call.
+    pub(crate) fn take_cleared(&self) -> Vec<Deletion> {
+        core::mem::take(&mut *lock(&self.cleared))
     }
 
     /// True if one more name may be deleted; then it counts.
@@ -154,7 +179,7 @@ impl DeletionLimits {
         deletions
     }
 
-    /// Deletes a name, and what is in it, and notes that: of a directory that goes with all in it that alone.
+    /// Deletes a name, and what is in it, and notes each: of many in a directory that goes, that alone.
     /// False if it stays: a rule keeps it, or something in it.
     fn delete(
         &self,
@@ -176,7 +201,7 @@ impl DeletionLimits {
             false => self.unlink(directory, &found.name, AtFlags::empty()),
         };
         let is_gone = result.is_ok();
-        if is_gone {
+        if is_gone && deletions.len() > NAMED_MAX {
             deletions.truncate(before);
         }
         deletions.push(Deletion { path, result });
@@ -211,6 +236,10 @@ impl DeletionLimits {
         if !self.take() {
             return Err(EntryEnd::new(EntryCode::Refused, "--max-delete allows no more"));
         }
+        self.remove(directory, name, flags)
+    }
+
+    fn remove(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
         if self.dry_run {
             return Ok(());
         }
@@ -282,5 +311,7 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Contents> {
 /// Why something stays in the way.
 const KEPT_BY_RULES: &str =
     "what has its name, or something in that, is excluded and so not deleted";
+/// Names in directories that go which are named one by one.
+const NAMED_MAX: usize = 1 << 16;
 /// Directories in one another, each of which takes a descriptor and a part of the stack.
 const DEPTH_MOST: usize = 200;
