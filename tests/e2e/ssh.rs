@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -345,6 +345,38 @@ fn verify_compares_where_the_files_are_over_ssh() {
         assert_spoilt(&verify("dtn2:data"));
         assert_failed(&verify("dtn2:none"), "no such file or directory");
         assert_failed(&verify("dtn2:data/other"), "it is no directory");
+    });
+}
+
+#[needs(sshd)]
+#[test]
+fn where_others_have_the_ports_tcp_carries_and_else_ssh() {
+    limited(|test| {
+        let sshd = Sshd::start(test, &Login::After(""));
+        make_tree(&test.here("tree"));
+        let udp = UdpSocket::bind("[::]:0").unwrap();
+        let port = udp.local_addr().unwrap().port();
+        let ports = format!("{port}-{port}");
+        let copy = |words: &[&str]| sshd.cp(&[&["--ports", &ports][..], words].concat());
+        let only_tcp = copy(&["here/tree", "dtn2:one"]);
+        only_tcp.assert_succeeded();
+        assert_eq!(only_tcp.json()["carrier"], "tcp", "{only_tcp:?}");
+        let noted = |ended: &Ended, part: &str| {
+            assert!(ended.json()["notices"].to_string().contains(part), "{ended:?}");
+        };
+        let lack = "dtn2: no UDP port of those of --ports is free at the server: TCP carries";
+        noted(&only_tcp, lack);
+        assert_same(&test.here("tree"), &test.there("one"));
+        until("the server has ended", || sshd.processes().is_empty().then_some(()));
+        let _tcp = TcpListener::bind(("::", port)).unwrap();
+        for (from, to) in [("here/tree", "dtn2:two"), ("dtn2:two", "here/back")] {
+            let through_ssh = copy(&[from, to]);
+            through_ssh.assert_succeeded();
+            assert_eq!(through_ssh.json()["carrier"], "ssh", "{through_ssh:?}");
+            noted(&through_ssh, "dtn2: no port of those of --ports is free at the server: data");
+        }
+        assert_same(&test.here("tree"), &test.here("back"));
+        assert_failed(&copy(&["--carrier", "udp", "here/tree", "dtn2:three"]), "no port of those");
     });
 }
 

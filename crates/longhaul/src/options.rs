@@ -13,7 +13,7 @@ use longhaul_history::History;
 use longhaul_objects::NameList;
 use longhaul_session::Token;
 use longhaul_units::{Bytes, Rate};
-use longhaul_wire::{Deletes, FilterRule, KeptAttributes, Protect};
+use longhaul_wire::{Deletes, FilterRule, KeptAttributes, Protect, SshTaken};
 
 use crate::connection::circuit::CircuitOptions;
 use crate::connection::links::LinkChoice;
@@ -176,11 +176,16 @@ impl ConnectOptions {
     /// Where the server is dialled.
     pub(crate) fn remote<'a>(&'a self, via: Option<&'a Via>) -> Remote<'a> {
         let Endpoint { host, port } = &self.server;
-        let tunnel = self.tunnel();
-        match self.ssh.as_ref().and_then(|ssh| ssh.addresses().split_first()) {
-            Some((host, others)) => Remote { host, others, port: *port, via, tunnel },
-            None => Remote { host, others: &[], port: *port, via, tunnel },
-        }
+        let (port, tunnel) = (*port, self.tunnel());
+        let only_tunnel = self.taken() == Some(SshTaken::All);
+        let found = self.ssh.as_ref().and_then(|ssh| ssh.addresses().split_first());
+        let (host, others) = found.unwrap_or((host, &[]));
+        Remote { host, others, port, via, tunnel, only_tunnel }
+    }
+
+    /// Ports that the server which ssh has started may listen at, and that others have.
+    pub(crate) fn taken(&self) -> Option<SshTaken> {
+        self.ssh.as_ref()?.taken()
     }
 
     /// The streams of ssh that started the server, if they carry connections.

@@ -70,7 +70,7 @@ pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;
 pub use ssh::{
     MAX_SSH_DATA, MAX_SSH_NOISE, MAX_SSH_PORTS, SSH_MARK_LEN, SSH_VERSION, SSH_WINDOW, SshAnswer,
-    SshAsk, SshEntry, SshFrame, SshOnward, SshPurpose, SshServing,
+    SshAsk, SshEntry, SshFrame, SshOnward, SshPurpose, SshServing, SshTaken,
 };
 pub use tcp_record::{
     JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,

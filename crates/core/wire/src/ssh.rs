@@ -85,6 +85,17 @@ pub struct SshServing {
     pub paths: Vec<Vec<u8>>,
     /// It takes frames.
     pub frames: bool,
+    /// Ports that it may listen at are not to be had.
+    pub taken: Option<SshTaken>,
+}
+
+/// Others have all ports that a server may listen at, so that it listens where only its own host reaches it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SshTaken {
+    /// Those of UDP: TCP leads to it.
+    Udp = 1,
+    /// All: nothing but frames leads to it.
+    All = 2,
 }
 
 /// The door of a server.
@@ -177,7 +188,7 @@ impl SshAnswer {
         }
         match &self.outcome {
             Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes()),
-            Ok(SshServing { entry, address, paths, frames }) => {
+            Ok(SshServing { entry, address, paths, frames, taken }) => {
                 put(&mut body, VERSION, &SSH_VERSION.to_be_bytes());
                 put_paths(&mut body, paths)?;
                 if let Some(SshEntry { port, token }) = entry {
@@ -189,6 +200,9 @@ impl SshAnswer {
                 }
                 if *frames {
                     put(&mut body, FRAMES, &[]);
+                }
+                if let Some(taken) = taken {
+                    put(&mut body, TAKEN, &[*taken as u8]);
                 }
             }
         }
@@ -239,7 +253,13 @@ impl SshAnswer {
             Some([]) => true,
             Some(_) => return Err(DecodeError::Invalid { what: FRAMES.what }),
         };
-        let outcome = Ok(SshServing { entry, address, paths, frames });
+        let taken = match options.find(TAKEN) {
+            None => None,
+            Some([1]) => Some(SshTaken::Udp),
+            Some([2]) => Some(SshTaken::All),
+            Some(_) => return Err(DecodeError::Invalid { what: TAKEN.what }),
+        };
+        let outcome = Ok(SshServing { entry, address, paths, frames, taken });
         Ok(Some((Self { implementation, outcome }, end)))
     }
 }
@@ -278,6 +298,7 @@ kinds! {
     9 true REFUSAL Server "refusal over ssh"
     10 false FRAMES Server "frames over ssh"
     11 true ONWARD Client "other server over ssh"
+    12 false TAKEN Server "taken ports over ssh"
 }
 
 fn read(body: &[u8], by: By) -> Result<Options<'_>, DecodeError> {

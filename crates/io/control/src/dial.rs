@@ -58,6 +58,8 @@ pub struct Remote<'a> {
     pub via: Option<&'a Via>,
     /// Where it can be reached besides.
     pub tunnel: Option<&'a Arc<Tunnel>>,
+    /// Nowhere else.
+    pub only_tunnel: bool,
 }
 
 impl Remote<'_> {
@@ -118,17 +120,25 @@ pub fn dial(
         return prove((connected, remote.via.is_some(), None), token, config, idle_timeout, stop);
     };
     let soon = ClientConfig { timeout: config.timeout.min(HANDSHAKE), ..config.clone() };
-    let direct = remote
-        .connect(timeout.min(HEAD_START), stop)
-        .and_then(|connected| prove((connected, false, None), token, &soon, idle_timeout, stop));
-    let error = match direct {
-        Err(error) if may_be_elsewhere(&error) => error,
-        result => return result,
+    let direct = || {
+        let connected = remote.connect(timeout.min(HEAD_START), stop)?;
+        prove((connected, false, None), token, &soon, idle_timeout, stop)
+    };
+    let error = match (!remote.only_tunnel).then(direct) {
+        Some(Err(error)) if may_be_elsewhere(&error) => Some(error),
+        Some(result) => return result,
+        None => None,
     };
     let begun = clock::now();
-    let Ok(stream) = tunnel.connect() else { return Err(error) };
     let server = remote.addresses(stop).ok().and_then(|all| all.first().copied());
     let server = server.unwrap_or((Ipv4Addr::UNSPECIFIED, remote.port).into());
+    let stream = match (tunnel.connect(), error) {
+        (Ok(stream), _) => stream,
+        (Err(_), Some(error)) => return Err(error),
+        (Err(error), None) => {
+            return Err(ConnectError::Lost { server, reason: error.to_string() });
+        }
+    };
     let connected = Connected { stream, server, rtt: clock::now() - begun };
     prove((connected, false, Some(tunnel.clone())), token, config, idle_timeout, stop)
 }

@@ -296,7 +296,14 @@ fn a_stop_ends_every_wait() {
     stop.request();
     let (_listener, address) = listen();
     let host = address.ip().to_string();
-    let remote = Remote { host: &host, others: &[], port: address.port(), via: None, tunnel: None };
+    let remote = Remote {
+        host: &host,
+        others: &[],
+        port: address.port(),
+        via: None,
+        tunnel: None,
+        only_tunnel: false,
+    };
     let dialed = dial(&remote, &token(), &client_config(), IDLE, &stop);
     assert!(matches!(dialed.unwrap_err(), ConnectError::Stopped));
 
@@ -311,7 +318,14 @@ fn a_stop_ends_every_wait() {
 
 #[test]
 fn names_and_ports_that_lead_nowhere() {
-    let remote = Remote { host: "no such host", others: &[], port: 7420, via: None, tunnel: None };
+    let remote = Remote {
+        host: "no such host",
+        others: &[],
+        port: 7420,
+        via: None,
+        tunnel: None,
+        only_tunnel: false,
+    };
     let nowhere = dial(&remote, &token(), &client_config(), IDLE, &Stop::default());
     let error = nowhere.unwrap_err();
     assert!(matches!(error, ConnectError::Unresolvable { .. }), "{error:?}");
@@ -554,7 +568,8 @@ fn the_tunnel_is_taken_where_another_answers_or_nobody_does() {
         let near = Arc::new(Tunnel::client(here.into(), to_there.into()).unwrap());
         let host = address.ip().to_string();
         let (port, tunnel) = (address.port(), Some(&near));
-        let remote = Remote { host: &host, others: &[], port, via: None, tunnel };
+        let remote =
+            Remote { host: &host, others: &[], port, via: None, tunnel, only_tunnel: false };
         let config = ClientConfig { lanes: 9, ..client_config() };
         let dialed = dial(&remote, &token(), &config, IDLE, &Stop::default()).unwrap();
         assert!(dialed.tunnel.is_some());
@@ -570,7 +585,14 @@ fn dial_at(
     config: &ClientConfig,
 ) -> Result<Dialed, ConnectError> {
     let host = address.ip().to_string();
-    let remote = Remote { host: &host, others: &[], port: address.port(), via: None, tunnel: None };
+    let remote = Remote {
+        host: &host,
+        others: &[],
+        port: address.port(),
+        via: None,
+        tunnel: None,
+        only_tunnel: false,
+    };
     dial(&remote, token, config, IDLE, &Stop::default())
 }
 

@@ -232,6 +232,7 @@ impl<'a> Client<'a> {
         match carrier {
             _ if via.is_some() => Carrier::Tcp,
             CarrierChoice::Tcp => Carrier::Tcp,
+            CarrierChoice::Auto if self.options.taken().is_some() => Carrier::Tcp,
             CarrierChoice::Auto if circuit.is_none() && links.is_empty() => Carrier::Either,
             CarrierChoice::Auto | CarrierChoice::Udp => Carrier::Udp,
         }
@@ -279,7 +280,9 @@ impl<'a> Client<'a> {
         let begun = Begun { dialed: &dialed, via, over_tcp, opened: None, packet_max: None };
         let mut rival = free.then(|| self.rival(&dialed));
         let relayed = self.options.ssh.as_ref().is_some_and(|ssh| ssh.is_of_another());
-        let notices = through_ssh(&dialed, over_tcp, relayed).into_iter().collect();
+        let notice = without_ports(self.options, &dialed);
+        let notices = notice.or_else(|| through_ssh(&dialed, over_tcp, relayed));
+        let notices = notices.into_iter().collect();
         let tried = match dialed.server.ip().is_unspecified() {
             true if free => Err(Failure::NoUdp(UNKNOWN.into())),
             _ => self.attempt(begun, rival.as_mut(), notices, &make, progress, stop),
@@ -324,7 +327,11 @@ impl<'a> Client<'a> {
     }
 
     fn check_carrier(&self) -> Result<(), Failure> {
-        let ConnectOptions { carrier, circuit, .. } = self.options;
+        let ConnectOptions { carrier, circuit, links, ssh, .. } = self.options;
+        let needs_udp = *carrier == CarrierChoice::Udp || circuit.is_some() || !links.is_empty();
+        if let Some(reason) = ssh.as_ref().and_then(|ssh| ssh.lacks_ports()).filter(|_| needs_udp) {
+            return Err(Failure::NoUdp(reason));
+        }
         let reason = match carrier {
             CarrierChoice::Udp if self.uses_gateways() => {
                 "gateways carry TCP connections (--via), not UDP lanes (--carrier udp)"
@@ -442,6 +449,12 @@ struct Begun<'a> {
     opened: Option<Result<Vec<Opened>, JoinError>>,
     /// Over TCP, where no larger packets pass.
     packet_max: Option<u64>,
+}
+
+/// The notice of a connection to a server without ports, and how data goes there.
+pub(crate) fn without_ports(options: &ConnectOptions, dialed: &Dialed) -> Option<String> {
+    let instead = if dialed.tunnel.is_some() { DATA_THROUGH_SSH } else { "TCP carries instead" };
+    options.ssh.as_ref()?.lacks_ports().map(|reason| format!("{reason}: {instead}"))
 }
 
 /// The notice of a connection that goes through ssh; of its data too, where that is TCP's. It may be `relayed` by

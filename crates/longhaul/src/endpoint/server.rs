@@ -4,6 +4,7 @@ mod carriers;
 mod client;
 mod datagrams;
 mod leftovers;
+mod listening;
 mod peer;
 
 use std::cell::Cell;
@@ -32,13 +33,14 @@ use crate::endpoint::guests::{self, Guest, Guests};
 use crate::endpoint::policy::Policy;
 use crate::endpoint::request::Handlers;
 use crate::endpoint::ssh::arrivals::SshArrivals;
-use crate::error::{Error, ErrorKind, Side};
+use crate::error::Error;
 use crate::memory::budget::{Budget, MEMORY_LEAST, NAMES_LEAST, memory_for_contents};
 use crate::memory::descriptors::Descriptors;
 use crate::memory::lease::{Lease, SharedMemory};
 use crate::options::ServeOptions;
 use client::{NotServed, sending};
 use datagrams::Known;
+use listening::{listen, listen_too, listen_within};
 use longhaul_carriers::tcp::Joins;
 use longhaul_carriers::udp::socket_notices;
 use longhaul_control::pending::{ATTENDED_MAX, Pending, PendingConnection};
@@ -66,7 +68,10 @@ pub(crate) fn run(
     }
     let (listener, udp) = match &options.listener {
         Some(listener) => listen_too(listener, &udp_options)?,
-        None => listen(options.listen, options.ports, &udp_options)?,
+        None => match options.ports {
+            None => listen(options.listen, &udp_options)?,
+            Some(ports) => listen_within(options, ports, &udp_options)?,
+        },
     };
     let (address, udp) = (listener.local_addr().map_err(system)?, Arc::new(udp));
     for notice in socket_notices(&udp) {
@@ -76,7 +81,7 @@ pub(crate) fn run(
     let memory = Budget::new(options.memory);
     let all_memory = memory_for_contents(options.memory);
     let config = ServerConfig {
-        udp_port: Some(address.port()),
+        udp_port: Some(udp.local_addr().port()),
         implementation: Some(crate::implementation::IMPLEMENTATION.into()),
         receive_limits: Some(ReceiveLimits { socket_buffer, credit: memory.of_sink() }),
         ..ServerConfig::default()
@@ -103,71 +108,6 @@ pub(crate) fn run(
         left: Stop::default(),
     };
     server.serve(&listener, address).map_err(system)
-}
-
-/// Listens for connections and for datagrams at one port. If the system may choose the port
-/// (`address` has port 0), it is asked again while it chooses one that is taken for datagrams. Of
-/// `ports` the first that is free is taken.
-fn listen(
-    mut address: SocketAddr,
-    ports: Option<(u16, u16)>,
-    udp_options: &UdpOptions,
-) -> Result<(TcpListener, UdpSocket), Error> {
-    const CHOICES: usize = 100;
-    let (first, last) = ports.unwrap_or((address.port(), address.port()));
-    let again = if first == 0 { CHOICES } else { 1 };
-    let mut choices = again * (usize::from(last.saturating_sub(first)) + 1);
-    for port in (first..=last).flat_map(|port| std::iter::repeat_n(port, again)) {
-        address.set_port(port);
-        let failed = |transport| move |error| cannot_listen(address, transport, &error);
-        choices -= 1;
-        let is_taken = |error: &io::Error| choices > 0 && error.kind() == io::ErrorKind::AddrInUse;
-        let listener = match TcpListener::bind(address) {
-            Err(error) if is_taken(&error) => continue,
-            bound => bound.map_err(failed("TCP"))?,
-        };
-        // std lets 128 wait; the SYNs of others would be dropped while strangers make room.
-        rustix::net::listen(&listener, BACKLOG).map_err(|errno| failed("TCP")(errno.into()))?;
-        listener.set_nonblocking(true).map_err(failed("TCP"))?;
-        let bound = listener.local_addr().map_err(failed("TCP"))?;
-        match UdpSocket::bind(bound, udp_options) {
-            Err(error) if is_taken(&error) => {}
-            bound => return Ok((listener, bound.map_err(failed("UDP"))?)),
-        }
-    }
-    Err(Error::usage("there is no port to listen at"))
-}
-
-/// A listener that is there already, and datagrams at its address.
-fn listen_too(
-    listener: &TcpListener,
-    udp_options: &UdpOptions,
-) -> Result<(TcpListener, UdpSocket), Error> {
-    let failed = |error: io::Error| {
-        let message = format!("cannot listen at the socket that was passed on: {error}");
-        Error::new(ErrorKind::Listen, Side::Here, message)
-    };
-    let listener = listener.try_clone().map_err(failed)?;
-    listener.set_nonblocking(true).map_err(failed)?;
-    let at = listener.local_addr().map_err(failed)?;
-    let udp = UdpSocket::bind(at, udp_options).map_err(|error| cannot_listen(at, "UDP", &error))?;
-    Ok((listener, udp))
-}
-
-fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
-    let message =
-        format!("cannot listen at {address} ({transport}): {}", descriptors::explained(cause));
-    let error = |message| Error::new(ErrorKind::Listen, Side::Here, message);
-    match cause.kind() {
-        io::ErrorKind::AddrInUse => {
-            let by = "another program uses the port, perhaps another longhaul serve";
-            error(format!("{message}: {by}")).hint("choose one with --listen ADDR:PORT")
-        }
-        io::ErrorKind::AddrNotAvailable => {
-            error(message).hint("--listen takes an address of this host")
-        }
-        _ => error(message),
-    }
 }
 
 struct Running<'a> {
@@ -535,8 +475,6 @@ const LEAVING: Duration = Duration::from_millis(10);
 /// Time for which it waits where nobody has to go: a client whose copy is done knows that before its threads here
 /// have ended, and often comes again at once.
 const ENDING: Duration = Duration::from_secs(1);
-/// As many connections as the kernel lets wait by default.
-const BACKLOG: i32 = 4096;
 /// How long a stranger may take to be answered before one has to make room for descriptors.
 const ANSWERING: Duration = Duration::from_millis(50);
 /// How often, and how many times, is looked for a thread to attend to a stranger.

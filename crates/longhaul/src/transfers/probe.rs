@@ -23,7 +23,7 @@ use longhaul_sys::udp::UdpOptions;
 use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
-use crate::endpoint::client::{Idle, profile, through_ssh};
+use crate::endpoint::client::{Idle, profile, through_ssh, without_ports};
 use crate::error::Error;
 use crate::options::{ConnectOptions, Endpoint};
 
@@ -97,7 +97,8 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
     let chosen = profile("auto", None, &[]).map_err(failed)?;
     let idle = Idle { dialed: &dialed, profile: &chosen, options };
     let (mut lanes, mut notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
-    notices.extend(through_ssh(&dialed, false, false));
+    let without = without_ports(options, &dialed);
+    notices.extend(without.or_else(|| through_ssh(&dialed, false, false)));
     let begun = clock::now();
     let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
     while clock::now() - begun < patience && !stop.is_requested() {

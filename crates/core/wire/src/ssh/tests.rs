@@ -37,6 +37,7 @@ fn answer() -> SshAnswer {
         address: Some("::1".into()),
         paths: vec![b"home/me/run-17".to_vec(), b"".to_vec()],
         frames: true,
+        taken: None,
     };
     SshAnswer { implementation: None, outcome: Ok(serving) }
 }
@@ -67,6 +68,29 @@ fn an_answer_is_found_behind_what_a_login_script_writes() {
     }
     let noisy = [&vec![b'0'; MAX_SSH_NOISE + 1], &out[..]].concat();
     assert!(SshAnswer::parse(&MARK, &noisy).is_err());
+}
+
+#[test]
+fn an_answer_says_which_ports_others_have() {
+    let body = [
+        0x80, 1, 0, 2, 0, 1, // version
+        0x80, 6, 0, 2, 0, 9, // port
+        0x80, 7, 0, 16, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, // token
+        0, 10, 0, 0, // frames
+        0, 12, 0, 1, 2, // taken ports
+    ];
+    let entry = Some(SshEntry { port: 9, token: [7; 16] });
+    let taken = Some(SshTaken::All);
+    let serving = SshServing { entry, address: None, paths: Vec::new(), frames: true, taken };
+    let answer = SshAnswer { implementation: None, outcome: Ok(serving) };
+    let mut out = Vec::new();
+    answer.encode(&MARK, &mut out).unwrap();
+    assert_eq!(out, message(&body));
+    assert!(SshAnswer::parse(&MARK, &out) == Ok(Some((answer, out.len()))));
+    for wrong in [0, 3] {
+        *out.last_mut().unwrap() = wrong;
+        assert!(SshAnswer::parse(&MARK, &out).is_err(), "{wrong}");
+    }
 }
 
 #[test]
@@ -174,12 +198,14 @@ proptest! {
         address in prop::option::of("[0-9a-f:.]{0,20}"),
         implementation in prop::option::of("[a-z/.0-9]{0,20}"),
         frames: bool,
+        taken in prop::sample::select(vec![None, Some(SshTaken::Udp), Some(SshTaken::All)]),
     ) {
         let asked = SshAsk { ports, paths: paths.clone(), implementation: implementation.clone(), ..ask() };
         let mut out = Vec::new();
         asked.encode(&mut out).unwrap();
         prop_assert_eq!(SshAsk::parse(&out), Ok(Some(asked)));
-        let serving = SshServing { entry: Some(SshEntry { port, token }), address, paths, frames };
+        let entry = Some(SshEntry { port, token });
+        let serving = SshServing { entry, address, paths, frames, taken };
         let answer = SshAnswer { implementation, outcome: Ok(serving) };
         let mut out = Vec::new();
         answer.encode(&MARK, &mut out).unwrap();

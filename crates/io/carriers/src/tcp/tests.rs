@@ -563,8 +563,14 @@ impl Host {
         let config =
             ClientConfig { protect, lanes, carrier: Carrier::Tcp, ..ClientConfig::default() };
         let host = self.address.ip().to_string();
-        let remote =
-            Remote { host: &host, others: &[], port: self.address.port(), via: None, tunnel: None };
+        let remote = Remote {
+            host: &host,
+            others: &[],
+            port: self.address.port(),
+            via: None,
+            tunnel: None,
+            only_tunnel: false,
+        };
         let (mut options, stop) = (options(), Stop::default());
         adapt(&mut options, &stop);
         thread::scope(|scope| {

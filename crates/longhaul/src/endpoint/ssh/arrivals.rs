@@ -3,13 +3,14 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 use longhaul_control::tunnel::{Arrival, Tunnel};
 use longhaul_sys::sync::lock;
+use longhaul_wire::SshTaken;
 
 /// Connections of the one client that come through ssh, and the ends of ssh's own connection.
 pub struct SshArrivals {
@@ -18,6 +19,7 @@ pub struct SshArrivals {
     /// A connection has come.
     carries: AtomicBool,
     ends: Option<SshEnds>,
+    taken: OnceLock<SshTaken>,
 }
 
 /// The addresses between which ssh runs, as its server knows them.
@@ -43,7 +45,8 @@ impl SshEnds {
 impl SshArrivals {
     pub(crate) fn new(ends: Option<SshEnds>) -> Self {
         let (sender, arrived) = sync_channel(WAITING_MAX);
-        Self { arrived: Mutex::new(arrived), sender, carries: AtomicBool::default(), ends }
+        let (arrived, carries) = (Mutex::new(arrived), AtomicBool::default());
+        Self { arrived, sender, carries, ends, taken: OnceLock::new() }
     }
 
     /// Takes what comes by `input`, behind whose end `ended` is called.
@@ -70,6 +73,16 @@ impl SshArrivals {
     /// The client comes this way: none of its connections does by the network.
     pub(crate) fn carries(&self) -> bool {
         self.carries.load(Ordering::Relaxed)
+    }
+
+    /// Others have ports that this server may listen at.
+    pub(crate) fn note_taken(&self, taken: SshTaken) {
+        // There is one server, which listens once.
+        let _ = self.taken.set(taken);
+    }
+
+    pub(super) fn taken(&self) -> Option<SshTaken> {
+        self.taken.get().copied()
     }
 
     pub(crate) const fn ends(&self) -> Option<SshEnds> {

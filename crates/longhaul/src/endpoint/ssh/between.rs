@@ -62,6 +62,7 @@ pub fn copy_between(
     let BetweenOptions { from, to, sources, destination, .. } = options;
     let ask = question(to, SshPurpose::Push, std::slice::from_ref(destination))?;
     let (parts, found) = begin(to, ask, words.clone(), stop)?.door(to)?;
+    found.lacks_ports().iter().for_each(|lack| words(lack));
     let there = End::new(parts, &to.host)?;
     let onward = SshOnward {
         entry: found.entry,

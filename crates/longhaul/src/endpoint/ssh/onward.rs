@@ -48,6 +48,7 @@ impl OnwardCopy {
             addresses: addresses.clone(),
             paths: vec![self.onward.destination.clone()],
             frames: *frames,
+            taken: None,
         };
         let tunnel = frames.then(|| self.tunnel.clone());
         let server = SshServer::of_another(name.clone(), found, tunnel);

@@ -76,7 +76,7 @@ pub fn serve_over_ssh(
     let (token, other) = (secret()?, secret()?);
     let serving = |port, token| {
         let entry = Some(SshEntry { port, token });
-        SshServing { entry, address, paths: places, frames: true }
+        SshServing { entry, address, paths: places, frames: true, taken: None }
     };
     let host = match ask.purpose {
         SshPurpose::Send | SshPurpose::Receive => {
@@ -103,7 +103,7 @@ pub fn serve_over_ssh(
         if let Some(host) = &host {
             host.tell(port, &other)?;
         }
-        client.answer(Ok(serving(port, token)))?;
+        client.answer(Ok(SshServing { taken: arrivals.taken(), ..serving(port, token) }))?;
         let streams = (client.input.try_clone()?.into(), client.output.try_clone()?.into());
         *lock(&tunnel) = Some(arrivals.listen(streams, ended)?);
         Ok::<(), std::io::Error>(())
@@ -158,7 +158,8 @@ impl Client {
     ) -> Result<(), Error> {
         let here = |error: std::io::Error| Error::here(error.to_string());
         let (entry, address) = (None, None);
-        let serving = SshServing { entry, address, paths: paths.clone(), frames: true };
+        let paths_there = paths.clone();
+        let serving = SshServing { entry, address, paths: paths_there, frames: true, taken: None };
         self.answer(Ok(serving)).map_err(here)?;
         let streams = (self.input, self.output);
         carry_out(&OnwardCopy::new(onward, paths, streams, stop).map_err(here)?, stop);

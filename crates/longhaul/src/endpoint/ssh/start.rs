@@ -119,7 +119,7 @@ impl Begun {
     /// # Errors
     /// It has none.
     pub(super) fn door(mut self, options: &SshOptions) -> Result<(Parts, Found), Error> {
-        let SshServing { entry, address, paths, frames } = self.serving;
+        let SshServing { entry, address, paths, frames, taken } = self.serving;
         let Some(entry) = entry else {
             self.parts.give_up();
             let message = format!("{} does not say where it listens", options.host);
@@ -133,7 +133,7 @@ impl Begun {
             addresses.push(resolved);
         }
         let host = options.host.host().to_owned();
-        Ok((self.parts, Found { host, entry, addresses, paths, frames }))
+        Ok((self.parts, Found { host, entry, addresses, paths, frames, taken }))
     }
 }
 

@@ -13,7 +13,7 @@ use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads::spawn;
-use longhaul_wire::SshEntry;
+use longhaul_wire::{SshEntry, SshTaken};
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
@@ -63,6 +63,19 @@ pub(super) struct Found {
     pub paths: Vec<Vec<u8>>,
     /// It takes frames.
     pub frames: bool,
+    /// Ports that it may listen at are not to be had.
+    pub taken: Option<SshTaken>,
+}
+
+impl Found {
+    /// In words that others have ports that it may listen at.
+    pub(super) fn lacks_ports(&self) -> Option<String> {
+        let kind = match self.taken? {
+            SshTaken::Udp => "UDP port",
+            SshTaken::All => "port",
+        };
+        Some(format!("{}: no {kind} of those of --ports is free at the server", self.host))
+    }
 }
 
 impl SshServer {
@@ -151,6 +164,16 @@ impl SshServer {
     /// Where it may be found, the best first.
     pub(crate) fn addresses(&self) -> &[String] {
         &self.found.addresses
+    }
+
+    /// Others have ports that it may listen at.
+    pub(crate) const fn taken(&self) -> Option<SshTaken> {
+        self.found.taken
+    }
+
+    /// The same, in words.
+    pub(crate) fn lacks_ports(&self) -> Option<String> {
+        self.found.lacks_ports()
     }
 
     /// The same for every server that the same words of the user start.
