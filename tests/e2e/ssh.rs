@@ -60,7 +60,7 @@ pub fn configure(test: &Test, login: &Login<'_>, (address, port): (&str, u16)) {
     );
     fs::write(test.path("sshd_config"), server).unwrap();
     let client = format!(
-        "Host dtn2 dtn3\n HostName {address}\n Port {port}\n IdentityFile {folder}/user-key\n \
+        "Host dtn2 dtn3 DTN2\n HostName {address}\n Port {port}\n IdentityFile {folder}/user-key\n \
          IdentitiesOnly yes\n IdentityAgent none\n UserKnownHostsFile {folder}/known\n \
          StrictHostKeyChecking yes\n BatchMode yes\n"
     );
@@ -132,7 +132,11 @@ fn a_tree_goes_over_ssh_and_back_and_nothing_is_sent_twice() {
         missing.assert_failed("dtn2:in/zip: no such file or directory at the server");
         let missing = sshd.program(&["ls", "dtn2:zip"]).end();
         assert_failed(&missing, "zip: no such file or directory");
-        assert!(missing.stderr.contains("ssh://dtn2 refuses: "), "{missing:?}");
+        assert!(missing.stderr.contains("dtn2 refuses: dtn2:zip: no such"), "{missing:?}");
+        let nowhere = sshd.cp(&["here/tree", "DTN2:none/x/../copy"]);
+        assert_failed(&nowhere, "DTN2: none/x/../copy: no such directory");
+        let nowhere = sshd.cp(&["here/tree", "DTN2:~/none/copy"]);
+        assert_failed(&nowhere, "DTN2 refuses: DTN2:~/none: no such directory");
         let again = sshd.cp(&["here/tree", "dtn2:in"]).json();
         let sent = (&again["bytes"], &again["unchanged"]["bytes"]);
         assert_eq!(sent, (&0.into(), &push.json()["bytes"]), "{again}");

@@ -42,6 +42,7 @@ fn copy(asked: &OnwardCopy, stop: &Stop) -> Result<(), Failure> {
     shape.is_directory = is_directory;
     let destination = asked.destination().to_vec();
     let paths = CopyPaths::Push { sources, destination };
-    let options = options(args, (asked.connect(), paths), shape, output)?;
+    let connect = asked.connect(between.destination);
+    let options = options(args, (connect, paths), shape, output)?;
     carry_out(args, options, output, (&Progress::default(), stop))
 }

@@ -216,11 +216,12 @@ impl<'a> Client<'a> {
         self.reconnecting(&make, progress, stop).map_err(|failure| self.with_name(failure))
     }
 
-    /// The same failure; where ssh has started the server, whose address says little, with the user's name for it.
+    /// The same failure; where ssh has started the server, whose address says little, with the user's names.
     fn with_name(&self, failure: Failure) -> Failure {
         match (failure, &self.options.ssh) {
             (Failure::Refused { code, reason, .. }, Some(ssh)) => {
-                Failure::Refused { server: ssh.record_name().into(), code, reason }
+                let (server, reason) = ssh.as_written(&reason);
+                Failure::Refused { server, code, reason }
             }
             (failure, _) => failure,
         }

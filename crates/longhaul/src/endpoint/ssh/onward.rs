@@ -39,11 +39,13 @@ impl OnwardCopy {
     }
 
     /// To the other server, otherwise as [`ConnectOptions::new`]. It is dialled once: who has started it starts
-    /// another one.
-    pub fn connect(&self) -> ConnectOptions {
+    /// another one. `asked` is the destination as people have written it behind the host.
+    pub fn connect(&self, asked: Vec<u8>) -> ConnectOptions {
         let SshOnward { entry, frames, host, name, addresses, .. } = &self.onward;
         let found = Found {
             host: host.clone(),
+            destination: host.clone(),
+            asked: vec![asked],
             entry: *entry,
             addresses: addresses.clone(),
             paths: vec![self.onward.destination.clone()],

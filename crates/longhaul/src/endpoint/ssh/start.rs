@@ -90,6 +90,7 @@ pub(super) struct Begun {
     pub serving: SshServing,
     /// Bytes behind its answer.
     pub rest: Vec<u8>,
+    asked: Vec<Vec<u8>>,
     resolved: Option<mpsc::Receiver<Option<String>>>,
 }
 
@@ -110,7 +111,7 @@ pub(super) fn begin(
         Error::new(ErrorKind::Refused, Side::There, message)
     })?;
     check_names(options, &ask.paths, &serving.paths)?;
-    Ok(Begun { parts: running.take(), serving, rest, resolved })
+    Ok(Begun { parts: running.take(), serving, rest, asked: ask.paths, resolved })
 }
 
 impl Begun {
@@ -132,8 +133,10 @@ impl Begun {
         if !addresses.contains(&resolved) {
             addresses.push(resolved);
         }
-        let host = options.host.host().to_owned();
-        Ok((self.parts, Found { host, entry, addresses, paths, frames, taken }))
+        let (host, destination) = (options.host.host().to_owned(), options.host.destination());
+        let asked = self.asked;
+        let found = Found { host, destination, asked, entry, addresses, paths, frames, taken };
+        Ok((self.parts, found))
     }
 }
 

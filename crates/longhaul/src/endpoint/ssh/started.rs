@@ -13,7 +13,10 @@ use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads::spawn;
+use longhaul_units::shown;
 use longhaul_wire::{SshEntry, SshTaken};
+
+use super::asked::as_asked;
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
@@ -58,6 +61,10 @@ pub(crate) struct NoServer {
 pub(super) struct Found {
     /// As the user names it.
     pub host: String,
+    /// The same, with the user's name there.
+    pub destination: String,
+    /// Paths that it was asked for, as people write them.
+    pub asked: Vec<Vec<u8>>,
     pub entry: SshEntry,
     pub addresses: Vec<String>,
     pub paths: Vec<Vec<u8>>,
@@ -151,6 +158,13 @@ impl SshServer {
     /// As the user names it.
     pub(crate) fn host(&self) -> &str {
         &self.found.host
+    }
+
+    /// A refusal, and who it comes from, with places as the user has written them.
+    pub(crate) fn as_written(&self, reason: &str) -> (String, String) {
+        let Found { destination, asked, paths, .. } = &self.found;
+        let written = as_asked(destination, (asked, paths), reason);
+        (shown(destination), written.unwrap_or_else(|| reason.to_owned()))
     }
 
     pub(crate) const fn port(&self) -> u16 {
