@@ -89,7 +89,7 @@ impl<'t> Sshd<'t> {
     }
 
     /// `longhaul` with `words`, and the ssh that knows the host.
-    fn program(&self, words: &[&str]) -> Program<'t> {
+    pub fn program(&self, words: &[&str]) -> Program<'t> {
         let ssh = format!("ssh -F {}/ssh_config", self.test.folder().display());
         let fixed = [words[0], "--json", "-e", &ssh];
         Program::start(self.test, &[&fixed[..], &words[1..]].concat())
@@ -480,7 +480,7 @@ fn a_pipe_over_ssh_has_one_end_of_each_kind_and_ends_with_the_first() {
 }
 
 /// The child of `parent` with that name.
-fn child(parent: u32, name: &str) -> Option<u32> {
+pub fn child(parent: u32, name: &str) -> Option<u32> {
     let path = format!("/proc/{parent}/task/{parent}/children");
     let children = fs::read_to_string(path).ok()?;
     let is_it = |pid: &u32| {
@@ -491,7 +491,7 @@ fn child(parent: u32, name: &str) -> Option<u32> {
 }
 
 /// Names and sizes of all files below.
-fn walk(folder: &Path) -> Vec<(OsString, u64)> {
+pub fn walk(folder: &Path) -> Vec<(OsString, u64)> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match entry.metadata() {

@@ -5,10 +5,11 @@ use std::process::Command;
 
 use longhaul_needs::needs;
 use longhaul_session::Token;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::program::{PROGRAM, Program};
-use crate::ssh::{Login, Sshd, assert_failed, configure};
+use crate::ssh::{Login, Sshd, assert_failed, child, configure, walk};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
 
@@ -64,6 +65,48 @@ fn a_failure_names_the_host_that_copies_and_has_its_status() {
         misused(&listed, "--manifest means something of this host");
         until("the servers have ended", || sshd.processes().is_empty().then_some(()));
         assert_eq!(fs::read(test.there("file")).unwrap(), b"contents");
+    });
+}
+
+#[needs(sshd)]
+#[test]
+fn a_connection_that_is_lost_between_two_hosts_is_dialled_again_and_the_copy_goes_on() {
+    limited(|test| {
+        let sshd = Sshd::start(test, &Login::After(""));
+        fs::write(test.there("big"), noise(1, 40_000_000)).unwrap();
+        let kill = |process: u32| {
+            kill_process(Pid::from_raw(process.cast_signed()).unwrap(), Signal::KILL).unwrap();
+        };
+        let interrupted = |words: &[&str], cut: &dyn Fn(u32)| {
+            let copy = sshd.program(&[&["cp", "--rate", "60Mbps"], words].concat());
+            let files = || walk(&test.there(""));
+            let record = || files().iter().filter(|it| it.0 == "record").map(|it| it.1).sum();
+            let begun: u64 = until("a record", || Some(record()).filter(|size| *size > 0));
+            until("something more is durable", || (record() > begun).then_some(()));
+            cut(copy.id());
+            copy.end()
+        };
+        let ssh = |copy| kill(until("ssh", || child(copy, "ssh")));
+        // The one that was started first.
+        let server = |_| {
+            let comm =
+                |it: &u32| fs::read_to_string(format!("/proc/{it}/comm")).unwrap_or_default();
+            let processes = sshd.processes();
+            kill(processes.into_iter().filter(|it| comm(it).trim() == "longhaul").min().unwrap());
+        };
+        let cuts: [(&str, &dyn Fn(u32)); 2] = [("one", &ssh), ("two", &server)];
+        for (name, cut) in cuts {
+            let ended = interrupted(&["dtn2:big", &format!("dtn3:{name}")], cut);
+            ended.assert_succeeded();
+            let report = ended.json();
+            assert_eq!(report["reconnects"], 1, "{report}");
+            assert!(report["notices"].to_string().contains("was lost; dialling again"), "{report}");
+            assert!(report["resumed_bytes"].as_u64().unwrap() > 0, "{report}");
+            assert_same(&test.there("big"), &test.there(name));
+        }
+        let ended = interrupted(&["--retry", "0", "dtn2:big", "dtn3:three"], &ssh);
+        assert_failed(&ended, "run the same command again to go on");
+        until("the servers have ended", || sshd.processes().is_empty().then_some(()));
     });
 }
 

@@ -8,13 +8,26 @@ use serde_json::{Map, Value, json};
 /// Why a command did not do what was asked, in words for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
-    status: u8,
+    pub(crate) status: u8,
     /// What failed, on which file or host, what is kept, what to do next.
     pub(crate) message: String,
     /// What else there is to say in JSON.
     pub(crate) fields: Map<String, Value>,
+    /// The use of trying again.
+    pub(crate) again: Again,
     /// Standard output fails or has it already, so that only standard error gets it.
     pub(crate) of_output: bool,
+}
+
+/// The use of trying again, although nobody mends anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    /// None.
+    Vain,
+    /// It may help by and by.
+    Later,
+    /// The connection was lost, and the copy can go on.
+    Lost,
 }
 
 impl Failure {
@@ -26,15 +39,22 @@ impl Failure {
     /// It did not succeed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         let message = without_numbers(&message.into());
-        Self { status: FAILED, message, fields: Map::new(), of_output: false }
+        let (fields, again) = (Map::new(), Again::Vain);
+        Self { status: FAILED, message, fields, again, of_output: false }
     }
 
     /// The library did not do it; what is known of the attempt goes to JSON, unless there was none.
     pub(crate) fn of(error: &Error, known: impl FnOnce() -> Map<String, Value>) -> Self {
-        match error.kind {
+        let again = match (error.kind, error.may_pass) {
+            (_, false) => Again::Vain,
+            (ErrorKind::Lost, true) => Again::Lost,
+            (_, true) => Again::Later,
+        };
+        let failure = match error.kind {
             ErrorKind::Usage => Self::usage(error.to_string()),
             _ => Self::failed(error.to_string()).with_fields(known()),
-        }
+        };
+        Self { again, ..failure }
     }
 
     /// It may have succeeded, and standard output does not take what there is to say of it.
@@ -44,8 +64,13 @@ impl Failure {
 
     /// For another host, which has it printed.
     pub(crate) fn event(&self) -> Value {
-        let Self { status, message, fields, .. } = self;
-        json!({ "status": status, "message": message, "fields": fields })
+        let Self { status, message, fields, again, .. } = self;
+        let again = match again {
+            Again::Vain => None,
+            Again::Later => Some(LATER),
+            Again::Lost => Some(LOST),
+        };
+        json!({ "status": status, "message": message, "fields": fields, "again": again })
     }
 
     /// That of `host`, by its event.
@@ -55,7 +80,13 @@ impl Failure {
             Some(status) if status == u64::from(USAGE) => Self::usage(format!("{host}: {message}")),
             _ => Self::failed(format!("{host}: {message}")),
         };
-        failure.with_fields(event["fields"].as_object().cloned().unwrap_or_default())
+        let again = match event["again"].as_str() {
+            Some(LATER) => Again::Later,
+            Some(LOST) => Again::Lost,
+            _ => Again::Vain,
+        };
+        let fields = event["fields"].as_object().cloned().unwrap_or_default();
+        Self { again, ..failure.with_fields(fields) }
     }
 
     /// The same, with what is known of the attempt.
@@ -100,6 +131,8 @@ fn without_numbers(message: &str) -> String {
 
 const FAILED: u8 = 1;
 const USAGE: u8 = 2;
+const LATER: &str = "later";
+const LOST: &str = "lost";
 
 #[cfg(test)]
 mod tests {
@@ -108,7 +141,8 @@ mod tests {
     #[test]
     fn a_failure_at_another_host_names_it_and_has_its_status_and_fields() {
         let fields = Map::from_iter([("bytes".to_owned(), 7.into())]);
-        for failure in [Failure::usage("no"), Failure::failed("no").with_fields(fields)] {
+        let lost = Failure { again: Again::Lost, ..Failure::failed("no") };
+        for failure in [Failure::usage("no"), Failure::failed("no").with_fields(fields), lost] {
             let expected = Failure { message: "dtn1: no".into(), ..failure.clone() };
             assert_eq!(Failure::at("dtn1", &failure.event()), expected);
         }

@@ -30,6 +30,8 @@ pub struct Error {
     pub kept: Option<Kept>,
     /// Next step, where that is known; part of `message` too.
     pub hint: Option<&'static str>,
+    /// The same may pass when it is tried again, although nobody mends anything.
+    pub may_pass: bool,
 }
 
 /// Kind of failure.
@@ -122,7 +124,8 @@ impl Kept {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, side: Side, message: impl Into<String>) -> Self {
-        Self { kind, side, path: None, message: message.into(), kept: None, hint: None }
+        let message = message.into();
+        Self { kind, side, path: None, message, kept: None, hint: None, may_pass: false }
     }
 
     pub(crate) fn usage(message: impl Into<String>) -> Self {
@@ -171,6 +174,11 @@ impl Error {
 
     /// Of a transfer that has `kept` so much.
     pub(crate) fn of(failure: Failure, kept: Option<Kept>) -> Self {
+        let may_pass = failure.as_loss().is_some() || failure.may_pass();
+        Self { may_pass, ..Self::of_failure(failure, kept) }
+    }
+
+    fn of_failure(failure: Failure, kept: Option<Kept>) -> Self {
         let between = Side::Between;
         match failure {
             Failure::Usage(reason) => Self::usage(reason),

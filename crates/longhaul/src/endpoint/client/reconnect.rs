@@ -114,7 +114,7 @@ impl Client<'_> {
 
 impl Failure {
     /// The loss of a connection behind which another one goes on, in words.
-    fn as_loss(&self) -> Option<String> {
+    pub(crate) fn as_loss(&self) -> Option<String> {
         match self {
             Self::Lost { server, reason, again: true }
             | Self::Closed {
@@ -131,7 +131,7 @@ impl Failure {
     }
 
     /// A server that was there may be there again, or notice that the lost connection is over.
-    fn may_pass(&self) -> bool {
+    pub(crate) fn may_pass(&self) -> bool {
         match self {
             Self::NoRoute { .. } => true,
             Self::Ssh(failure) => failure.may_pass,

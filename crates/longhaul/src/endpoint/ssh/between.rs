@@ -129,7 +129,7 @@ impl Passing {
     fn left(&self) -> Error {
         let gone = if self.from.is_over { &self.from } else { &self.to };
         let message = format!("{}: ssh ended before the copy did", gone.host);
-        Error::new(ErrorKind::Lost, Side::Between, message)
+        Error { may_pass: true, ..Error::new(ErrorKind::Lost, Side::Between, message) }
     }
 
     /// Takes the whole frames that came; true behind the last report.

@@ -57,10 +57,8 @@ pub fn start_by_ssh(
     let (child, streams) = parts.streams(found.frames).map_err(here)?;
     let (again, paths) = (options.clone(), paths.to_vec());
     let restart = move |stop: &Stop| {
-        start_by_ssh(&again, purpose, &paths, words.clone(), stop).map_err(|error| NoServer {
-            may_pass: matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Failed),
-            reason: error.message,
-        })
+        start_by_ssh(&again, purpose, &paths, words.clone(), stop)
+            .map_err(|error| NoServer { may_pass: error.may_pass, reason: error.message })
     };
     let name = options.host.record_name();
     Ok(Arc::new(SshServer::new(name, Box::new(restart), found, (child, streams))))
@@ -96,6 +94,18 @@ pub(super) struct Begun {
 
 /// Starts a server, and asks it.
 pub(super) fn begin(
+    options: &SshOptions,
+    ask: SshAsk,
+    words: Arc<dyn Fn(&str) + Send + Sync>,
+    stop: &Stop,
+) -> Result<Begun, Error> {
+    begin_once(options, ask, words, stop).map_err(|error| Error {
+        may_pass: matches!(error.kind, ErrorKind::Unreachable | ErrorKind::Failed),
+        ..error
+    })
+}
+
+fn begin_once(
     options: &SshOptions,
     ask: SshAsk,
     words: Arc<dyn Fn(&str) + Send + Sync>,
