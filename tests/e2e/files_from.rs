@@ -108,6 +108,8 @@ fn listed_names_that_are_not_there_fail_each_by_its_name_or_that_of_its_director
             let report = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
             let failed = failed(&report);
             let named = ["a/no: ", "gone: ", "link: ", "top: ", &hidden];
+            let side = if pushes { "on this host" } else { "at the server" };
+            assert!(failed.iter().all(|line| line.contains(side)), "{failed:?}");
             assert_eq!(report.failures.count, named.len() as u64, "{failed:?}");
             for name in named {
                 assert!(failed.iter().any(|line| line.starts_with(name)), "{name}: {failed:?}");

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul::{
-    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, Error, ErrorKind,
-    LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
+    CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, EndedEntry,
+    Error, ErrorKind, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::{EntryCode, Instant, shown, shown_path};
@@ -147,18 +147,19 @@ fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
 fn as_written(failures: &EndedEntries, paths: &[OsString]) -> EndedEntries {
     let mut failures = failures.clone();
     let sources = &paths[..paths.len().saturating_sub(1)];
+    if sources.iter().any(|it| matches!(location::parse(it), Ok(it) if it.location.is_remote())) {
+        // Where another host copies for this one its words are its own.
+        let there = |it: &mut EndedEntry| it.reason = it.reason.replace("on this host", "there");
+        failures.sample.iter_mut().for_each(there);
+    }
     for failure in failures.sample.iter_mut().filter(|it| it.code == EntryCode::NotFound) {
         let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
         let parsed = sources.iter().find_map(|text| {
             let source = location::parse_source(text).ok()?.location;
-            is_it(&source).then_some((text, source))
+            is_it(&source).then_some(text)
         });
-        let Some((text, source)) = parsed else { continue };
+        let Some(text) = parsed else { continue };
         failure.path = shown(&text.display().to_string());
-        if let Location::Remote { .. } = source {
-            // That of a host which copies for this one.
-            failure.reason = failure.reason.replace("on this host", "there");
-        }
     }
     failures
 }

@@ -25,6 +25,11 @@ pub enum Location {
 }
 
 impl Location {
+    /// At another host.
+    pub const fn is_remote(&self) -> bool {
+        matches!(self, Self::Remote { .. })
+    }
+
     /// The last component of its path.
     pub fn own_name(&self) -> &[u8] {
         let path = match self {

@@ -7,7 +7,7 @@ use longhaul_sys::descriptors;
 use longhaul_sys::process::file_size_limit;
 use longhaul_wire::EntryCode::{
     self, Changed, Failed, InTheWay, Name, NoSpace, NotFound, OutOfResources, Permission,
-    ReadError, Refused, TooLarge, WriteError,
+    ReadError, Refused, Skipped, TooLarge, WriteError,
 };
 use longhaul_wire::{EntryEnd, Summary};
 use rustix::io::Errno;
@@ -126,6 +126,18 @@ fn own_error(error: &io::Error) -> Option<EntryCode> {
     }
 }
 
+/// The same end, whose reason names the side of the source; not what is alike on every side.
+pub(crate) fn with_side(end: EntryEnd, side: &str) -> EntryEnd {
+    let EntryEnd { code, reason } = &end;
+    if matches!(code, Name | Skipped) {
+        return end;
+    }
+    // Behind what it is, and before what follows of that.
+    let first = reason.find([',', ';', ':']).unwrap_or(reason.len());
+    let (what, rest) = reason.split_at(first);
+    EntryEnd::new(*code, &format!("{what} {side}{rest}"))
+}
+
 fn ended(code: EntryCode, reason: String) -> EntryEnd {
     EntryEnd::new(code, &reason)
 }
@@ -213,6 +225,24 @@ mod tests {
         let limited = too_large(Some(1_000_000));
         assert!(limited.contains("1000000 bytes") && limited.contains("ulimit -f"), "{limited}");
         assert!(limited.contains("LimitFSIZE="), "{limited}");
+    }
+
+    #[test]
+    fn the_side_stands_behind_what_it_is() {
+        let named = |code, reason: &str| with_side(EntryEnd::new(code, reason), "at the server");
+        for (code, reason, expected) in [
+            (Permission, "no permission to read it", "no permission to read it at the server"),
+            (ReadError, "cannot be read: Input: x", "cannot be read at the server: Input: x"),
+            (
+                Failed,
+                "it ends early, so it is not copied",
+                "it ends early at the server, so it is not copied",
+            ),
+            (Name, "another source has the same name", "another source has the same name"),
+            (Skipped, "it is a FIFO", "it is a FIFO"),
+        ] {
+            assert_eq!(named(code, reason), EntryEnd::new(code, expected));
+        }
     }
 
     #[test]

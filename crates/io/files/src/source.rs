@@ -177,7 +177,7 @@ impl SourceTree {
             if let Err(reason) = self.read_pieces(pieces, into, &mut directory) {
                 into[start..end].fill(0);
                 self.files.remove(&first.id);
-                failed.push((first.id, reason));
+                failed.push((first.id, self.on_this_side(reason)));
             }
         }
         into[filled..].fill(0);
@@ -334,15 +334,12 @@ impl SourceTree {
         }
     }
 
-    /// Why a source could not be read; of one that is missing with the side.
-    pub(crate) fn explain_root(&self, error: &io::Error) -> EntryEnd {
-        let side = match (error.kind(), &self.base) {
-            (io::ErrorKind::NotFound, Base::Local) => "on this host",
-            (io::ErrorKind::NotFound, Base::Below(_)) => "at the server",
-            _ => return explain::at_root(error),
-        };
-        let EntryEnd { code, reason } = explain::at_root(error);
-        EntryEnd::new(code, &format!("{reason} {side}"))
+    /// The end of an entry for a reason on this side, which it names.
+    pub(crate) fn on_this_side(&self, end: EntryEnd) -> EntryEnd {
+        match &self.base {
+            Base::Local => explain::with_side(end, "on this host"),
+            Base::Below(_) => explain::with_side(end, "at the server"),
+        }
     }
 
     /// Status of source number `root`, through links.

@@ -432,7 +432,7 @@ impl Manifest {
     }
 }
 
-const NOT_ABOVE: &str = "names in it are listed, and the source has no such directory";
+const NOT_ABOVE: &str = "names in it are listed, and it is no directory at the server";
 const LEFT_OUT: &str =
     "the receiving side has no memory left for another name (--memory); copy it in parts";
 const LEFT_OUT_WITH: &str = "its directory, or one above it, was left out";

@@ -124,7 +124,7 @@ impl<'a> Scan<'a> {
         }
         let stat = match self.tree.root_stat(root) {
             Ok(stat) => stat,
-            Err(error) => return Some(self.root_failed(root, self.tree.explain_root(&error))),
+            Err(error) => return Some(self.root_failed(root, explain::at_root(&error))),
         };
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         if !self.tree.admits(&name, is_directory) {
@@ -324,10 +324,11 @@ impl Iterator for Scan<'_> {
                 return None;
             };
             match scanned {
-                Some(Scanned::Failed(failure)) if failure.stand_in.is_none() => {
+                Some(Scanned::Failed(ScanFailure { path, end, stand_in })) => {
                     self.has_begun = true;
-                    let stand_in = self.nameless(&failure.path);
-                    return Some(Scanned::Failed(ScanFailure { stand_in, ..failure }));
+                    let stand_in = stand_in.or_else(|| self.nameless(&path));
+                    let end = self.tree.on_this_side(end);
+                    return Some(Scanned::Failed(ScanFailure { path, end, stand_in }));
                 }
                 Some(scanned) => {
                     self.has_begun = true;

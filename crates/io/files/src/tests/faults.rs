@@ -31,8 +31,8 @@ fn unreadable_files_are_reported_and_the_rest_is_copied() {
         let mut failures = copy.failures();
         failures.sort();
         let expected = [
-            ("from/closed", "no permission to read it"),
-            ("from/secret", "no permission to read it"),
+            ("from/closed", "no permission to read it on this host"),
+            ("from/secret", "no permission to read it on this host"),
         ];
         let expected = expected.map(|(path, reason)| (path.to_string(), reason.to_string()));
         assert_eq!(failures, expected);
@@ -127,12 +127,12 @@ fn files_that_change_after_the_scan_are_not_published() {
     let mut failures = copy.failures();
     failures.sort();
     let expected = [
-        ("from/gone", "it is no longer there"),
-        ("from/grown", "it grew from 5000 to 6000 bytes while it was copied"),
-        ("from/large", "it is no longer there"),
-        ("from/replaced", "it changed while it was copied"),
-        ("from/rewritten", "it changed while it was copied"),
-        ("from/shrunk", "it shrank from 5000 to 4000 bytes while it was copied"),
+        ("from/gone", "it is no longer there on this host"),
+        ("from/grown", "it grew from 5000 to 6000 bytes while it was copied on this host"),
+        ("from/large", "it is no longer there on this host"),
+        ("from/replaced", "it changed while it was copied on this host"),
+        ("from/rewritten", "it changed while it was copied on this host"),
+        ("from/shrunk", "it shrank from 5000 to 4000 bytes while it was copied on this host"),
     ];
     assert_eq!(failures, expected.map(|(path, reason)| (path.into(), reason.into())));
     assert_eq!(copy.codes(), [EntryCode::Changed; 6]);

@@ -86,7 +86,7 @@ impl Scan<'_> {
                 let path = EntryPath::default();
                 Scanned::Entry(entry(EntryKind::Directory, stat, 0, [0; 16], path))
             }
-            Err(error) => self.root_failed(root, self.tree.explain_root(&error)),
+            Err(error) => self.root_failed(root, explain::at_root(&error)),
         }
     }
 
