@@ -417,7 +417,7 @@ fn special_files_are_skipped_with_a_note_and_the_copy_is_complete() {
         let there = |path: &str| format!("lh://{}/{path}", server.address);
         for (from, to) in [("here/up", there("")), (&there("down"), "here/".to_owned())] {
             // The second finds nothing to go on from.
-            for unchanged in 0..2 {
+            for unchanged in [0, 2] {
                 let copy = Program::cp(test, &[from, &to]).end();
                 copy.assert_succeeded();
                 let json = copy.json();

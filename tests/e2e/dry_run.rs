@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, SystemTime};
 
 use crate::program::{PROGRAM, Program};
 use crate::test::{Test, limited, until};
@@ -102,9 +103,53 @@ fn a_dry_run_changes_nothing_and_says_what_the_copy_then_does() {
             assert_eq!(lines(&real.stdout, "deleting "), lines(&dry.stdout, "deleting "));
             let copied = real.stdout.lines().filter(|line| !line.starts_with("deleting "));
             let would = new.iter().chain(&differs).map(String::as_str);
-            // Directories are not named: each gets its time.
-            let would: BTreeSet<_> = would.filter(|path| !path.ends_with('/')).collect();
-            assert_eq!(copied.collect::<BTreeSet<_>>(), would);
+            assert_eq!(copied.collect::<BTreeSet<_>>(), would.collect());
+        }
+    });
+}
+
+#[test]
+fn directories_that_are_made_are_named_and_attributes_that_are_mended() {
+    limited(|test| {
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let to = format!("lh://{at}/");
+        fs::create_dir_all(test.here("m/sub")).unwrap();
+        for name in ["f", "g", "sub/h"] {
+            fs::write(test.here(&format!("m/{name}")), "x").unwrap();
+        }
+        let mode = |name: &str, mode| {
+            fs::set_permissions(test.here(name), PermissionsExt::from_mode(mode)).unwrap();
+        };
+        let first = cp(test, &["-v", "here/m", &to]).end();
+        let all = ["m/", "m/f", "m/g", "m/sub/", "m/sub/h"];
+        assert_eq!(first.stdout.lines().collect::<BTreeSet<_>>(), all.into(), "{first:?}");
+        let runs = [
+            ("-v", &[][..]),
+            ("-v", &["m/f"]),
+            ("-av", &["m/f", "m/sub/"]),
+            ("-cv", &["m/g"]),
+        ];
+        for (number, (verbose, expected)) in runs.into_iter().enumerate() {
+            match number {
+                // A directory that is there keeps its mode without -a.
+                1 => [("m/f", 0o600), ("m/sub", 0o700)].map(|(name, bits)| mode(name, bits)),
+                2 => [("m/f", 0o644), ("m/sub", 0o750)].map(|(name, bits)| mode(name, bits)),
+                _ => [(); 2],
+            };
+            if number == 3 {
+                let later = SystemTime::now() + Duration::from_secs(9);
+                fs::File::open(test.here("m/g")).unwrap().set_modified(later).unwrap();
+            }
+            let dry = verbose.replace('v', "n");
+            let counted = Program::cp(test, &[&dry, "here/m", &to]).end().json();
+            let unchanged = &counted["unchanged"];
+            assert_eq!((&unchanged["files"], &unchanged["mended"]), (&5.into(), &expected.len().into()));
+            for option in [&dry, verbose] {
+                let ended = cp(test, &[option, "here/m", &to]).end();
+                ended.assert_succeeded();
+                assert_eq!(lines(&ended.stdout, "mended "), expected.iter().copied().collect());
+                assert_eq!(ended.stdout.lines().count(), expected.len(), "{ended:?}");
+            }
         }
     });
 }

@@ -154,9 +154,7 @@ impl Display {
         if changes.is_empty() && left_out == 0 {
             return;
         }
-        // Directories are given their times each time.
-        let is_shown = |it: &&NamedChange| !it.is_directory || it.kind != ChangeKind::Copied;
-        let mut lines: Vec<String> = changes.iter().filter(is_shown).map(line).collect();
+        let mut lines: Vec<String> = changes.iter().map(line).collect();
         if left_out > 0 {
             lines.push(format!("and {left_out} more, too many at once to be named"));
         }
@@ -232,6 +230,7 @@ fn line(change: &NamedChange) -> String {
         ChangeKind::Deleted => "deleting ",
         ChangeKind::New => "new      ",
         ChangeKind::Differs => "differs  ",
+        ChangeKind::Mended => "mended   ",
     };
     format!("{what}{path}{slash}")
 }

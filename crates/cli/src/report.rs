@@ -35,6 +35,7 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
             "files": report.unchanged.0,
             "bytes": report.unchanged.1,
             "newer": report.newer,
+            "mended": report.mended,
         },
         "would_change": { "entries": report.would_change.0, "bytes": report.would_change.1 },
     }));
@@ -166,6 +167,9 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
         let how = if report.compared { "" } else { ", not read" };
         text += &format!("; {} unchanged{how}", entries(unchanged));
     }
+    if report.mended > 0 {
+        text += &format!(", of {} the attributes mended", report.mended);
+    }
     if report.newer > 0 {
         text += &format!("; {} newer there, left alone", entries(report.newer));
     }
@@ -187,6 +191,9 @@ pub(crate) fn of_dry_run(report: &CopyReport) -> String {
         Bytes::new(bytes),
         entries(report.unchanged.0 - report.newer),
     );
+    if report.mended > 0 {
+        text += &format!(", of {} the attributes would be mended", report.mended);
+    }
     if report.newer > 0 {
         text += &format!("; {} newer there, left alone", entries(report.newer));
     }
@@ -317,7 +324,7 @@ mod tests {
                 "unknown": 2 },
             "bottleneck": "network", "cpu_seconds": { "local": 1.5, "remote": null },
             "resumed_bytes": 0, "verified": true, "discarded": false, "failed": 0, "failures": [],
-            "skipped": 0, "skips": [], "deleted": 0, "unchanged": { "files": 0, "bytes": 0, "newer": 0 },
+            "skipped": 0, "skips": [], "deleted": 0, "unchanged": { "files": 0, "bytes": 0, "newer": 0, "mended": 0 },
             "notices": [], "memory": null,
             "history": null, "via": [], "hosts": { "sender": null, "receiver": null },
             "reconnects": 0, "would_change": { "entries": 0, "bytes": 0 },

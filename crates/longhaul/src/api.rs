@@ -77,6 +77,8 @@ pub struct CopyReport {
     pub compared: bool,
     /// Files among them that are newer at the destination.
     pub newer: u64,
+    /// Entries among the unchanged ones whose mode, owner or other attributes were mended, or in a dry run would be.
+    pub mended: u64,
     /// In a dry run: entries that a copy would make or replace, and their bytes.
     pub would_change: (u64, u64),
     /// Names at the destination that the source has not, and that were deleted, or would be.

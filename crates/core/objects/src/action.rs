@@ -2,7 +2,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_units::ObjectId;
+use longhaul_units::{EntryCode, ObjectId};
 use longhaul_wire::{Entry, EntryEnd, EntryPath};
 
 use crate::directory::Named;
@@ -53,8 +53,8 @@ pub enum Action {
     /// Read groups of the files that have these names, of the same size, and compare their chaining values:
     /// at most [`crate::limits::RECHECK_GROUPS`] in all. Answered by [`Answer::ContentsCompared`].
     CompareContents(Vec<ComparedFile>),
-    /// Give the files that have these names, and their contents, their modes and modification times. Answered
-    /// by [`Answer::Mended`].
+    /// Give the files that have these names, and their contents, their modes and modification times; in a dry run
+    /// find out whether they lack them. Answered by [`Answer::Mended`].
     MendExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and files without data too, whose length is
@@ -136,8 +136,8 @@ pub enum Answer {
     Compared(Vec<(EntryId, Compared)>, Vec<Deletion>),
     /// Each file, with those of its groups that are equal.
     ContentsCompared(Vec<EqualGroups>),
-    /// Of each: it is there.
-    Mended(Vec<(EntryId, bool)>),
+    /// Of each that is there the code that it has in RESULT: unchanged, or mended.
+    Mended(Vec<(EntryId, Option<EntryCode>)>),
     /// State of each file.
     Checked(Vec<(EntryId, Checked)>),
     /// Of each: it has its name, or the reason why not; and what was deleted to make room.
@@ -289,6 +289,8 @@ pub enum Compared {
     },
     /// It has its size and modification time.
     Unchanged,
+    /// The same, and it has got, or would get, other attributes.
+    Mended,
     /// It was modified later.
     Newer {
         /// Of the same size.

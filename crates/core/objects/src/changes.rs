@@ -30,6 +30,8 @@ pub enum ChangeKind {
     New,
     /// In a dry run: a copy would replace what has its name.
     Differs,
+    /// Its contents stay, and it has got, or would get, other attributes.
+    Mended,
 }
 
 /// Changes that nobody has taken yet.
@@ -66,7 +68,7 @@ impl Changes {
         let path = entry.path.as_bytes();
         let was_carried = code == EntryCode::Unchanged && self.carried.was_begun(path);
         if was_carried {
-            self.copied(path, false);
+            self.copied(path, entry.kind == EntryKind::Directory);
         }
         was_carried
     }
@@ -76,6 +78,7 @@ impl Changes {
         let kind = match code {
             EntryCode::New => ChangeKind::New,
             EntryCode::Differs => ChangeKind::Differs,
+            EntryCode::Mended => ChangeKind::Mended,
             _ => return,
         };
         self.note(kind, entry.path.as_bytes(), entry.kind == EntryKind::Directory);

@@ -49,6 +49,22 @@ impl EndedEntries {
     }
 }
 
+/// Kinds of entries whose contents stay as they are at the sink.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stayed {
+    /// The sink's were modified later.
+    pub newer: u32,
+    /// Their attributes were mended, or would be.
+    pub mended: u32,
+}
+
+impl Stayed {
+    pub(crate) fn count(&mut self, code: EntryCode) {
+        self.newer += u32::from(code == EntryCode::Newer);
+        self.mended += u32::from(code == EntryCode::Mended);
+    }
+}
+
 /// Names that were to be deleted: their numbers, and the first of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Deletions {

@@ -96,7 +96,7 @@ pub use assembly::GroupAssembly;
 pub use carried::CarriedEntries;
 pub use changes::{ChangeKind, NamedChange};
 pub use directory::{Directory, Named};
-pub use ended::{Deletions, EndedEntry};
+pub use ended::{Deletions, EndedEntry, Stayed};
 pub use entry::{EntryError, EntryId, EntryKey, FileIdentity, TempName, identity, is_large};
 pub use group_tree::GroupTree;
 pub use hash::ChainingValue;

@@ -45,7 +45,7 @@ use self::staged_directories::StagedDirectories;
 use crate::action::ExistingEntry;
 use crate::carried::CarriedEntries;
 use crate::changes::NamedChange;
-use crate::ended::{Deletions, EndedEntry};
+use crate::ended::{Deletions, EndedEntry, Stayed};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::limits::UNSETTLED_COST;
@@ -216,8 +216,8 @@ pub struct SinkStats {
     pub unchanged: u32,
     /// Their bytes.
     pub unchanged_bytes: u64,
-    /// Those of them that are newer here.
-    pub newer: u32,
+    /// Kinds of them.
+    pub stayed: Stayed,
     /// In a dry run: those of them that a copy would change, and their bytes.
     pub would_change: (u32, u64),
     /// Those of them that earlier connections of the command have brought, and their bytes.

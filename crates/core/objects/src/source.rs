@@ -15,7 +15,7 @@ use self::compare::Comparisons;
 use self::directories::Directories;
 use crate::carried::CarriedEntries;
 use crate::changes::{Changes, NamedChange};
-use crate::ended::{Deletions, EndedEntries, EndedEntry};
+use crate::ended::{Deletions, EndedEntries, EndedEntry, Stayed};
 use crate::entry::{EntryError, EntryId};
 use crate::hash::ChainingValue;
 use crate::layout::Layout;
@@ -175,8 +175,8 @@ pub struct SourceStats {
     pub unchanged: u32,
     /// Their bytes.
     pub unchanged_bytes: u64,
-    /// Those of them of which the sink has a newer one.
-    pub newer: u32,
+    /// Kinds of them.
+    pub stayed: Stayed,
     /// In a dry run: those of them that a copy would change, and their bytes.
     pub would_change: (u32, u64),
     /// Those of them that earlier connections of the command have brought, and their bytes.

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use longhaul_wire::{Entry, EntryEnd};
+use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::action::{
     Action, Answer, Checked, Checkpoint, Compared, ComparedFile, Deletion, EqualGroups, Existing,
@@ -48,8 +48,8 @@ pub trait Storage {
     /// See [`Action::CompareContents`]: the groups that are equal.
     fn compare_contents(&mut self, file: &ComparedFile) -> Vec<(u32, ChainingValue)>;
 
-    /// See [`Action::MendExisting`]: true if the file is there.
-    fn mend(&mut self, entry: &Entry) -> bool;
+    /// See [`Action::MendExisting`]: the code that the file has in RESULT, if it is there.
+    fn mend(&mut self, entry: &Entry) -> Option<EntryCode>;
 
     /// See [`Action::CheckPublished`].
     fn check_published(&mut self, file: &RecordedFile) -> Checked;
@@ -66,7 +66,8 @@ pub trait Storage {
     /// See [`Action::PlaceDirectories`].
     fn place_directory(&mut self, directory: &FilledDirectory) -> bool;
 
-    /// Sets mode and modification time of a directory.
+    /// Sets mode and modification time of a directory. Of one that was there before the error is the code that it
+    /// has in RESULT: unchanged, or mended.
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), Self::Error>;
 
     /// Deletes what is in a directory and was not `announced`.

@@ -23,6 +23,7 @@ registry! {
     15 Newer "newer"
     16 New "new"
     17 Differs "differs"
+    18 Mended "mended"
 }
 
 impl EntryCode {
@@ -33,7 +34,10 @@ impl EntryCode {
 
     /// True of what the sink leaves as it is, so that nothing of it is sent.
     pub const fn stays(self) -> bool {
-        matches!(self, Self::Unchanged | Self::Newer | Self::New | Self::Differs)
+        matches!(
+            self,
+            Self::Unchanged | Self::Newer | Self::New | Self::Differs | Self::Mended
+        )
     }
 
     /// True of what a copy that is not a dry run would change.
@@ -60,6 +64,7 @@ impl EntryCode {
             | Self::Newer
             | Self::New
             | Self::Differs
+            | Self::Mended
             | Self::WriteError
             | Self::NoSpace
             | Self::InTheWay
@@ -89,8 +94,6 @@ mod tests {
             assert!(code.is_failure() || !code.may_pass(), "{code}");
         }
         let complete = EntryCode::ALL.into_iter().filter(|code| !code.is_failure());
-        let [skipped, unchanged, newer, new, differs] =
-            [1, 2, 15, 16, 17].map(EntryCode::from_code);
-        assert!(complete.eq([skipped, unchanged, newer, new, differs]));
+        assert!(complete.eq([1, 2, 15, 16, 17, 18].map(EntryCode::from_code)));
     }
 }

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use longhaul_wire::{Entry, Summary};
-use rustix::fs::{AtFlags, Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, futimens, utimensat};
+use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT, futimens, utimensat};
 
 use crate::explain::NotSet;
 use crate::metadata::is_refusal;
@@ -21,12 +21,30 @@ impl SinkTree {
         mode: Option<u32>,
         entry: &Entry,
     ) -> io::Result<()> {
-        if self.keeping.is_on() {
-            self.keep(&Node::open(&file), mode, entry).map_err(|error| NotSet::error(0, error))?;
-        } else if let Some(mode) = mode {
-            let set = || fchmod(&file, Mode::from_raw_mode(mode));
-            self.unless_refused(entry, Summary::MODES_NOT_SET, set)?;
+        self.set_attributes_of(&Node::open(&file), mode, entry)?;
+        self.set_time(&file, entry)
+    }
+
+    /// The same without the time.
+    pub(crate) fn set_attributes_of(
+        &self,
+        node: &Node<'_>,
+        mode: Option<u32>,
+        entry: &Entry,
+    ) -> io::Result<()> {
+        match mode {
+            _ if self.keeping.is_on() => {
+                self.keeping.keep(node, mode, entry).map_err(|error| NotSet::error(0, error))
+            }
+            Some(mode) => {
+                self.unless_refused(entry, Summary::MODES_NOT_SET, || node.chmod(mode))
+            }
+            None => Ok(()),
         }
+    }
+
+    /// The time alone.
+    pub(crate) fn set_time(&self, file: impl AsFd, entry: &Entry) -> io::Result<()> {
         let set = || futimens(&file, &self.timestamps(entry));
         self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
     }
@@ -39,7 +57,9 @@ impl SinkTree {
         entry: &Entry,
     ) -> io::Result<()> {
         if self.keeping.is_on() {
-            self.keep(&Node::named(&directory, name), None, entry)
+            let node = Node::named(&directory, name);
+            self.keeping
+                .keep(&node, None, entry)
                 .map_err(|error| NotSet::error(0, error))?;
         }
         let times = self.timestamps(entry);
@@ -49,7 +69,7 @@ impl SinkTree {
 
     /// Notes about the copy for the user, as [`Summary::notes`].
     pub(crate) fn notes(&self) -> u64 {
-        self.notes.load(Ordering::Relaxed)
+        self.notes.load(Ordering::Relaxed) | self.keeping.notes()
     }
 
     /// True where modification times say nothing here.

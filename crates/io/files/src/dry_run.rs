@@ -1,5 +1,6 @@
 //! A destination that is looked at and not changed.
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 
 use longhaul_objects::storage::Storage;
@@ -9,16 +10,19 @@ use longhaul_objects::{
     Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
-use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
-use rustix::fs::{AtFlags, FileType, OFlags, Stat, statat};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, KeptAttributes};
+use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::destination::{Destination, DestinationError, SinkOptions};
 use crate::filter::Filter;
 use crate::place::{beneath, split};
-use crate::sink::contents::{Contents, open_existing};
+use crate::metadata::node::Node;
+use crate::sink::contents::{Contents, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
-use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
+use crate::sink::inherited::Inherited;
+use crate::sink::keeping::Keeping;
+use crate::sink::{Rename, StorageError, check_directory, compare, has_time, place_under};
 
 /// A destination as a copy would find it.
 #[derive(Debug)]
@@ -27,6 +31,9 @@ pub struct DryRun {
     root: Option<ConfinedDir>,
     rename: Option<Rename>,
     deletes: DeletionLimits,
+    keeping: Keeping,
+    /// The destination directory itself keeps its mode and attributes.
+    stays: bool,
 }
 
 impl DryRun {
@@ -38,21 +45,31 @@ impl DryRun {
         destination: Destination<'_>,
         options: &SinkOptions,
     ) -> Result<Self, DestinationError> {
-        let deletes = DeletionLimits::default();
+        let (deletes, keeping) = (DeletionLimits::default(), Keeping::default());
         if destination.would_be_made(options) {
-            return Ok(Self { root: None, rename: None, deletes });
+            return Ok(Self { root: None, rename: None, deletes, keeping, stays: true });
         }
         let place = destination.resolve(options)?;
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
         let rename = place.name.map(|name| Rename::new(name, destination.shown()));
-        Ok(Self { root: Some(place.root), rename, deletes })
+        Ok(Self { root: Some(place.root), rename, deletes, keeping, stays: place.stays })
     }
 
     /// It would delete as [`crate::SinkTree::deleting`] does.
     pub(crate) fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
         Self { deletes: DeletionLimits::new(deletes, filter).of_dry_run(), ..self }
+    }
+
+    /// It would keep attributes as [`crate::SinkTree::keeping`] does.
+    pub(crate) fn keeping(self, kept: KeptAttributes, allowed: bool) -> Self {
+        Self { keeping: Keeping::new(kept, allowed), ..self }
+    }
+
+    /// Notes for the user, as [`longhaul_wire::Summary::notes`].
+    pub(crate) fn notes(&self) -> u64 {
+        self.keeping.notes()
     }
 
     /// See [`Rename::check`].
@@ -98,6 +115,42 @@ impl DryRun {
             Err(_) if self.deletes.replaces(&stat) => Err(missing()),
             checked => checked.map(|()| Made::InPlace),
         }
+    }
+
+    /// True if a file or link that is there, unchanged, has not the attributes that it would get.
+    fn lacks_attributes(&self, entry: &Entry) -> bool {
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
+        let Ok(place) = place else { return false };
+        let (parent, name) = split(&place);
+        let found = self.look(parent, name).ok().flatten();
+        found.is_some_and(|(parent, stat)| self.keeping.mend((&parent, name), &stat, entry, true))
+    }
+
+    /// Opens the file that has the name, if it has the size, and what its directory gives.
+    fn open_contents(&self, entry: &Entry) -> Option<(File, Inherited)> {
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false).ok()?;
+        let (parent, name) = split(&place);
+        let parent = self.directory(parent, OFlags::PATH).ok()??;
+        Some((open_existing(&parent, name, entry).ok()?, Inherited::of(&parent)))
+    }
+
+    /// True if a directory that is there has not the attributes that it would get.
+    fn directory_lacks_attributes(&self, entry: &Entry) -> rustix::io::Result<bool> {
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), true);
+        let Ok(place) = place else { return Ok(false) };
+        let Some(directory) = self.directory(&place, OFlags::RDONLY)? else { return Ok(false) };
+        if place.is_empty() && self.stays {
+            return Ok(false);
+        }
+        let mode = fstat(&directory)?.st_mode & 0o7777;
+        let wanted = self.keeping.mode_of_directory(&directory, entry, mode, false);
+        let node = Node::open(&directory).dry(true);
+        match wanted {
+            wanted if self.keeping.is_on() => self.keeping.keep(&node, wanted, entry)?,
+            Some(wanted) => node.chmod(wanted)?,
+            None => {}
+        }
+        Ok(node.was_changed())
     }
 
     /// Says of a later name what a copy would do.
@@ -151,25 +204,39 @@ impl Storage for &DryRun {
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
         // A later name of a file has its turn when the first has its name.
-        self.compare_entry(&existing.entry, existing.entry.linked_to().is_none())
+        let entry = &existing.entry;
+        match self.compare_entry(entry, entry.linked_to().is_none()) {
+            Compared::Unchanged if existing.stays && self.lacks_attributes(entry) => {
+                Compared::Mended
+            }
+            compared => compared,
+        }
     }
 
     fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
         let entry = &*compared.file.entry;
-        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
-        let Ok(place) = place else { return Vec::new() };
-        let (parent, name) = split(&place);
-        let opened = match self.directory(parent, OFlags::PATH) {
-            Ok(Some(parent)) => open_existing(&parent, name, entry).and_then(Contents::new),
-            _ => return Vec::new(),
-        };
-        let equal = opened.map(|mut contents| contents.equal(entry, &compared.groups));
-        equal.unwrap_or_default()
+        let opened = self.open_contents(entry);
+        let contents = opened.and_then(|(file, _)| Contents::new(file).ok());
+        contents.map(|mut contents| contents.equal(entry, &compared.groups)).unwrap_or_default()
     }
 
-    /// One that is there stays.
-    fn finish_directory(&mut self, _: &NamedEntry) -> Result<(), EntryEnd> {
-        Err(EntryEnd::new(EntryCode::Unchanged, ""))
+    /// One that is there stays; what cannot be looked at is as it was.
+    fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), EntryEnd> {
+        let lacks = self.directory_lacks_attributes(&directory.entry).unwrap_or_default();
+        Err(EntryEnd::new(mended(lacks), ""))
+    }
+
+    fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
+        let (file, from) = self.open_contents(entry)?;
+        let stat = fstat(&file).ok()?;
+        let node = Node::open(&file).dry(true);
+        let wanted = self.keeping.mode_of_file(entry, &from, &stat);
+        match wanted {
+            _ if self.keeping.is_on() => self.keeping.keep(&node, wanted, entry).ok()?,
+            Some(wanted) => node.chmod(wanted).ok()?,
+            None => {}
+        }
+        Some(mended(node.was_changed() || !has_time(&stat, entry)))
     }
 
     fn delete_others(
@@ -198,10 +265,6 @@ impl Storage for &DryRun {
     }
 
     fn take_over(&mut self, _: &Entry, _: TempName, _: &[(u32, ChainingValue)]) {}
-
-    fn mend(&mut self, _: &Entry) -> bool {
-        true
-    }
 
     fn check_published(&mut self, _: &RecordedFile) -> Checked {
         Checked::Missing

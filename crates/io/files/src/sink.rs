@@ -31,7 +31,7 @@ use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, RangeSet};
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, Summary};
 use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, fchmod, mkdirat, readlinkat, statat, unlinkat,
+    AtFlags, FileType, Mode, OFlags, Stat, mkdirat, readlinkat, statat, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -50,7 +50,7 @@ use crate::record::Record;
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
 use crate::sink::inherited::Inherited;
-use crate::sink::keeping::Keeping;
+use crate::sink::keeping::{Keeping, provisional_mode};
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
@@ -88,7 +88,6 @@ pub struct SinkTree {
     removed: AtomicBool,
     pub(crate) fsync: Fsync,
     pub(crate) direct: bool,
-    umask: u32,
     pub(crate) files: HandleCache<TempName, Unpublished>,
     /// Unpublished files that have not got their mode and modification time yet.
     pub(crate) rough: Mutex<BTreeSet<TempName>>,
@@ -215,7 +214,6 @@ impl SinkTree {
             removed: AtomicBool::new(false),
             fsync: options.fsync,
             direct: options.direct,
-            umask: umask(),
             files: HandleCache::new(FILES_OPEN),
             rough: Mutex::new(BTreeSet::new()),
             own: Mutex::default(),
@@ -302,7 +300,7 @@ impl SinkTree {
             }
             return Ok(Made::InPlace);
         }
-        let mode = self.provisional_mode(entry);
+        let mode = provisional_mode(entry);
         if let Some(made) = self.make_staged(&place, mode) {
             lock(&self.made).insert_one(id.as_wire());
             return made.map_err(explain);
@@ -346,19 +344,15 @@ impl SinkTree {
             return Ok(());
         }
         let is_ours = lock(&self.made).contains(id.as_wire());
-        let result = (|| {
+        let result = (|| -> io::Result<_> {
             let directory = beneath(&self.root, &place, OFlags::RDONLY)?;
             let mode = rustix::fs::fstat(&directory)?.st_mode & 0o7777;
-            let provisional = self.provisional_mode(entry) & !self.umask;
-            let is_ours = is_ours || mode & 0o777 == provisional || self.keeping.keeps_modes();
-            // What the file system adds to a new directory, as the group's bit, stays, unless it is not to.
-            let wanted = self.mode_in(entry, &Inherited::of(&directory));
-            let wanted = wanted | mode & 0o7000 & !self.keeping.mode_bits();
-            self.set_attributes(
-                &directory,
-                (is_ours && (self.keeping.is_on() || mode != wanted)).then_some(wanted),
-                entry,
-            )
+            let wanted = self.keeping.mode_of_directory(&directory, entry, mode, is_ours);
+            let node = Node::open(&directory);
+            self.set_attributes_of(&node, wanted, entry)?;
+            self.set_time(&directory, entry)?;
+            // One that an earlier run has made for this copy is new.
+            Ok((!is_ours && !self.keeping.is_provisional(entry, mode)).then(|| node.was_changed()))
         })();
         if place.is_empty() {
             self.top.finished(entry);
@@ -367,7 +361,9 @@ impl SinkTree {
             Err(error) if is_ours => {
                 Err(explain::at_destination("cannot set mode and time of the directory", &error))
             }
-            _ => Ok(()),
+            Ok(None) => Ok(()),
+            Ok(Some(true)) => Err(EntryEnd::new(EntryCode::Mended, "")),
+            Ok(Some(false)) | Err(_) => Err(EntryEnd::new(EntryCode::Unchanged, "")),
         }
     }
 
@@ -391,32 +387,16 @@ impl SinkTree {
         let look = |parent: &OwnedFd, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             found = compare(parent, name, &stat, entry);
-            if stays && found == Compared::Unchanged {
-                self.mend_attributes(parent, name, &stat, entry);
+            if stays
+                && found == Compared::Unchanged
+                && self.keeping.mend((parent, name), &stat, entry, false)
+            {
+                found = Compared::Mended;
             }
             (!matches!(found, Compared::Other { .. })).then_some(())
         };
         self.look_in_place(entry, last, look);
         found
-    }
-
-    /// Gives the entry that is there its attributes. A refusal is no error: the destination has refused as much before.
-    fn mend_attributes(&self, parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry) {
-        let is_file = entry.kind == EntryKind::File;
-        let bits = self.keeping.mode_bits() | 0o777;
-        let mode = |mode: u32| mode | stat.st_mode & 0o7777 & !bits;
-        if !self.keeping.is_on() && (!is_file || stat.st_mode & 0o7777 == mode(self.mode(entry))) {
-            return;
-        }
-        let mode = mode(self.mode_in(entry, &Inherited::of(parent)));
-        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let open = || open_at(parent, name, flags, Mode::empty()).ok();
-        let _ = match (is_file.then(open).flatten(), self.keeping.is_on()) {
-            (Some(file), true) => self.keep(&Node::open(&file), Some(mode), entry),
-            (Some(file), false) => fchmod(file, Mode::from_raw_mode(mode)),
-            (None, true) => self.keep(&Node::named(parent, name), None, entry),
-            (None, false) => Ok(()),
-        };
     }
 
     /// Looks at the entry's name in its directory. What `look` finds there is not replaced by an entry
@@ -480,31 +460,13 @@ impl SinkTree {
         let _ = unlinkat(&self.hidden, &hex(&temp.0)[..], AtFlags::empty());
     }
 
-    /// The permission bits an entry gets: those of the source without what the user masks, and
-    /// without those that lend somebody's rights, unless they are to be kept.
-    pub(crate) fn mode(&self, entry: &Entry) -> u32 {
-        let mode = u32::from(entry.mode) & self.keeping.mode_bits();
-        if self.keeping.keeps_modes() {
-            if u32::from(entry.mode) != mode {
-                self.notes.fetch_or(Summary::OWNERS_NOT_ALLOWED, Ordering::Relaxed);
-            }
-            return mode;
-        }
-        mode & !self.umask
-    }
-
     /// The mode that a whole file is made with, and the one that it gets then, if that is another: what is kept
     /// may forbid others what its mode would let them.
     pub(crate) fn modes_of_whole(&self, entry: &Entry) -> (u32, Option<u32>) {
         match self.keeping.is_on() {
-            true => (PRIVATE, Some(self.mode(entry))),
+            true => (PRIVATE, Some(self.keeping.mode(entry))),
             false => (u32::from(entry.mode) & 0o777, None),
         }
-    }
-
-    /// Of a directory while files are put in it.
-    pub(crate) fn provisional_mode(&self, entry: &Entry) -> u32 {
-        u32::from(entry.mode) & 0o777 | 0o700
     }
 
     /// True if a later run could go on from what is in the hidden directory, or could not tell
@@ -660,8 +622,8 @@ impl Storage for TreeStorage<'_> {
         self.tree.compare_contents(file, &mut self.last).unwrap_or_default()
     }
 
-    fn mend(&mut self, entry: &Entry) -> bool {
-        self.tree.mend(entry, &mut self.last).is_ok()
+    fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
+        self.tree.mend(entry, &mut self.last).ok()
     }
 
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
@@ -820,17 +782,6 @@ impl LastDirectory {
         Ok(&last.insert(open).handle)
     }
 }
-
-/// Permission bits that the user does not want new files to have. Reading them by `umask` would
-/// change them for other threads.
-fn umask() -> u32 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
-    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(UMASK)
-}
-
-/// Where the system does not say.
-const UMASK: u32 = 0o022;
 
 /// Unpublished files kept open between their groups.
 const FILES_OPEN: usize = 128;

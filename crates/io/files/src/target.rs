@@ -62,11 +62,12 @@ impl Target {
         }
     }
 
-    /// See [`SinkTree::keeping`]; what writes nothing keeps nothing.
+    /// See [`SinkTree::keeping`]; what discards all keeps nothing.
     pub fn keeping(self, kept: KeptAttributes, allowed: bool) -> Self {
         match self {
             Self::Tree(tree) => Self::from(tree.keeping(kept, allowed)),
-            other => other,
+            Self::DryRun(dry) => Self::from(dry.keeping(kept, allowed)),
+            Self::Null => Self::Null,
         }
     }
 
@@ -112,7 +113,8 @@ impl Target {
     pub fn notes(&self) -> u64 {
         match self {
             Self::Tree(tree) => tree.notes(),
-            Self::DryRun(_) | Self::Null => 0,
+            Self::DryRun(dry) => dry.notes(),
+            Self::Null => 0,
         }
     }
 
@@ -172,8 +174,8 @@ impl Storage for Discarded {
         Vec::new()
     }
 
-    fn mend(&mut self, _: &Entry) -> bool {
-        false
+    fn mend(&mut self, _: &Entry) -> Option<EntryCode> {
+        None
     }
 
     fn check_published(&mut self, _: &RecordedFile) -> Checked {

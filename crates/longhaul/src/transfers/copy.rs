@@ -16,7 +16,9 @@ use longhaul_files::{
     AskedPatterns, CopiedHashes, Destination, Filter, SinkOptions, SourceTree, Target,
     UnfinishedList, boot_id, is_pattern, means_several, own_name, source_label, transfer_id,
 };
-use longhaul_objects::{Belief, CarriedEntries, Fsync, Keeps, SinkConfig, TagKey, TopNames};
+use longhaul_objects::{
+    Belief, CarriedEntries, Fsync, Keeps, SinkConfig, Stayed, TagKey, TopNames,
+};
 use longhaul_sys::clock;
 use longhaul_sys::random;
 use longhaul_sys::stop::Stop;
@@ -566,14 +568,14 @@ fn report(
 ) -> CopyReport {
     let &Finished { ref task, elapsed, validated, ref link, resumed_first } = finished;
     let mut unannounced = Vec::new();
-    let (mut stays, mut newer, mut would_change) = ((0, 0), 0, (0, 0));
-    let mut carried = (0, 0);
+    let (mut stays, mut would_change, mut carried) = ((0, 0), (0, 0), (0, 0));
+    let mut stayed = Stayed::default();
     let mut lost = Unkept { missed: task.shared.missed(), not_kept: task.shared.not_kept() };
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
             stays = (stats.unchanged, stats.unchanged_bytes);
-            (newer, would_change) = (stats.newer.into(), stats.would_change);
+            (stayed, would_change) = (stats.stayed, stats.would_change);
             carried = stats.carried;
             copy.result().map_or((0, 0, 0, 0), |result| {
                 lost.not_kept = result.not_kept;
@@ -583,7 +585,7 @@ fn report(
         Some(Transfer::IncomingCopy(copy)) => {
             let stats = copy.stats();
             stays = (stats.unchanged, stats.unchanged_bytes);
-            (newer, would_change) = (stats.newer.into(), stats.would_change);
+            (stayed, would_change) = (stats.stayed, stats.would_change);
             carried = stats.carried;
             let notes = task.shared.notes();
             unannounced = copy.unannounced();
@@ -599,6 +601,7 @@ fn report(
         }
         _ => (0, 0, 0, 0),
     };
+    stays = (stays.0 - would_change.0 - carried.0, stays.1 - would_change.1 - carried.1);
     let mut failures = task.shared.failures();
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
     let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures);
@@ -617,12 +620,10 @@ fn report(
         remarks: remarks::of(notes, &lost),
         failures,
         skipped: task.shared.skipped(),
-        unchanged: (
-            (stays.0 - would_change.0 - carried.0).into(),
-            stays.1 - would_change.1 - carried.1,
-        ),
+        unchanged: (stays.0.into(), stays.1),
         compared: options.checksum,
-        newer,
+        newer: stayed.newer.into(),
+        mended: stayed.mended.into(),
         would_change: (would_change.0.into(), would_change.1),
         deleted,
         link: link.clone(),

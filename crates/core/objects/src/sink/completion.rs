@@ -1,5 +1,9 @@
 //! Progress of the transfer as a whole.
 
+use alloc::collections::BTreeMap;
+
+use longhaul_units::EntryCode;
+
 use crate::action::NamedEntry;
 use crate::entry::EntryId;
 
@@ -7,6 +11,8 @@ use crate::entry::EntryId;
 pub(super) struct Ending {
     phase: Phase,
     aim: Aim,
+    /// Codes of directories that were there before, until what is in them is durable.
+    codes: BTreeMap<EntryId, EntryCode>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +45,7 @@ enum Aim {
 
 impl Ending {
     pub(super) fn new() -> Self {
-        Self { phase: Phase::Receiving, aim: Aim::Whole }
+        Self { phase: Phase::Receiving, aim: Aim::Whole, codes: BTreeMap::new() }
     }
 
     pub(super) fn wind_up(&mut self) {
@@ -98,6 +104,16 @@ impl Ending {
         };
         *left = left.saturating_sub(1);
         true
+    }
+
+    /// The directory was there before.
+    pub(super) fn directory_stays(&mut self, id: EntryId, code: EntryCode) {
+        self.codes.insert(id, code);
+    }
+
+    /// Code of an entry of which all is durable, if it was there before.
+    pub(super) fn take_code(&mut self, id: EntryId) -> Option<EntryCode> {
+        self.codes.remove(&id)
     }
 
     /// The last names are durable; the record is being removed.

@@ -192,16 +192,6 @@ impl Sink {
     /// The contents of a file of the same size are to be compared.
     pub(super) fn compare_contents(&mut self, id: EntryId, size: u64) {
         self.setup.contents.begin(id, size);
-        if self.dry_run {
-            self.refuse_equal();
-        }
-    }
-
-    /// In a dry run nothing is mended.
-    fn refuse_equal(&mut self) {
-        for id in core::mem::take(&mut self.setup.contents.equal) {
-            self.stays(id, EntryCode::Unchanged);
-        }
     }
 
     fn stays(&mut self, id: EntryId, code: EntryCode) {
@@ -244,9 +234,6 @@ impl Sink {
         let Some((equal, groups)) = over else { return };
         if equal.len() == groups as usize {
             self.setup.contents.equal.push(id);
-            if self.dry_run {
-                self.refuse_equal();
-            }
             return;
         }
         if self.dry_run {
@@ -256,13 +243,14 @@ impl Sink {
     }
 
     /// Answers [`Action::MendExisting`] for one of its files.
-    pub(super) fn mended(&mut self, id: EntryId, is_there: bool) {
+    pub(super) fn mended(&mut self, id: EntryId, code: Option<EntryCode>) {
         if self.entries.in_state(id, State::Waiting).is_none() {
             return;
         }
-        match is_there {
-            true => self.stays(id, EntryCode::Unchanged),
-            false => self.begin_with(id, Vec::new()),
+        match code {
+            Some(code) => self.stays(id, code),
+            None if self.dry_run => self.stays(id, EntryCode::Differs),
+            None => self.begin_with(id, Vec::new()),
         }
     }
 

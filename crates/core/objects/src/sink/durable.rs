@@ -83,7 +83,7 @@ impl Sink {
                 each.into_iter().for_each(|compared| self.contents_compared(compared));
             }
             Answer::Mended(each) => {
-                each.into_iter().for_each(|(id, is_there)| self.mended(id, is_there));
+                each.into_iter().for_each(|(id, code)| self.mended(id, code));
             }
             Answer::Checked(each) => {
                 each.into_iter().for_each(|(id, checked)| self.checked(id, checked));
@@ -153,6 +153,13 @@ impl Sink {
         }
         match result {
             Ok(()) => self.has_name(id),
+            Err(end) if end.code.stays() && !self.dry_run => {
+                // Who may not see what is there does not learn it, and who wants all copied has that.
+                if self.keeps.compares() {
+                    self.ending.directory_stays(id, end.code);
+                }
+                self.has_name(id);
+            }
             Err(end) => self.fail(id, end, SourceKnows::No, Kept::Nothing),
         }
     }
@@ -176,7 +183,12 @@ impl Sink {
         if let Some(key) = self.entries.unrecorded(id) {
             self.recorder.published(key);
         }
-        self.confirm(id);
+        match self.ending.take_code(id) {
+            Some(code) => {
+                self.fail(id, EntryEnd::new(code, ""), SourceKnows::No, Kept::Untouched);
+            }
+            None => self.confirm(id),
+        }
         self.forget();
     }
 

@@ -153,7 +153,7 @@ impl Report {
             code if code.stays() => {
                 self.stats.unchanged += 1;
                 self.stats.unchanged_bytes += entry.data_len();
-                self.stats.newer += u32::from(code == EntryCode::Newer);
+                self.stats.stayed.count(code);
                 if code.would_change() {
                     let (entries, bytes) = &mut self.stats.would_change;
                     (*entries, *bytes) = (*entries + 1, *bytes + entry.data_len());

@@ -297,7 +297,7 @@ impl Sink {
         let is_file = slot.entry().is_some_and(|entry| entry.kind == EntryKind::File);
         let same_size = match compared {
             Compared::Other { same_size } | Compared::Newer { same_size } => same_size,
-            Compared::Unchanged => true,
+            Compared::Unchanged | Compared::Mended => true,
             Compared::Missing | Compared::Blocked => false,
         };
         // What an interrupted run has left of it is gone on with.
@@ -315,6 +315,7 @@ impl Sink {
         let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));
         let code = match compared {
             Compared::Unchanged if unchanged => Some(EntryCode::Unchanged),
+            Compared::Mended if unchanged => Some(EntryCode::Mended),
             Compared::Newer { .. } if self.keeps.newer => Some(EntryCode::Newer),
             _ if !self.dry_run || !is_own => None,
             Compared::Missing => Some(EntryCode::New),

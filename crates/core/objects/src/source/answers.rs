@@ -249,7 +249,7 @@ impl Source {
             EntryState::Failed(code) | EntryState::Refused(code) => {
                 *self.stats.ended(code) += 1;
                 self.stats.unchanged_bytes += if code.stays() { size } else { 0 };
-                self.stats.newer += u32::from(code == EntryCode::Newer);
+                self.stats.stayed.count(code);
                 if code.would_change() {
                     let (entries, bytes) = &mut self.stats.would_change;
                     (*entries, *bytes) = (*entries + 1, *bytes + size);

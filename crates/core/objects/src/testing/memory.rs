@@ -452,12 +452,15 @@ impl Storage for MemoryStorage {
         compared.groups.iter().filter(is_equal).copied().collect()
     }
 
-    fn mend(&mut self, entry: &Entry) -> bool {
+    fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
         let path = entry.path.as_bytes();
-        let Some(&Node::File { inode, .. }) = self.node(path) else { return false };
+        let Some(&Node::File { inode, .. }) = self.node(path) else { return None };
         let node = Node::of_file(entry, inode);
+        if self.node(path) == Some(&node) {
+            return Some(EntryCode::Unchanged);
+        }
         self.change(Change::Node(path.into(), node));
-        true
+        Some(EntryCode::Mended)
     }
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
@@ -476,6 +479,7 @@ impl Storage for MemoryStorage {
         let node = Node::of_file(entry, inode);
         if *stays && self.node(path) != Some(&node) {
             self.change(Change::Node(path.into(), node));
+            return Compared::Mended;
         }
         Compared::Unchanged
     }

@@ -159,12 +159,12 @@ fn a_newer_file_keeps_its_name_and_the_others_become_names_of_a_newer_first() {
     let mut disk = MemoryStorage::new();
     disk.plant(&newer("b"), b"new");
     let source = run(entries(), keeps, &mut disk, None);
-    assert_eq!((source.stats().newer, source.stats().confirmed), (1, 1));
+    assert_eq!((source.stats().stayed.newer, source.stats().confirmed), (1, 1));
     assert_eq!(disk.contents(b"b"), Some(&b"new"[..]));
     let mut disk = MemoryStorage::new();
     disk.plant(&newer("a"), b"new");
     let source = run(entries(), keeps, &mut disk, None);
-    assert_eq!((source.stats().newer, source.stats().confirmed), (1, 1));
+    assert_eq!((source.stats().stayed.newer, source.stats().confirmed), (1, 1));
     assert_eq!(inode(&disk, "b"), inode(&disk, "a"));
 }
 

@@ -1,5 +1,6 @@
 //! A file, directory or link whose metadata is looked at or set.
 
+use std::cell::Cell;
 use std::fmt::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -10,7 +11,15 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 
 /// A file, directory or link that has metadata.
-pub(crate) enum Node<'a> {
+pub(crate) struct Node<'a> {
+    at: At<'a>,
+    /// Nothing is set.
+    is_dry: bool,
+    /// Something was set, or would have been.
+    changed: Cell<bool>,
+}
+
+enum At<'a> {
     /// It is open, and not only by path (`O_PATH`).
     Open(BorrowedFd<'a>),
     /// It has this name in an open directory, and is not followed where it is a link.
@@ -25,7 +34,29 @@ pub(crate) enum Node<'a> {
 impl<'a> Node<'a> {
     /// An open file or directory.
     pub(crate) fn open(file: &'a impl AsFd) -> Self {
-        Self::Open(file.as_fd())
+        Self::at(At::Open(file.as_fd()))
+    }
+
+    fn at(at: At<'a>) -> Self {
+        Self { at, is_dry: false, changed: Cell::new(false) }
+    }
+
+    /// It, of which nothing is set.
+    pub(crate) fn dry(self, is_dry: bool) -> Self {
+        Self { is_dry, ..self }
+    }
+
+    /// True if something was set, or would have been.
+    pub(crate) fn was_changed(&self) -> bool {
+        self.changed.get()
+    }
+
+    fn change(&self, set: impl FnOnce() -> Result<()>) -> Result<()> {
+        if !self.is_dry {
+            set()?;
+        }
+        self.changed.set(true);
+        Ok(())
     }
 
     /// The one of this name.
@@ -34,13 +65,13 @@ impl<'a> Node<'a> {
         let mut path = String::new();
         write!(path, "/proc/self/fd/{}/", directory.as_raw_fd()).expect("a string has room");
         let path = [path.as_bytes(), name].concat();
-        Self::Named { directory, name, path }
+        Self::at(At::Named { directory, name, path })
     }
 
     pub(crate) fn stat(&self) -> Result<Stat> {
-        match self {
-            Self::Open(file) => fstat(file),
-            Self::Named { directory, name, .. } => {
+        match &self.at {
+            At::Open(file) => fstat(file),
+            At::Named { directory, name, .. } => {
                 statat(directory, *name, AtFlags::SYMLINK_NOFOLLOW)
             }
         }
@@ -49,27 +80,27 @@ impl<'a> Node<'a> {
     /// Gives it to others.
     pub(crate) fn chown(&self, user: Option<u32>, group: Option<u32>) -> Result<()> {
         let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-        match self {
-            Self::Open(file) => fchown(file, user, group),
-            Self::Named { directory, name, .. } => {
+        self.change(|| match &self.at {
+            At::Open(file) => fchown(file, user, group),
+            At::Named { directory, name, .. } => {
                 chownat(directory, *name, user, group, AtFlags::SYMLINK_NOFOLLOW)
             }
-        }
+        })
     }
 
     /// Sets the mode of what is open.
     pub(crate) fn chmod(&self, mode: u32) -> Result<()> {
-        match self {
-            Self::Open(file) => fchmod(file, Mode::from_raw_mode(mode)),
-            Self::Named { .. } => Err(Errno::OPNOTSUPP),
-        }
+        self.change(|| match &self.at {
+            At::Open(file) => fchmod(file, Mode::from_raw_mode(mode)),
+            At::Named { .. } => Err(Errno::OPNOTSUPP),
+        })
     }
 
     /// Names of its extended attributes; none where its file system has no such.
     pub(crate) fn xattrs(&self) -> Result<Vec<Box<[u8]>>> {
-        let names = grown(NAMES_MOST, |buffer| match self {
-            Self::Open(file) => flistxattr(file, buffer),
-            Self::Named { path, .. } => llistxattr(&path[..], buffer),
+        let names = grown(NAMES_MOST, |buffer| match &self.at {
+            At::Open(file) => flistxattr(file, buffer),
+            At::Named { path, .. } => llistxattr(&path[..], buffer),
         });
         match names {
             Ok(names) => {
@@ -83,9 +114,9 @@ impl<'a> Node<'a> {
 
     /// Value of an extended attribute, if it has it.
     pub(crate) fn xattr(&self, name: &[u8]) -> Result<Option<Vec<u8>>> {
-        let value = grown(VALUE_MOST, |buffer| match self {
-            Self::Open(file) => fgetxattr(file, name, buffer),
-            Self::Named { path, .. } => lgetxattr(&path[..], name, buffer),
+        let value = grown(VALUE_MOST, |buffer| match &self.at {
+            At::Open(file) => fgetxattr(file, name, buffer),
+            At::Named { path, .. } => lgetxattr(&path[..], name, buffer),
         });
         match value {
             Ok(value) => Ok(Some(value)),
@@ -96,18 +127,18 @@ impl<'a> Node<'a> {
 
     /// Sets one.
     pub(crate) fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<()> {
-        match self {
-            Self::Open(file) => fsetxattr(file, name, value, XattrFlags::empty()),
-            Self::Named { path, .. } => lsetxattr(&path[..], name, value, XattrFlags::empty()),
-        }
+        self.change(|| match &self.at {
+            At::Open(file) => fsetxattr(file, name, value, XattrFlags::empty()),
+            At::Named { path, .. } => lsetxattr(&path[..], name, value, XattrFlags::empty()),
+        })
     }
 
     /// Removes one.
     pub(crate) fn remove_xattr(&self, name: &[u8]) -> Result<()> {
-        match self {
-            Self::Open(file) => fremovexattr(file, name),
-            Self::Named { path, .. } => lremovexattr(&path[..], name),
-        }
+        self.change(|| match &self.at {
+            At::Open(file) => fremovexattr(file, name),
+            At::Named { path, .. } => lremovexattr(&path[..], name),
+        })
     }
 }
 

@@ -11,13 +11,14 @@ use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{ChainingValue, ComparedFile, TempName};
 use longhaul_sys::files::PositionedFile;
 use longhaul_sys::memory::Pages;
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, EntryCode};
 use rustix::fs::{FileType, Mode, OFlags, Stat, copy_file_range, fstat};
 
 use crate::large::large;
+use crate::metadata::node::Node;
 use crate::place::open_at;
 use crate::sink::inherited::Inherited;
-use crate::sink::{LastDirectory, SinkTree};
+use crate::sink::{LastDirectory, SinkTree, has_time};
 use crate::source::read;
 
 /// A file that is read by groups.
@@ -92,23 +93,35 @@ impl SinkTree {
     }
 
     /// See [`longhaul_objects::Action::MendExisting`].
-    pub(crate) fn mend(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<()> {
+    pub(crate) fn mend(
+        &self,
+        entry: &Entry,
+        last: &mut Option<LastDirectory>,
+    ) -> io::Result<EntryCode> {
         let look = |parent: &OwnedFd, name: &[u8]| {
             Some((open_existing(parent, name, entry).ok()?, Inherited::of(parent)))
         };
         let (file, from) = self.look_in_place(entry, last, look).ok_or(io::ErrorKind::NotFound)?;
-        let mode = fstat(&file)?.st_mode & 0o7777;
-        let wanted = self.mode_in(entry, &from);
-        let wanted = wanted | mode & 0o7000 & !self.keeping.mode_bits();
-        // A new owner may take bits away.
-        let is_due = self.keeping.is_on() || mode != wanted;
-        self.set_attributes(&file, is_due.then_some(wanted), entry)
+        let stat = fstat(&file)?;
+        let node = Node::open(&file);
+        let mode = self.keeping.mode_of_file(entry, &from, &stat);
+        self.set_attributes_of(&node, mode, entry)?;
+        let had_time = has_time(&stat, entry);
+        if !had_time {
+            self.set_time(&file, entry)?;
+        }
+        Ok(mended(node.was_changed() || !had_time))
     }
 
     fn open_under_name(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<File> {
         let look = |parent: &OwnedFd, name: &[u8]| open_existing(parent, name, entry).ok();
         self.look_in_place(entry, last, look).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// The code of an entry whose contents are there.
+pub(crate) fn mended(was_changed: bool) -> EntryCode {
+    if was_changed { EntryCode::Mended } else { EntryCode::Unchanged }
 }
 
 /// Opens the file of that name, if it has the size of `entry`.

@@ -83,7 +83,7 @@ impl SinkTree {
             _ => FileType::Symlink,
         };
         let is_it = match compare(&directory, name, &stat, &file.entry) {
-            Compared::Unchanged => true,
+            Compared::Unchanged | Compared::Mended => true,
             Compared::Newer { .. } if stays => true,
             Compared::Newer { same_size } | Compared::Other { same_size } => {
                 same_size && self.lacks_times()
@@ -176,7 +176,7 @@ impl SinkTree {
         self.take_space(usize::try_from(named.stat.st_size).unwrap_or(usize::MAX))?;
         let mut to = File::from(create_new_file(&self.hidden, own, PRIVATE)?);
         copy_data(&mut from, &mut to, entry)?;
-        self.set_attributes(&to, Some(self.mode(entry)), entry)?;
+        self.set_attributes(&to, Some(self.keeping.mode(entry)), entry)?;
         if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
     }
 }

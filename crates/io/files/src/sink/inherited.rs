@@ -36,6 +36,11 @@ impl Inherited {
         self.list.is_some()
     }
 
+    /// The mode of what is made in it with this one, where a list says that.
+    pub(crate) fn mode(&self, mode: u32) -> Option<u32> {
+        self.list.as_ref().map(|list| bits(&limited(list, mode)))
+    }
+
     fn is_nothing(&self) -> bool {
         self.group.is_none() && self.list.is_none()
     }
@@ -81,23 +86,13 @@ impl SinkTree {
             return Ok(());
         }
         let list = match &from.list {
-            Some(list) if self.keeping.keeps_modes() => with_bits(list, self.mode(entry)),
+            Some(list) if self.keeping.keeps_modes() => with_bits(list, self.keeping.mode(entry)),
             Some(list) => limited(list, u32::from(entry.mode)),
-            None => minimal(self.mode(entry)),
+            None => minimal(self.keeping.mode(entry)),
         };
         match node.set_xattr(ACCESS, &list) {
             Err(error) if is_refusal(error) => Ok(()),
             set => Ok(set?),
-        }
-    }
-
-    /// The mode of an entry in a directory that gives this: a default list stands for the umask.
-    pub(crate) fn mode_in(&self, entry: &Entry, from: &Inherited) -> u32 {
-        match &from.list {
-            Some(list) if !self.keeping.keeps_modes() && !self.keeping.keeps_lists() => {
-                bits(&limited(list, u32::from(entry.mode)))
-            }
-            _ => self.mode(entry),
         }
     }
 }

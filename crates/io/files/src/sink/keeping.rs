@@ -1,34 +1,47 @@
 //! Metadata that a copy keeps, set at the destination: the owner first, then the access list and the mode, which
 //! a new owner may take away, then capabilities, which both may.
 
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::accounts::AccountKind;
 use longhaul_wire::{AccessList, Entry, EntryKind, KeptAttributes, Metadata, Summary};
-use rustix::fs::Stat;
+use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::{Errno, Result};
 
 use crate::metadata::access::{self, ACCESS, DEFAULT};
 use crate::metadata::node::Node;
 use crate::metadata::{Accounts, LISTED, USER, is_refusal};
+use crate::place::open_at;
 use crate::sink::SinkTree;
+use crate::sink::inherited::Inherited;
 
 /// Attributes that one copy keeps, and what it may set.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Keeping {
     kept: KeptAttributes,
     /// Owners, bits that lend their rights, and attributes that are not the user's may be set.
     allowed: bool,
     accounts: Accounts,
+    umask: u32,
     /// Entries that could not have all.
     not_kept: AtomicU64,
+    /// As [`Summary::notes`].
+    notes: AtomicU64,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Self::new(KeptAttributes::default(), false)
+    }
 }
 
 impl Keeping {
     pub(crate) fn new(kept: KeptAttributes, allowed: bool) -> Self {
         let accounts = Accounts::new(kept.has(KeptAttributes::NUMBERS));
         let kept = kept.with(KeptAttributes::FOLLOW, false);
-        Self { kept, allowed, accounts, not_kept: AtomicU64::new(0) }
+        let (not_kept, notes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { kept, allowed, accounts, umask: umask(), not_kept, notes }
     }
 
     /// Counts an entry that could not have all.
@@ -83,6 +96,102 @@ impl SinkTree {
     pub(crate) fn not_kept(&self) -> u64 {
         self.keeping.not_kept.load(Ordering::Relaxed)
     }
+}
+
+impl Keeping {
+    /// The permission bits an entry gets: those of the source without what the user masks, and
+    /// without those that lend somebody's rights, unless they are to be kept.
+    pub(crate) fn mode(&self, entry: &Entry) -> u32 {
+        let mode = u32::from(entry.mode) & self.mode_bits();
+        if self.keeps_modes() {
+            if u32::from(entry.mode) != mode {
+                self.notes.fetch_or(Summary::OWNERS_NOT_ALLOWED, Ordering::Relaxed);
+            }
+            return mode;
+        }
+        mode & !self.umask
+    }
+
+    /// The mode of an entry in a directory that gives this: a default list stands for the umask.
+    pub(crate) fn mode_in(&self, entry: &Entry, from: &Inherited) -> u32 {
+        let by_list = !self.keeps_modes() && !self.keeps_lists();
+        let listed = by_list.then(|| from.mode(entry.mode.into())).flatten();
+        listed.unwrap_or_else(|| self.mode(entry))
+    }
+
+    /// Bits that the user masks.
+    pub(crate) fn umask(&self) -> u32 {
+        self.umask
+    }
+
+    /// The mode that a file with this status is to get whose contents are those of `entry`, if any.
+    pub(crate) fn mode_of_file(&self, entry: &Entry, from: &Inherited, stat: &Stat) -> Option<u32> {
+        let mode = stat.st_mode & 0o7777;
+        let wanted = self.mode_in(entry, from) | mode & 0o7000 & !self.mode_bits();
+        // A new owner may take bits away.
+        (self.is_on() || mode != wanted).then_some(wanted)
+    }
+
+    /// True if a directory of this mode may be one that a run has made for `entry` and not finished.
+    pub(crate) fn is_provisional(&self, entry: &Entry, mode: u32) -> bool {
+        !self.keeps_modes()
+            && mode & 0o777 == provisional_mode(entry) & !self.umask
+            && mode & 0o777 != self.mode(entry)
+    }
+
+    /// The mode that a directory is to get which has this `mode`, if any: one that was there keeps its own, unless modes
+    /// are kept as the source has them.
+    pub(crate) fn mode_of_directory(
+        &self,
+        directory: &impl AsFd,
+        entry: &Entry,
+        mode: u32,
+        is_new: bool,
+    ) -> Option<u32> {
+        let is_ours = is_new || self.is_provisional(entry, mode) || self.keeps_modes();
+        // What the file system adds to a new directory, as the group's bit, stays, unless it is not to.
+        let wanted = self.mode_in(entry, &Inherited::of(directory));
+        let wanted = wanted | mode & 0o7000 & !self.mode_bits();
+        (is_ours && (self.is_on() || mode != wanted)).then_some(wanted)
+    }
+
+    /// Notes for the user, as [`Summary::notes`].
+    pub(crate) fn notes(&self) -> u64 {
+        self.notes.load(Ordering::Relaxed)
+    }
+
+    /// Gives what is there as an entry, unchanged, its attributes; in a dry run finds out only whether it lacks them.
+    /// True if so. A refusal is no error: the destination has refused as much before.
+    pub(crate) fn mend(
+        &self,
+        (parent, name): (&OwnedFd, &[u8]),
+        stat: &Stat,
+        entry: &Entry,
+        is_dry: bool,
+    ) -> bool {
+        let is_file = entry.kind == EntryKind::File;
+        let bits = self.mode_bits() | 0o777;
+        let mode = |mode: u32| mode | stat.st_mode & 0o7777 & !bits;
+        if !self.is_on() && (!is_file || stat.st_mode & 0o7777 == mode(self.mode(entry))) {
+            return false;
+        }
+        let mode = mode(self.mode_in(entry, &Inherited::of(parent)));
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let open = || open_at(parent, name, flags, Mode::empty()).ok();
+        let file = is_file.then(open).flatten();
+        let node = match &file {
+            Some(file) => Node::open(file),
+            None => Node::named(parent, name),
+        };
+        let node = node.dry(is_dry);
+        let _ = match (&file, self.is_on()) {
+            (file, true) => self.keep(&node, file.is_some().then_some(mode), entry),
+            (Some(_), false) if stat.st_mode & 0o7777 == mode => Ok(()),
+            (Some(_), false) => node.chmod(mode),
+            (None, false) => Ok(()),
+        };
+        node.was_changed()
+    }
 
     /// Gives a file, directory or link the metadata of `entry`, and its mode, where one is given. What is so
     /// already is left alone; what the destination does not hold is counted.
@@ -91,11 +200,11 @@ impl SinkTree {
         let metadata = entry.attributes.metadata.as_deref().unwrap_or(&none);
         let stat = node.stat()?;
         let mut all = self.keep_owner(node, &stat, metadata)?;
-        let names = match self.keeping.kept.has(LISTED) {
+        let names = match self.kept.has(LISTED) {
             true => node.xattrs()?,
             false => Vec::new(),
         };
-        if self.keeping.kept.has(KeptAttributes::ACCESS_LISTS) {
+        if self.kept.has(KeptAttributes::ACCESS_LISTS) {
             let is_link = matches!(entry.kind, EntryKind::Link { .. });
             let is_directory = entry.kind == EntryKind::Directory;
             for (name, list) in [(ACCESS, &metadata.access), (DEFAULT, &metadata.default_access)] {
@@ -107,8 +216,8 @@ impl SinkTree {
         let xattrs = metadata.xattrs.iter();
         let (late, early): (Vec<_>, Vec<_>) =
             xattrs.partition(|xattr| &*xattr.name == CAPABILITIES);
-        if self.keeping.kept.has(KeptAttributes::XATTRS) {
-            for name in names.iter().filter(|name| self.keeping.may_set(name)) {
+        if self.kept.has(KeptAttributes::XATTRS) {
+            for name in names.iter().filter(|name| self.may_set(name)) {
                 let is_wanted = metadata.xattrs.iter().any(|xattr| xattr.name == *name);
                 if !is_wanted && REMOVED.iter().any(|of| name.starts_with(of)) {
                     all &= held(node.remove_xattr(name))?;
@@ -135,7 +244,7 @@ impl SinkTree {
             all &= self.keep_xattr(node, (&xattr.name, &xattr.value))?;
         }
         if !all {
-            self.keeping.count_not_kept();
+            self.count_not_kept();
         }
         Ok(())
     }
@@ -145,7 +254,7 @@ impl SinkTree {
         let differs = |kind, wanted: &Option<_>, has| {
             wanted
                 .as_ref()
-                .is_some_and(|account| self.keeping.accounts.number(kind, account) != has)
+                .is_some_and(|account| self.accounts.number(kind, account) != has)
         };
         let user = differs(AccountKind::User, &metadata.owner, stat.st_uid);
         let group = differs(AccountKind::Group, &metadata.group, stat.st_gid);
@@ -154,7 +263,7 @@ impl SinkTree {
 
     /// Returns whether it has the owners that it should, or may not be given to others.
     fn keep_owner(&self, node: &Node<'_>, stat: &Stat, metadata: &Metadata) -> Result<bool> {
-        let number = |kind, account| self.keeping.accounts.number(kind, account);
+        let number = |kind, account| self.accounts.number(kind, account);
         let user = metadata.owner.as_ref().map(|account| number(AccountKind::User, account));
         let group = metadata.group.as_ref().map(|account| number(AccountKind::Group, account));
         let user = user.filter(|user| *user != stat.st_uid);
@@ -162,7 +271,7 @@ impl SinkTree {
         if user.is_none() && group.is_none() {
             return Ok(true);
         }
-        if !self.keeping.allowed {
+        if !self.allowed {
             self.notes.fetch_or(Summary::OWNERS_NOT_ALLOWED, Ordering::Relaxed);
             return Ok(true);
         }
@@ -181,7 +290,7 @@ impl SinkTree {
         list: Option<&AccessList>,
     ) -> Result<bool> {
         let has = names.iter().any(|has| &**has == name);
-        let wanted = list.map(|list| access::value(list, &self.keeping.accounts));
+        let wanted = list.map(|list| access::value(list, &self.accounts));
         match wanted {
             None if has => held(node.remove_xattr(name)),
             None => Ok(true),
@@ -191,7 +300,7 @@ impl SinkTree {
     }
 
     fn keep_xattr(&self, node: &Node<'_>, (name, value): (&[u8], &[u8])) -> Result<bool> {
-        if !self.keeping.may_set(name) {
+        if !self.may_set(name) {
             self.notes.fetch_or(Summary::OWNERS_NOT_ALLOWED, Ordering::Relaxed);
             return Ok(true);
         }
@@ -200,6 +309,11 @@ impl SinkTree {
         }
         held(node.set_xattr(name, value))
     }
+}
+
+/// The mode of a directory while files are put in it.
+pub(crate) fn provisional_mode(entry: &Entry) -> u32 {
+    u32::from(entry.mode) & 0o777 | 0o700
 }
 
 /// True if it was set, false if the file system or the system does not let it be, or has no room for it in what it
@@ -213,6 +327,16 @@ fn held(set: Result<()>) -> Result<bool> {
     }
 }
 
+/// Permission bits that the user does not want new files to have. Reading them by `umask` would
+/// change them for other threads.
+fn umask() -> u32 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    line.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(UMASK)
+}
+
+/// Where the system does not say.
+const UMASK: u32 = 0o022;
 /// Set last: a new owner or mode takes it away.
 const CAPABILITIES: &[u8] = b"security.capability";
 /// Attributes that go where the source has them not; others are the system's.

@@ -17,6 +17,7 @@ use rustix::io::Errno;
 use crate::identify::{PlaceKey, as_path, place_key, staged_name};
 use crate::place::gone;
 use crate::place::{beneath, open_at, split};
+use crate::sink::keeping::provisional_mode;
 use crate::sink::stamp::stat_file;
 use crate::sink::sync::sync_whole;
 use crate::sink::write::create_new_file;
@@ -104,7 +105,7 @@ impl SinkTree {
             && let Ok(parent) = self.parent(parent, &mut last)
         {
             // Where somebody has made it, it is as good, and keeps its mode.
-            let mode = Mode::from_raw_mode(self.provisional_mode(&directory.entry));
+            let mode = Mode::from_raw_mode(provisional_mode(&directory.entry));
             if mkdirat(parent, name, mode).is_err() && beneath(parent, name, OFlags::PATH).is_ok() {
                 let id = directory.id.as_wire();
                 lock(&self.made).remove(id..id + 1);

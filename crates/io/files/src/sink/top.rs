@@ -12,6 +12,7 @@ use rustix::process::geteuid;
 
 use crate::sink::SinkTree;
 use crate::sink::inherited::Inherited;
+use crate::sink::keeping::provisional_mode;
 
 /// The destination directory of a copy.
 #[derive(Debug)]
@@ -50,7 +51,7 @@ impl SinkTree {
         let stat = fstat(&self.root)?;
         // With a list the group's bits are its mask.
         if !Inherited::of(&self.root).has_list() {
-            let mode = stat.st_mode & 0o7000 | self.provisional_mode(entry) & !self.umask;
+            let mode = stat.st_mode & 0o7000 | provisional_mode(entry) & !self.keeping.umask();
             match fchmod(&self.root, Mode::from_raw_mode(mode)) {
                 // As where other modes cannot be set, which is noted at the end.
                 Ok(()) | Err(Errno::PERM | Errno::NOTSUP) => {}

@@ -277,7 +277,7 @@ impl SinkTree {
             return if is_due { sync_whole(&file, &self.notes) } else { Ok(()) };
         }
         if lock(&self.rough).remove(&temp) {
-            self.set_attributes(self.open_file(temp)?.file(), Some(self.mode(entry)), entry)?;
+            self.set_attributes(self.open_file(temp)?.file(), Some(self.keeping.mode(entry)), entry)?;
             self.files.remove(&temp);
             self.forget_promise(temp);
         }
@@ -310,7 +310,7 @@ impl SinkTree {
             let mut to =
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = copy_data(&mut contents, &mut to, entry)
-                .and_then(|()| self.set_attributes(&to, Some(self.mode(entry)), entry))
+                .and_then(|()| self.set_attributes(&to, Some(self.keeping.mode(entry)), entry))
                 .and_then(|()| match Inherited::of(parent) {
                     from if from.has_list() => self.inherit_list(entry, &Node::open(&to), &from),
                     _ => Ok(()),
