@@ -123,12 +123,8 @@ fn directories_that_are_made_are_named_and_attributes_that_are_mended() {
         let first = cp(test, &["-v", "here/m", &to]).end();
         let all = ["m/", "m/f", "m/g", "m/sub/", "m/sub/h"];
         assert_eq!(first.stdout.lines().collect::<BTreeSet<_>>(), all.into(), "{first:?}");
-        let runs = [
-            ("-v", &[][..]),
-            ("-v", &["m/f"]),
-            ("-av", &["m/f", "m/sub/"]),
-            ("-cv", &["m/g"]),
-        ];
+        let runs =
+            [("-v", &[][..]), ("-v", &["m/f"]), ("-av", &["m/f", "m/sub/"]), ("-cv", &["m/g"])];
         for (number, (verbose, expected)) in runs.into_iter().enumerate() {
             match number {
                 // A directory that is there keeps its mode without -a.
@@ -143,7 +139,10 @@ fn directories_that_are_made_are_named_and_attributes_that_are_mended() {
             let dry = verbose.replace('v', "n");
             let counted = Program::cp(test, &[&dry, "here/m", &to]).end().json();
             let unchanged = &counted["unchanged"];
-            assert_eq!((&unchanged["files"], &unchanged["mended"]), (&5.into(), &expected.len().into()));
+            assert_eq!(
+                (&unchanged["files"], &unchanged["mended"]),
+                (&5.into(), &expected.len().into())
+            );
             for option in [&dry, verbose] {
                 let ended = cp(test, &[option, "here/m", &to]).end();
                 ended.assert_succeeded();

@@ -80,6 +80,12 @@ pub fn is_large(entry: &Entry) -> bool {
     is_large && entry.linked_to().is_none()
 }
 
+/// True of what stands for something that the source cannot send: it fails at once (docs/protocol.md 7.10-12).
+pub(crate) fn is_stand_in(entry: &Entry) -> bool {
+    let Entry { kind, mode, modified, size, identity, .. } = entry;
+    *kind == EntryKind::File && (*mode, *modified, *size, identity) == (0, 0, 1, &[0; 16])
+}
+
 /// Memory that a file or link takes until it is settled.
 pub(crate) fn cost(entry: &Entry) -> u64 {
     let target = match &entry.kind {

@@ -34,10 +34,7 @@ impl EntryCode {
 
     /// True of what the sink leaves as it is, so that nothing of it is sent.
     pub const fn stays(self) -> bool {
-        matches!(
-            self,
-            Self::Unchanged | Self::Newer | Self::New | Self::Differs | Self::Mended
-        )
+        matches!(self, Self::Unchanged | Self::Newer | Self::New | Self::Differs | Self::Mended)
     }
 
     /// True of what a copy that is not a dry run would change.

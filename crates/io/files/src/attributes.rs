@@ -36,9 +36,7 @@ impl SinkTree {
             _ if self.keeping.is_on() => {
                 self.keeping.keep(node, mode, entry).map_err(|error| NotSet::error(0, error))
             }
-            Some(mode) => {
-                self.unless_refused(entry, Summary::MODES_NOT_SET, || node.chmod(mode))
-            }
+            Some(mode) => self.unless_refused(entry, Summary::MODES_NOT_SET, || node.chmod(mode)),
             None => Ok(()),
         }
     }
@@ -58,9 +56,7 @@ impl SinkTree {
     ) -> io::Result<()> {
         if self.keeping.is_on() {
             let node = Node::named(&directory, name);
-            self.keeping
-                .keep(&node, None, entry)
-                .map_err(|error| NotSet::error(0, error))?;
+            self.keeping.keep(&node, None, entry).map_err(|error| NotSet::error(0, error))?;
         }
         let times = self.timestamps(entry);
         let set = || utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW);

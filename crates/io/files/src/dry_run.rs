@@ -16,8 +16,8 @@ use rustix::io::Errno;
 
 use crate::destination::{Destination, DestinationError, SinkOptions};
 use crate::filter::Filter;
-use crate::place::{beneath, split};
 use crate::metadata::node::Node;
+use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::inherited::Inherited;

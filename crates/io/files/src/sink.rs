@@ -30,9 +30,7 @@ use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, RangeSet};
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, Summary};
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, Stat, mkdirat, readlinkat, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, mkdirat, readlinkat, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::cache::HandleCache;

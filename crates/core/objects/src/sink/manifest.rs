@@ -15,7 +15,9 @@ use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
 use crate::entry::EntryId;
-use crate::entry::{EntryError, PathKey, check, cost, is_large, metadata_cost, own_name, parent};
+use crate::entry::{
+    EntryError, PathKey, check, cost, is_large, is_stand_in, metadata_cost, own_name, parent,
+};
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, PATH_COST,
     UNSETTLED_COST, WINDOW_MAX,
@@ -117,7 +119,7 @@ impl Sink {
         let within = directory.and_then(|directory| self.entries.directory(directory));
         self.publications.hard_links.announce(id, &entry, within);
         let compares = self.is_compared(&entry) && self.may_be_there(&entry, directory);
-        let is_looked_at = self.dry_run && entry.linked_to().is_none();
+        let is_looked_at = self.dry_run && entry.linked_to().is_none() && !is_stand_in(&entry);
         let looks = Looks { compared: compares || is_looked_at, contents: self.keeps.equal };
         let (temp, state) = self.setup.begin(id, &entry, looks, &mut self.earlier);
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
@@ -127,6 +129,8 @@ impl Sink {
     /// True if it may stay as it is. Of a later name that is known when the first is settled, unless it is newer.
     pub(super) fn is_compared(&self, entry: &Entry) -> bool {
         match entry.linked_to() {
+            // Its failure may come in a later packet than itself.
+            _ if is_stand_in(entry) => false,
             Some(_) => self.keeps.newer,
             None => self.keeps.compares(),
         }

@@ -4,8 +4,10 @@ use longhaul_objects::testing::file;
 use longhaul_objects::{
     Action, Answer, ChangeKind, Compared, Deletion, Keeps, Made, Sink, SinkConfig, Source,
 };
-use longhaul_units::Instant;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, SinkMessage};
+use longhaul_units::{Instant, ObjectId};
+use longhaul_wire::{
+    Entry, EntryCode, EntryEnd, EntryKind, ManifestObject, SinkMessage, SourceMessage,
+};
 use rand_core::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -155,4 +157,24 @@ fn what_would_change_has_failed_where_nobody_asked_for_a_dry_run() {
     source.handle(SinkMessage::EntryRefused { entry: 0, end }).unwrap();
     assert_eq!((source.stats().failed, source.stats().unchanged), (1, 0));
     assert_eq!(source.failures()[0].end.code, EntryCode::Failed);
+}
+
+/// It was `new`, or with `-u` newer at the destination, where its failure came in a later packet.
+#[test]
+fn what_stands_for_what_is_missing_fails_however_late_that_is_known() {
+    for dry_run in [true, false] {
+        let keeps = Keeps { unchanged: true, newer: true, equal: false };
+        let mut sink =
+            Sink::new(SinkConfig { dry_run, keeps, ..SinkConfig::default() }, Default::default());
+        let missing = Entry { mode: 0, modified: 0, ..file("missing", 1) };
+        let object = ManifestObject { id: ObjectId(0), first_entry: 0, entries: 1, size: 1 };
+        let (entries, objects) = (vec![missing], vec![object]);
+        sink.handle(SourceMessage::Manifest { first_entry: 0, entries, objects }).unwrap();
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            assert!(!matches!(action, Action::CompareExisting(_)), "{action:?}");
+        }
+        let end = EntryEnd::new(EntryCode::NotFound, "no such file");
+        sink.handle(SourceMessage::EntryFailed { entry: 0, end }).unwrap();
+        assert_eq!((sink.stats().failed, sink.stats().unchanged), (1, 0), "{dry_run}");
+    }
 }

@@ -252,9 +252,7 @@ impl Keeping {
     /// The mode without bits that would lend the rights of another account than the source's.
     fn lent(&self, mode: u32, stat: &Stat, metadata: &Metadata) -> u32 {
         let differs = |kind, wanted: &Option<_>, has| {
-            wanted
-                .as_ref()
-                .is_some_and(|account| self.accounts.number(kind, account) != has)
+            wanted.as_ref().is_some_and(|account| self.accounts.number(kind, account) != has)
         };
         let user = differs(AccountKind::User, &metadata.owner, stat.st_uid);
         let group = differs(AccountKind::Group, &metadata.group, stat.st_gid);

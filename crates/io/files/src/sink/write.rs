@@ -277,7 +277,11 @@ impl SinkTree {
             return if is_due { sync_whole(&file, &self.notes) } else { Ok(()) };
         }
         if lock(&self.rough).remove(&temp) {
-            self.set_attributes(self.open_file(temp)?.file(), Some(self.keeping.mode(entry)), entry)?;
+            self.set_attributes(
+                self.open_file(temp)?.file(),
+                Some(self.keeping.mode(entry)),
+                entry,
+            )?;
             self.files.remove(&temp);
             self.forget_promise(temp);
         }
