@@ -504,3 +504,39 @@ fn names_with_ends_of_lines_and_escape_codes_forge_nothing_at_either_end() {
         }
     });
 }
+
+#[test]
+fn nothing_is_left_where_a_source_is_missing_but_what_was_copied() {
+    limited(|test| {
+        fs::create_dir_all(test.here("old")).unwrap();
+        for file in [test.here("f"), test.there("f")] {
+            fs::write(file, "x").unwrap();
+        }
+        let server = Server::start(test);
+        let there = |path: &str| format!("lh://{}/{path}", server.address);
+        let left = |at: &Path| names(at).into_iter().map(|it| it.into_string().unwrap()).collect();
+        let expect = |at: &Path, expected: &[&str]| {
+            let left: Vec<String> = left(at);
+            assert_eq!(left, expected, "{}", at.display());
+        };
+        let cp = |words: &[&str]| Program::cp(test, words).end().assert_failed("");
+        for to in ["here/new/", "here/a/b/", "here/name", "here/old", "here/old/"] {
+            cp(&[&there("missing"), to]);
+            cp(&[&there("missing/."), to]);
+            expect(&test.path("here"), &["f", "old"]);
+            expect(&test.here("old"), &[]);
+        }
+        cp(&[&there("f"), &there("missing"), "here/both/"]);
+        expect(&test.here("both"), &["f"]);
+        for to in ["", "new/", "a/b/", "name"] {
+            cp(&["here/missing", &there(to)]);
+            expect(&test.path("there"), &["f"]);
+        }
+        cp(&["here/f", "here/missing", &there("both/")]);
+        expect(&test.there("both"), &["f"]);
+        // Where nothing shows what is there, the record does.
+        let blind = Server::with(test, |options| options.access[0].allow_read = false);
+        cp(&["here/f", "here/missing", &format!("lh://{}/blind/", blind.address)]);
+        assert_eq!(names(&test.there("blind")).iter().filter(|name| is_hidden(name)).count(), 1);
+    });
+}

@@ -95,9 +95,14 @@ pub enum Action {
         /// All paths that were announced.
         announced: Option<AnnouncedPaths>,
     },
-    /// Remove these unpublished files, where they exist. Answered by
+    /// Something failed, and all else is over: remove these unpublished files, where they exist. Answered by
     /// [`Answer::Discarded`].
-    Discard(Vec<TempName>),
+    Discard {
+        /// The files.
+        temps: Vec<TempName>,
+        /// The record alone tells a later run what has its name, so it stays though nothing else is left.
+        keeps_record: bool,
+    },
     /// Remove the resume record and whatever unpublished files of the transfer are left. Answered
     /// by [`Answer::RecordRemoved`].
     RemoveRecord,

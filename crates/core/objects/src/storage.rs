@@ -96,6 +96,9 @@ pub trait Storage {
 
     /// Removes an unpublished file, if it is there.
     fn discard(&mut self, temp: TempName);
+
+    /// The copy is over, and something failed: see [`Action::Discard`].
+    fn end(&mut self, keeps_record: bool);
 }
 
 /// Does `action`; the answer is for [`crate::sink::Sink::handle_answer`].
@@ -155,8 +158,9 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
                 (directory.id, finished, deleted.unwrap_or_default())
             }))
         }
-        Action::Discard(temps) => {
+        Action::Discard { temps, keeps_record } => {
             temps.into_iter().for_each(|temp| storage.discard(temp));
+            storage.end(keeps_record);
             Answer::Discarded
         }
         Action::RemoveRecord => {

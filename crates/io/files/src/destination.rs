@@ -155,8 +155,8 @@ pub(crate) struct Resolved {
     /// Parents that may have been made for it.
     pub(crate) parents: Parents,
     pub(crate) found_at: DestinationPath,
-    /// The directory was made for this copy.
-    pub(crate) is_new: bool,
+    /// So many directories were made for this copy: it, and those above.
+    pub(crate) made: usize,
     /// It keeps its mode, time and attributes.
     pub(crate) stays: bool,
 }
@@ -192,11 +192,12 @@ impl Destination<'_> {
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound if is_directory => {
+                    let made = self.count_missing(place);
                     self.make(place).map_err(|error| self.error("cannot make it", error))?;
                     let opened = self.open(place);
                     let root = opened.map_err(|error| self.error("cannot open it", error))?;
-                    let made = self.as_directory(root, is_directory, options.stays)?;
-                    Ok(Resolved { is_new: true, ..made })
+                    let resolved = self.as_directory(root, is_directory, options.stays)?;
+                    Ok(Resolved { made, ..resolved })
                 }
                 io::ErrorKind::NotADirectory if is_directory => {
                     Err(DestinationError::NotDirectory { path: self.shown() })
@@ -241,7 +242,7 @@ impl Destination<'_> {
         let found_at = self.destination_path(trimmed(self.bytes()))?;
         // What is served is as who serves it has made it.
         let stays = stays || self.top().is_some_and(|top| is_same(top, &root));
-        Ok(Resolved { root, name: None, parents, found_at, is_new: false, stays })
+        Ok(Resolved { root, name: None, parents, found_at, made: 0, stays })
     }
 
     /// The source gets a new name, in a directory that is there.
@@ -252,7 +253,7 @@ impl Destination<'_> {
             name,
             parents: Parents::default(),
             found_at: self.destination_path(parent)?,
-            is_new: false,
+            made: 0,
             stays: false,
         })
     }
@@ -360,6 +361,15 @@ impl Destination<'_> {
             Self::Local(_) => ConfinedDir::open_own(as_path(path))?,
             Self::Below { root, .. } => root.open_dir(as_path(path))?,
         })
+    }
+
+    /// Directories of a path that are not there.
+    fn count_missing(&self, path: &[u8]) -> usize {
+        let is_missing = |path: &&std::path::Path| {
+            let opened = self.open(path.as_os_str().as_bytes());
+            opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+        };
+        as_path(path).ancestors().take_while(is_missing).count()
     }
 
     fn make(&self, path: &[u8]) -> io::Result<()> {

@@ -302,6 +302,8 @@ impl Storage for &DryRun {
     }
 
     fn discard(&mut self, _: TempName) {}
+
+    fn end(&mut self, _: bool) {}
 }
 
 const IN_THE_WAY: &str = "what is never replaced has its name, or that of its directory";

@@ -2,6 +2,7 @@
 
 use longhaul_sys::files::ConfinedError;
 use std::io;
+use std::path::Path;
 
 use longhaul_sys::files::ConfinedDir;
 use rustix::fs::fstat;
@@ -41,6 +42,16 @@ impl DestinationPath {
             Err(error) if leads_nowhere(&error) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Removes the directory if it is empty, and then as many in all, each above the other, as are.
+    pub(crate) fn remove(&self, most: usize) {
+        let remove = |path: &Path| match &self.top {
+            None => std::fs::remove_dir(path).is_ok(),
+            Some(top) => top.remove_dir(path).is_ok(),
+        };
+        // One that holds something stays, with those above.
+        let _ = as_path(&self.path).ancestors().take(most).all(remove);
     }
 
     /// It, for people.

@@ -84,6 +84,8 @@ pub struct SinkTree {
     pub(crate) trust: Trust,
     record: Mutex<Record>,
     removed: AtomicBool,
+    /// The copy is over, and what has its name is found without the record.
+    ended: AtomicBool,
     pub(crate) fsync: Fsync,
     pub(crate) direct: bool,
     pub(crate) files: HandleCache<TempName, Unpublished>,
@@ -93,7 +95,7 @@ pub struct SinkTree {
     pub(crate) own: Mutex<BTreeMap<TempName, (u64, u64)>>,
     pub(crate) space_budget: Mutex<SpaceBudget>,
     /// Path by which the destination directory was found.
-    found_at: DestinationPath,
+    pub(crate) found_at: DestinationPath,
     /// Parents of the destination directory that the first checkpoint is to make durable.
     pub(crate) parents: Mutex<Parents>,
     /// Where the destination directory folds names.
@@ -198,7 +200,7 @@ impl SinkTree {
         let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).sum();
         let tree = Self {
             root: place.root,
-            top: Top::new(place.stays, place.is_new),
+            top: Top::new(place.stays, place.made),
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
@@ -210,6 +212,7 @@ impl SinkTree {
             trust: hidden.trust,
             record: Mutex::new(Record::new(hidden.record)),
             removed: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             fsync: options.fsync,
             direct: options.direct,
             files: HandleCache::new(FILES_OPEN),
@@ -339,7 +342,8 @@ impl SinkTree {
         let NamedEntry { entry, id } = directory;
         let place = self.place(entry)?;
         if place.is_empty() && self.top.stays() {
-            return Ok(());
+            let was_there = EntryEnd::new(EntryCode::Unchanged, "");
+            return if self.top.is_new() { Ok(()) } else { Err(was_there) };
         }
         let is_ours = lock(&self.made).contains(id.as_wire());
         let result = (|| -> io::Result<_> {
@@ -467,13 +471,31 @@ impl SinkTree {
         }
     }
 
+    /// Removes what no later run needs, where that was not done.
+    fn leave(&self) {
+        if self.removed.load(Ordering::Relaxed) {
+            return;
+        }
+        if lock(&self.record).is_removed() {
+            // With the record the lock is gone: what is in it may be another run's by now.
+            let _ = unlinkat(&self.root, &self.hidden_name[..], AtFlags::REMOVEDIR);
+        } else if !self.is_worth_keeping() {
+            self.removed.store(true, Ordering::Relaxed);
+            // Nobody is left to know of it; the next run finds it and tries again.
+            let _ = self.behind_top(|| remove_hidden(&self.root, &self.hidden_name, &self.hidden));
+            self.remove_unused_top();
+        }
+    }
+
     /// True if a later run could go on from what is in the hidden directory, or could not tell
     /// without it that the destination is the new name, or that this transfer has begun to fill it.
     fn is_worth_keeping(&self) -> bool {
         if self.is_in_the_way.load(Ordering::Relaxed) && lock(&self.record).is_of_this_run() {
             return false;
         }
-        !lock(&self.record).is_empty()
+        let is_useless = self.ended.load(Ordering::Relaxed)
+            && temps(&self.hidden).is_ok_and(|temps| temps.is_empty());
+        !is_useless && !lock(&self.record).is_empty()
             || self.only_empty && self.rename.is_none() && !is_empty(&self.root).unwrap_or(false)
             || self
                 .rename
@@ -484,16 +506,7 @@ impl SinkTree {
 
 impl Drop for SinkTree {
     fn drop(&mut self) {
-        if self.removed.load(Ordering::Relaxed) {
-            return;
-        }
-        if lock(&self.record).is_removed() {
-            // With the record the lock is gone: what is in it may be another run's by now.
-            let _ = unlinkat(&self.root, &self.hidden_name[..], AtFlags::REMOVEDIR);
-        } else if !self.is_worth_keeping() {
-            // Nobody is left to tell; the next run finds it and tries again.
-            let _ = self.behind_top(|| remove_hidden(&self.root, &self.hidden_name, &self.hidden));
-        }
+        self.leave();
     }
 }
 
@@ -678,6 +691,11 @@ impl Storage for TreeStorage<'_> {
 
     fn discard(&mut self, temp: TempName) {
         self.tree.discard(temp);
+    }
+
+    fn end(&mut self, keeps_record: bool) {
+        self.tree.ended.store(!keeps_record, Ordering::Relaxed);
+        self.tree.leave();
     }
 }
 

@@ -223,6 +223,8 @@ impl Storage for Discarded {
     }
 
     fn discard(&mut self, _: TempName) {}
+
+    fn end(&mut self, _: bool) {}
 }
 
 /// Only the source itself can be discarded, and only a file.

@@ -27,7 +27,7 @@ enum Phase {
     },
     /// The last names are made durable.
     Syncing,
-    /// The record is removed, or kept where something failed.
+    /// The record is being removed, or what it is not to keep where something failed.
     Closing,
     /// RESULT can be sent.
     Finished,
@@ -116,21 +116,16 @@ impl Ending {
         self.codes.remove(&id)
     }
 
-    /// The last names are durable; the record is being removed.
+    /// The last names are durable; the record, or what it is not to keep, is being removed.
     pub(super) fn close(&mut self) {
         self.phase = Phase::Closing;
     }
 
-    /// The record was removed.
-    pub(super) fn record_removed(&mut self) {
+    /// The record was removed, or what it is not to keep.
+    pub(super) fn closed(&mut self) {
         if self.phase == Phase::Closing {
             self.phase = Phase::Finished;
         }
-    }
-
-    /// The last names are durable; the record stays.
-    pub(super) fn finish(&mut self) {
-        self.phase = Phase::Finished;
     }
 
     /// True if RESULT is to be given out next.

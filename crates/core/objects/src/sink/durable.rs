@@ -104,8 +104,7 @@ impl Sink {
                     self.directory_finished(id, finished);
                 }
             }
-            Answer::Discarded => {}
-            Answer::RecordRemoved => self.ending.record_removed(),
+            Answer::Discarded | Answer::RecordRemoved => self.ending.closed(),
         }
     }
 
@@ -320,8 +319,9 @@ impl Sink {
             self.ending.close();
             return Some(Action::RemoveRecord);
         }
-        self.ending.finish();
-        let discarded = self.entries.take_discarded();
-        (!discarded.is_empty()).then_some(Action::Discard(discarded))
+        self.ending.close();
+        let temps = self.entries.take_discarded();
+        let keeps_record = !self.keeps.compares() && self.report.stats().confirmed > 0;
+        Some(Action::Discard { temps, keeps_record })
     }
 }

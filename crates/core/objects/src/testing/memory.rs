@@ -595,6 +595,8 @@ impl Storage for MemoryStorage {
         Ok(())
     }
 
+    fn end(&mut self, _: bool) {}
+
     /// Nothing is replaced but files and links.
     fn take_cleared(&mut self) -> Vec<Deletion> {
         Vec::new()

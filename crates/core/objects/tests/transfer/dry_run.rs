@@ -53,6 +53,8 @@ fn answer(action: Action) -> Answer {
                 .collect(),
         ),
         Action::RemoveRecord => Answer::RecordRemoved,
+        // There is nothing to discard.
+        Action::Discard { temps, .. } if temps.is_empty() => Answer::Discarded,
         other => panic!("a dry run does nothing else: {other:?}"),
     }
 }

@@ -1,6 +1,7 @@
 //! The destination directory itself, where the contents of a directory go into it: it gets what that has.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_sys::files::ConfinedDir;
@@ -19,20 +20,27 @@ use crate::sink::keeping::provisional_mode;
 pub(crate) struct Top {
     /// It keeps its mode, time and attributes.
     stays: bool,
-    /// It was made for this copy.
-    is_new: bool,
+    /// So many directories were made for this copy: it, and those above.
+    made: usize,
     /// The entry whose attributes it has got.
     finished: Mutex<Option<Arc<Entry>>>,
+    /// The source has what it is a copy of.
+    is_wanted: AtomicBool,
 }
 
 impl Top {
-    pub(crate) fn new(stays: bool, is_new: bool) -> Self {
-        Self { stays, is_new, finished: Mutex::new(None) }
+    pub(crate) fn new(stays: bool, made: usize) -> Self {
+        Self { stays, made, finished: Mutex::new(None), is_wanted: AtomicBool::new(false) }
     }
 
     /// True if nothing of it is changed.
     pub(crate) fn stays(&self) -> bool {
         self.stays
+    }
+
+    /// True if it was made for this copy.
+    pub(crate) fn is_new(&self) -> bool {
+        self.made > 0
     }
 
     /// The hidden directory, which is in it, may still go: that changes its time.
@@ -45,7 +53,8 @@ impl SinkTree {
     /// The contents of `entry` go into the destination directory. One that was made for them is open to no more
     /// users than theirs was. True if that was so.
     pub(crate) fn begin_top(&self, entry: &Entry) -> io::Result<bool> {
-        if self.top.stays || !self.top.is_new {
+        self.top.is_wanted.store(true, Ordering::Relaxed);
+        if self.top.stays || !self.top.is_new() {
             return Ok(false);
         }
         let stat = fstat(&self.root)?;
@@ -59,6 +68,14 @@ impl SinkTree {
             }
         }
         Ok(true)
+    }
+
+    /// Nothing was copied into what was made for it: that goes.
+    pub(crate) fn remove_unused_top(&self) {
+        let is_unused = !self.top.is_wanted.load(Ordering::Relaxed);
+        if is_unused && self.top.is_new() && self.found_at.leads_to(&self.root).unwrap_or(false) {
+            self.found_at.remove(self.top.made);
+        }
     }
 
     /// Does something in the destination directory once that has its attributes, which it has afterwards, too.
