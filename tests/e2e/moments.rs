@@ -211,10 +211,12 @@ fn a_disk_that_is_full_at_a_drawn_point_fails_the_copy_and_the_same_command_goes
             let first = drawn.start(test, at, &below, "0").end();
             assert_eq!(first.status, Some(1), "seed {seed}: {first:?}");
             drawn.assert_sound(seed);
+            let arrived = bytes_logged(&server);
             let freed = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk).status();
             assert!(freed.unwrap().success());
             let second = drawn.start(test, at, &below, "20s").end();
             assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+            drawn.assert_little_again(seed, arrived, &second.json());
             drawn.assert_done(seed);
             server.signal(Signal::KILL);
             server.end();
