@@ -9,7 +9,7 @@ use core::cmp::{Ordering, Reverse};
 use longhaul_rate_control::{
     Context, Controller, Delivery, Estimates, Feedback, Governor, HostLimit, Known, MemoryUse,
     Metrics, Observation, Pacer, Pacing, PathMemory, Profile, ReceiverState, RttEstimator, Sent,
-    SpanMeter, SpanSizes,
+    SpanMeter, SpanSizes, useful_burst,
 };
 use longhaul_units::{Bottleneck, Cause, Dscp, Duration, Ecn, Instant, LaneId, Losses, Rate};
 use rand_core::SeedableRng;
@@ -345,9 +345,11 @@ impl Path {
     }
 
     /// Bytes that make one batch at the allowed rate: the pacing quantum. The other half of the
-    /// burst is for catching up after timers that fire late.
+    /// burst is for catching up after timers that fire late, and all of a deeper one after pauses: a longer
+    /// batch would look like a queue to a receiver that takes it as one.
     pub(crate) fn quantum(&self) -> u64 {
-        self.allowed.burst / 2
+        let Pacing { rate, burst, .. } = self.allowed;
+        (burst / 2).min(useful_burst(rate, self.estimates().packet()))
     }
 
     /// A batch has to wait for feedback.

@@ -7,7 +7,7 @@ use longhaul_units::{Duration, Rate};
 /// packet or less; so it is what the rate makes in two, as long as that is no more than the ten packets that
 /// hosts send at once without having asked anybody (RFC 6928), or in four, as long as that is no more
 /// than four; and two packets at least.
-pub(crate) fn useful_burst(rate: Rate, packet: u64) -> u64 {
+pub fn useful_burst(rate: Rate, packet: u64) -> u64 {
     let within = |time, packets| rate.bytes_in(time).min(packets * packet);
     let some = within(WORTH_TIME * 2, 10).max(within(WORTH_TIME * 4, 4));
     rate.bytes_in(TIMER_TIME).max(some).max(2 * packet)

@@ -249,6 +249,16 @@ impl Estimates {
         lost >= least + chance::explained(all, self.random_loss_ppm().min(most_chance))
     }
 
+    /// Returns whether this feedback reports marks, or losses that chance does not explain, be it as high as the
+    /// evidence leaves it (three standard deviations: one in a thousand).
+    pub(crate) fn lost_by_queue(&self, feedback: &Feedback) -> bool {
+        let lost = self.round.lost_packets + self.last_round.lost_packets;
+        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        let most = all * u64::from(self.chance.most_ppm()) / 1_000_000;
+        self.excess_loss(feedback, 1, u32::MAX)
+            && (feedback.marked_packets > 0 || lost > most + 3 * most.isqrt())
+    }
+
     /// So many of `all` packets may have been lost by chance, by the best evidence there is; no more
     /// than `most_chance` parts per million are put down to it.
     pub(crate) fn by_chance(&self, all: u64, most_chance: u32) -> u64 {

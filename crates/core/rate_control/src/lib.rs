@@ -62,6 +62,7 @@ mod rtt;
 mod sender;
 mod spans;
 
+pub use burst::useful_burst;
 pub use controller::{Context, Controller, ControllerConfig, Known, Metrics, Pacing, Sent, Start};
 pub use controllers::{
     Auto, AutoConfig, Bbr, BbrConfig, Cubic, CubicConfig, Fixed, FixedConfig, FobsConfig,

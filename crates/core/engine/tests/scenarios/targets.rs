@@ -125,7 +125,7 @@ const fn beside<const N: usize>(first: Sender, other: Sender) -> [Sender; N] {
 
 const ALONE: &[Sender] = &[AUTO];
 const AT_LEAST: f64 = f64::INFINITY;
-const FAIR: (f64, f64) = (50.0, 150.0);
+const FAIR: (f64, f64) = (50.0, 160.0);
 
 const fn target(
     group: &'static str,
@@ -202,7 +202,7 @@ pub const TARGETS: &[Target] = &[
     target("change", "doubled, queue 5 %", DOUBLED_SHORT, ALONE, Regained, (0.0, 10.0)),
     target("change", "dark for 2 s", DARK, ALONE, Regained, (0.0, 5.0)),
     target("change", "booked", BOOKED, ALONE, Used, (89.0, AT_LEAST)),
-    target("change", "booked", BOOKED, ALONE, Lost, (0.0, 2.0)),
+    target("change", "booked", BOOKED, ALONE, Lost, (0.0, 2.3)),
 
     target("share", "1 CUBIC", link(500, 40, Percent(100)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
     target("share", "2 CUBIC, queue 25 %", link(500, 40, Percent(25)), &beside::<3>(AUTO, CUBIC), Share, FAIR),
@@ -225,9 +225,9 @@ pub const TARGETS: &[Target] = &[
     target("alike", "20 and 200 ms, 500 Mb/s", link(500, 20, Percent(100)),
         &[AUTO, Sender { longer_ms: 180, at_ms: 2_000, ..AUTO }], Ratio, (50.0, 200.0)),
     target("alike", "jitter of one", link(100, 40, Percent(100)),
-        &[Sender { jitter_ms: 2, ..AUTO }, Sender { at_ms: 2_000, ..AUTO }], Share, (50.0, 150.0)),
+        &[Sender { jitter_ms: 2, ..AUTO }, Sender { at_ms: 2_000, ..AUTO }], Share, FAIR),
     target("alike", "jitter of one, 500 Mb/s", link(500, 40, Percent(100)),
-        &[Sender { jitter_ms: 2, ..AUTO }, Sender { at_ms: 2_000, ..AUTO }], Share, (50.0, 150.0)),
+        &[Sender { jitter_ms: 2, ..AUTO }, Sender { at_ms: 2_000, ..AUTO }], Share, FAIR),
 
     target("host", "stalls", link(500, 50, Percent(100)), &[Sender { stalls: true, ..AUTO }], Used, (80.0, AT_LEAST)),
 

@@ -211,10 +211,14 @@ impl Auto {
             self.competitors.leave(now, compete.window());
             return Some(State::Cruise(Cruise::new(now)));
         }
+        if !Self::is_starved(model, STARVING_BELOW) {
+            compete.on_fed(now);
+        }
+        let starved = compete.is_starved(now, round_trip);
         let packets = compete.window() / model.packet();
         let losses_ignored = Self::is_starved(model, STARVED_BELOW)
             && self.competitors.ignore_losses(now, round_trip, packets, model.recent_loss_ppm());
-        losses_ignored.then(|| {
+        (starved || losses_ignored).then(|| {
             self.competitors.on_losses_ignored(now);
             State::HoldShare(HoldShare::new(now, model))
         })
@@ -487,6 +491,8 @@ const IGNORED_LATELY: Duration = Duration::from_secs(60);
 const LONG: Duration = Duration::from_secs(1);
 /// A flow with at least 1/8 of the path is not being starved: nine CUBIC flows leave one about that.
 const STARVED_BELOW: u32 = 8;
+/// With less than 1/16 for long it is, whether or not anything is lost.
+const STARVING_BELOW: u32 = 16;
 /// On a dedicated path, nor is one with at least half of it.
 const DEDICATED_SHARE: u32 = 2;
 const LONG_ROUNDS: u32 = 10;

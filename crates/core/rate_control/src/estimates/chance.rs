@@ -86,6 +86,13 @@ impl Chance {
         lost * 1_000_000 / self.late.all().max(1)
     }
 
+    /// The most that chance can take, parts per million: what is lost on purpose at a low rate, in rounds
+    /// without a queue, or of late, each with two standard deviations.
+    pub fn most_ppm(&self) -> u32 {
+        let tallies = [self.measured, self.quiet, self.late];
+        tallies.iter().map(Tally::most_ppm).min().unwrap_or(u32::MAX)
+    }
+
     /// Share that was measured on purpose, parts per million.
     pub fn on_purpose_ppm(&self) -> Option<u32> {
         (self.measured.all() > 0).then(|| self.measured_ppm())
@@ -146,3 +153,20 @@ const LATE_PACKETS: u64 = 1 << 17;
 const PRIOR_LOSSES: u64 = 3;
 /// Imagined packets that arrived.
 const PRIOR_PACKETS: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_that_chance_takes_is_what_the_best_evidence_leaves() {
+        let mut chance = Chance::default();
+        assert_eq!(chance.most_ppm(), 1_000_000, "nothing is known");
+        chance.learn(1_000, 0);
+        assert_eq!(chance.most_ppm(), 2_000, "two of a thousand may have been luck");
+        chance.on_round(99_000, 0, true);
+        assert_eq!(chance.most_ppm(), 20, "a round without a queue says more than a drain");
+        chance.on_round(1_000, 900, false);
+        assert_eq!(chance.most_ppm(), 20, "a full queue says nothing of chance");
+    }
+}

@@ -141,6 +141,13 @@ impl Estimates {
         rate > line.scale(7, 8)
     }
 
+    /// Parts per thousand of `rate` by which the path was seen to carry more since it fell.
+    pub(crate) fn room_below_line(&self, rate: Rate) -> u32 {
+        let line = self.rates.line.get().unwrap_or(0);
+        let more = line.saturating_sub(rate.as_bps()).saturating_mul(1_000);
+        more.checked_div(rate.as_bps()).map_or(0, |parts| parts.min(1_000_000) as u32)
+    }
+
     /// Takes in what the spread of a train says of the narrowest link.
     pub(crate) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
         self.rates.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);

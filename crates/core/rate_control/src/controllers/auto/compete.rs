@@ -22,6 +22,8 @@ pub(super) struct Compete {
     least_queue: Duration,
     dip: Option<Instant>,
     last_dip: Instant,
+    /// Time when it last had some of the path.
+    fed: Instant,
 }
 
 /// A round trip at slightly more than the rate before the last cut. If that brings a queue, nobody
@@ -45,7 +47,19 @@ impl Compete {
             least_queue: Duration::MAX,
             dip: None,
             last_dip: now,
+            fed: now,
         }
+    }
+
+    /// It has some of the path.
+    pub(super) fn on_fed(&mut self, now: Instant) {
+        self.fed = now;
+    }
+
+    /// Returns whether it has had next to nothing for so long that the law would have given it more, if its
+    /// neighbours obeyed it: flows that keep a queue without filling it, as BBR does, make no room.
+    pub(super) fn is_starved(&self, now: Instant, round_trip: Duration) -> bool {
+        now - self.fed > STARVED_TIME.max(round_trip * STARVED_ROUNDS)
     }
 
     /// Bytes.
@@ -175,3 +189,5 @@ fn given_up(rate: Rate, capacity: Rate) -> u64 {
 const MOST_GIVEN_UP: u64 = 40;
 const DIP_EVERY: Duration = Duration::from_secs(8);
 const LEAST_PACKETS: u64 = 4;
+const STARVED_TIME: Duration = Duration::from_secs(5);
+const STARVED_ROUNDS: u32 = 50;

@@ -18,6 +18,8 @@ pub(super) struct Cruise {
     /// The step of the last round, which this one shows.
     shown: u32,
     delivered: Rate,
+    /// Less was delivered than the path was seen to carry.
+    below_line: bool,
     hold: u32,
     next_hold: u32,
     drain: Option<Drain>,
@@ -62,6 +64,7 @@ impl Cruise {
             step: 0,
             shown: 0,
             delivered: Rate::ZERO,
+            below_line: false,
             hold: 0,
             next_hold: 0,
             drain: None,
@@ -110,7 +113,7 @@ impl Cruise {
         let foreign = model.queue >= (target * 13 / 8).max(packets)
             && model.is_long(model.queue)
             && self.settled >= SETTLED_ROUNDS;
-        if foreign && model.excess_loss(feedback, 1, u32::MAX) {
+        if foreign && model.lost_by_queue(feedback) {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow;
         }
@@ -274,7 +277,14 @@ impl Cruise {
             return;
         }
         let (first, most) = if few { (MAX_STEP, SLOW_START) } else { (FIRST_STEP, MAX_STEP) };
-        self.step = (self.step * 2).clamp(first, most);
+        // Up to what the path carried before in large steps, beyond that from the first one on.
+        let room = model.room_below_line(round.delivered);
+        let was_below = core::mem::replace(&mut self.below_line, room > first);
+        self.step = match self.below_line {
+            true => (self.step * 2).clamp(first, most).min(room),
+            false if was_below => first,
+            false => (self.step * 2).clamp(first, most),
+        };
     }
 
     fn hold_steps(&mut self) {
