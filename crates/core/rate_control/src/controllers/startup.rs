@@ -239,7 +239,7 @@ impl Startup {
         };
         if self.train.spread.1 >= round_trip / 2 {
             // The path is slow, or shared: grow as slow start does.
-            self.grow_slowly(now, rate.scale(1, 2), round_trip);
+            self.grow_slowly(now, rate.scale(1, 2), rate, round_trip);
             return false;
         }
         model.learn_capacity(now, rate);
@@ -320,6 +320,13 @@ impl Startup {
             .then(|| Rate::from_bytes_over(bytes, time))
     }
 
+    /// The rate of a few packets of the train that arrived over half a round trip or more.
+    fn slow_rate(&self, round_trip: Duration) -> Option<Rate> {
+        let (bytes, time) = self.train.spread;
+        (bytes >= PIECE / 2 * self.packet && time >= round_trip / 2)
+            .then(|| Rate::from_bytes_over(bytes, time))
+    }
+
     /// Waits, as the first train has shown no rate so far. Packets of it that are neither lost nor acknowledged
     /// show nothing yet: the receiver may be busy.
     fn await_train(&mut self, now: Instant, round_trip: Duration, model: &mut Estimates) {
@@ -336,6 +343,8 @@ impl Startup {
             self.train.battered = 0;
             self.measured = true;
             self.first_train(now, rate);
+        } else if let Some(rate) = self.slow_rate(round_trip).filter(|_| drops) {
+            self.grow_slowly(now, rate.scale(1, 2), rate, round_trip);
         } else if drops && self.train.piece == FIRST_TRAIN {
             // A short queue, and what it took arrived as one super-packet, as it left.
             self.repeat(SHORT_TRAIN, PIECE);
@@ -346,7 +355,7 @@ impl Startup {
         } else if arrived && self.train.unspread > slow {
             self.first_train(now, self.train.unspread);
         } else if arrived || drops {
-            self.grow_slowly(now, slow, round_trip);
+            self.grow_slowly(now, slow, Rate::MAX, round_trip);
         }
     }
 
@@ -360,10 +369,11 @@ impl Startup {
         self.followers = Followers::Waiting;
     }
 
-    /// Doubles from `rate`, but at least from the usual first window (RFC 6928).
-    fn grow_slowly(&mut self, now: Instant, rate: Rate, round_trip: Duration) {
+    /// Doubles from `rate`, but at least from the usual first window (RFC 6928), or from what the line is seen to
+    /// carry, if that is less.
+    fn grow_slowly(&mut self, now: Instant, rate: Rate, line: Rate, round_trip: Duration) {
         let least = USUAL_WINDOW * self.packet;
-        let rate = rate.max(Rate::from_bytes_over(least, round_trip));
+        let rate = rate.max(Rate::from_bytes_over(least, round_trip).min(line));
         self.growth = 200;
         self.first_train(now, rate.scale(2, 1));
         self.window = (rate.bytes_in(round_trip) * 2).clamp(least, MAX_FLIGHT);
