@@ -363,7 +363,7 @@ fn errors_of_a_command_are_printed_whole_and_on_lines_of_their_own() {
                 &["here/f", "lh://192.0.2.1/", "--carrier", "pigeon"][..],
                 "[possible values: auto, udp, tcp]",
             ),
-            (&["here/f"], "2 values required by"),
+            (&["here/f"], "what to copy, and where to?"),
             (
                 &["here/f", &long],
                 "a path at a server has 4096 bytes at most, and this one has 4999",

@@ -149,5 +149,9 @@ fn cp_reads_a_list_from_standard_input() {
             set(["a", "a/b", "a/b/one", "d", "d/e", "d/e/f", "d/g"])
         );
         assert_eq!(cp(&["--files-from", "-", "--delete"], "").status, Some(2));
+        let both = cp(&["--exclude-from", "-", "--files-from", "-"], "a\n");
+        assert_eq!(both.status, Some(2), "{both:?}");
+        assert!(both.stderr.contains("standard input can be read once"), "{both:?}");
+        assert_eq!(cp(&["--exclude-from", "-", "--exclude-from", "-"], "").status, Some(2));
     });
 }

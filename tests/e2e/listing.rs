@@ -65,6 +65,13 @@ fn ls_prints_what_is_there() {
             "{ended:?}"
         );
         assert!(ended.stdout.contains(" 8 "), "{ended:?}");
+        let ended = ls(test, &["--json"], &at("tree/a%20file"));
+        assert_eq!(ended.json()["entries"][0]["path"], "a file", "{ended:?}");
+        // An escaped wildcard is none.
+        ls(test, &[], &at("tree/%2A")).assert_failed("no such file");
+        fs::write(test.there("tree/*"), "").unwrap();
+        assert_eq!(ls(test, &[], &at("tree/%2A")).stdout, "*\n");
+        fs::remove_file(test.there("tree/*")).unwrap();
         let ended = ls(test, &["--json"], &at("tree"));
         let answer = ended.json();
         assert_eq!(answer["listed"], 3);

@@ -116,7 +116,7 @@ pub enum Command {
 #[command(override_usage = "longhaul cp [OPTIONS] SRC... DST", after_help = CP_EXAMPLES)]
 pub struct CpArgs {
     /// What to copy, then where to
-    #[arg(required = true, num_args = 2.., value_name = "PATH")]
+    #[arg(required = true, num_args = 1.., value_name = "PATH")]
     #[arg(help = "What to copy, then where to; HOST:PATH and lh://HOST/PATH are at another host")]
     pub paths: Vec<OsString>,
     /// Start of its server.
@@ -628,7 +628,8 @@ pub struct ProbeArgs {
 /// `longhaul ls`.
 ///
 /// Lists what is at a place of a server, which has to allow reading: names sorted directory by
-/// directory, a slash behind those of directories. Links are listed, not followed. With --json one
+/// directory, a slash behind those of directories. Links are listed, not followed. On a terminal names are
+/// escaped, elsewhere they are as ls(1) writes them there, bytes and ends of lines in them too. With --json one
 /// object with `entries` (path, type, size, mode, modified, for a link target), `listed` and `failures`.
 #[derive(Args, Debug)]
 #[command(after_help = LS_EXAMPLES)]

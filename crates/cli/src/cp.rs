@@ -275,6 +275,12 @@ fn options(
     output: &Output,
 ) -> Result<CopyOptions, Failure> {
     let listed = args.names.files_from.as_deref();
+    let lists = usize::from(listed.is_some_and(|path| path.as_os_str() == "-"));
+    if lists + args.filter.reads_standard_input() > 1 {
+        return Err(Failure::usage(
+            "standard input can be read once: of --files-from - and --exclude-from - one has to name a file",
+        ));
+    }
     let names = listed.map(|path| names::read(path, args.names.from0)).transpose()?.flatten();
     let rules = args.filter.rules()?;
     let mut connect = link::fill(&args.link, connect, output)?;

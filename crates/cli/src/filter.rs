@@ -27,6 +27,12 @@ impl FilterArgs {
         self.0.iter().any(|written| matches!(written, Written::File(_)))
     }
 
+    /// Number of times that rules are read from standard input.
+    pub(crate) fn reads_standard_input(&self) -> usize {
+        let reads = |it: &&Written| matches!(it, Written::File(path) if path.as_os_str() == "-");
+        self.0.iter().filter(reads).count()
+    }
+
     /// The rules; those of a file in the place of its option.
     pub(crate) fn rules(&self) -> Result<Vec<FilterRule>, Failure> {
         let mut rules = Vec::new();

@@ -23,7 +23,9 @@ pub(crate) fn advice(words: &[OsString]) -> Option<String> {
                 let option = format!("-{letter}");
                 OPTIONS.iter().find(|(names, _)| names.contains(&&*option))
             };
-            letters.chars().find_map(of)
+            // Among others -l is that of rsync: links, which are copied as links.
+            let together = |letter: &char| letters.len() == 1 || *letter != 'l';
+            letters.chars().filter(together).find_map(of)
         };
         let (names, instead) = named.or_else(letter)?;
         Some(format!("there is no {}: {instead}", names.join(" or ")))
@@ -76,6 +78,8 @@ mod tests {
             ("--json sync a lh://h/b", "no command sync: `longhaul cp"),
             ("cp -z a lh://h/b", "no -z or --compress: nothing is compressed"),
             ("cp -rvz a lh://h/b", "no -z or --compress"),
+            ("cp -rlptgoD a lh://h/b", "no -t or --times: times are kept always"),
+            ("cp -l 800 a lh://h/b", "no --bwlimit or -l: the rate is limited by --rate"),
             ("cp --bwlimit=3m a lh://h/b", "no --bwlimit or -l: the rate is limited by --rate"),
             ("cp a -i key lh://h/b", "--token-file FILE"),
         ] {

@@ -26,7 +26,9 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
     if args.complete {
         return places::print(args, &stop);
     }
-    let place = location::parse(&args.place).map_err(|e| Failure::usage(e.to_string()))?;
+    let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
+    let own_name = location::parse(&args.place).map_err(usage)?.location.own_name().to_vec();
+    let place = location::parse_source(&args.place).map_err(usage)?;
     output::open()?;
     let Location::Remote { server, path } = place.location else {
         return Err(Failure::usage(WHAT));
@@ -35,7 +37,6 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
     let (mut connect, paths) = ssh::reach(server, asked, token_file, &args.ssh, &stop)?;
     let path = paths.concat();
     connect.routes = link::routes(&args.route, &connect.token)?;
-    let own_name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default().to_vec();
     let printer = Printer::new(args.long, output.json, own_name);
     let printer = Arc::new(Mutex::new(printer));
     let taking = printer.clone();
@@ -144,7 +145,7 @@ impl Printer {
         if self.json {
             let between = if self.has_begun { "," } else { "{\"entries\":[" };
             self.has_begun = true;
-            return write!(self.out, "{between}{}", entry(listed));
+            return write!(self.out, "{between}{}", entry(listed, &self.own_name));
         }
         if self.long {
             write!(self.out, "{} ", self.details(listed))?;
@@ -232,7 +233,7 @@ fn permissions(mode: u16) -> String {
     text
 }
 
-fn entry(listed: &Listed) -> Value {
+fn entry(listed: &Listed, own_name: &[u8]) -> Value {
     let kind = match listed.kind {
         ListedKind::File => "file",
         ListedKind::Directory => "directory",
@@ -240,7 +241,7 @@ fn entry(listed: &Listed) -> Value {
         ListedKind::Other => "other",
     };
     let mut entry = json!({
-        "path": shown_path(listed.path.as_bytes()),
+        "path": shown_path(if listed.path.is_empty() { own_name } else { listed.path.as_bytes() }),
         "type": kind,
         "mode": format!("{:04o}", listed.mode),
         "size": listed.size,
