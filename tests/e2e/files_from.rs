@@ -103,11 +103,14 @@ fn listed_names_that_are_not_there_fail_each_by_its_name_or_that_of_its_director
             fs::write(top.join(&hidden).join("record"), "secret").unwrap();
         }
         let secret = format!("{hidden}/record");
-        let names = ["a/b/one", "a/no", "gone/x", "gone/y/z", "link/g", "top/x", &secret];
+        for top in [test.here("tree"), test.there("tree")] {
+            symlink("none", top.join("lost")).unwrap();
+        }
+        let names = ["a/b/one", "a/no", "gone/x", "gone/y/z", "lost/g", "top/x", &secret];
         for pushes in [true, false] {
             let report = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
             let failed = failed(&report);
-            let named = ["a/no: ", "gone: ", "link: ", "top: ", &hidden];
+            let named = ["a/no: ", "gone: ", "lost: ", "top: ", &hidden];
             let side = if pushes { "on this host" } else { "at the server" };
             assert!(failed.iter().all(|line| line.contains(side)), "{failed:?}");
             assert_eq!(report.failures.count, named.len() as u64, "{failed:?}");
@@ -127,12 +130,48 @@ fn listed_names_that_are_not_there_fail_each_by_its_name_or_that_of_its_director
 }
 
 #[test]
+fn directories_above_listed_names_may_be_links_and_are_copied_as_directories() {
+    limited(|test| {
+        let server = Server::start(test);
+        for top in [test.here("tree"), test.there("tree")] {
+            make(&top);
+            symlink("../link/e", top.join("d/back")).unwrap();
+            symlink("link", top.join("far")).unwrap();
+        }
+        let names = ["link/g", "far/back/f", "link/e", "link/back"];
+        let expected = ["far", "far/back", "far/back/f", "link", "link/back", "link/e", "link/e/f"];
+        for pushes in [true, false] {
+            let report = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
+            assert_eq!(report.failures.count, 0, "{report:?}");
+            let out = if pushes { test.there("out") } else { test.here("out") };
+            let mut found = all(&out);
+            assert!(found.remove("link/g"));
+            assert_eq!(found, set(expected));
+            for directory in ["far", "far/back", "link", "link/e"] {
+                assert!(fs::symlink_metadata(out.join(directory)).unwrap().is_dir(), "{directory}");
+            }
+            // Who lists a link wants the link.
+            assert!(fs::symlink_metadata(out.join("link/back")).unwrap().is_symlink());
+            let again = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
+            assert_eq!(again.bytes, 0, "{again:?}");
+        }
+        // At a server a link leads out of nothing.
+        fs::write(test.path("secret"), "secret").unwrap();
+        symlink("../..", test.there("tree/out")).unwrap();
+        let report = run(test, &listed(&server, test, false, &["out/secret"], "stolen")).unwrap();
+        let failed = failed(&report);
+        assert!(failed.len() == 1 && failed[0].starts_with("out: "), "{failed:?}");
+        assert_eq!(all(&test.here("stolen")), BTreeSet::new());
+    });
+}
+
+#[test]
 fn cp_reads_a_list_from_standard_input() {
     limited(|test| {
         let server = Server::start(test);
         make(&test.there("tree"));
         let list = test.path("list");
-        fs::write(&list, "#none\n\n/a/b/../x\n").unwrap();
+        fs::write(&list, "#none\n\n/a/b/../../../x\n").unwrap();
         let at = format!("lh://{}/tree", server.address);
         let cp = |words: &[&str], input: &str| {
             fs::write(test.path("input"), input).unwrap();
@@ -142,11 +181,14 @@ fn cp_reads_a_list_from_standard_input() {
         };
         let ended = cp(&["--files-from", "list"], "");
         assert_eq!(ended.status, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains("a name with .."), "{ended:?}");
+        let words = "/a/b/../../../x: it leads out of SRC, upwards";
+        assert!(ended.stderr.contains(words), "{ended:?}");
+        cp(&["--files-from", "-"], "a/b/../other\n").assert_succeeded();
+        assert_eq!(all(&test.path("here")), set(["a", "a/other"]));
         cp(&["--files-from", "-", "-0"], "a/b/one\0d/\0").assert_succeeded();
         assert_eq!(
             all(&test.path("here")),
-            set(["a", "a/b", "a/b/one", "d", "d/e", "d/e/f", "d/g"])
+            set(["a", "a/b", "a/b/one", "a/other", "d", "d/e", "d/e/f", "d/g"])
         );
         assert_eq!(cp(&["--files-from", "-", "--delete"], "").status, Some(2));
         let both = cp(&["--exclude-from", "-", "--files-from", "-"], "a\n");

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul::NameList;
+use longhaul_units::shown_path;
 
 use crate::failure::Failure;
 use crate::input;
@@ -28,23 +29,42 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
         None => false,
         Some(first) => ends_in_zero || !matches!(first, b'#' | b';'),
     };
-    let mut names = Vec::new();
+    let (mut names, mut upwards, mut is_all) = (Vec::new(), Vec::new(), false);
     for line in text.split(is_end).filter(is_name) {
-        let components = line.split(|byte| *byte == b'/');
-        let components: Vec<_> = components.filter(|it| !matches!(*it, b"" | b".")).collect();
-        if components.contains(&&b".."[..]) {
-            return Err(format!(
-                "{}: a name with .. may lead out of the source",
-                line.escape_ascii()
-            ));
+        match below(line) {
+            None if upwards.len() < LINES_SHOWN => upwards.push(shown_path(line)),
+            None => {}
+            Some(name) => {
+                is_all |= name.is_empty();
+                names.push(name);
+            }
         }
-        if components.is_empty() {
-            return Ok(None);
-        }
-        names.push(components.join(&b'/'));
+    }
+    if !upwards.is_empty() {
+        let sentence = |line: &String| format!("{line}: it leads out of SRC, upwards");
+        return Err(upwards.iter().map(sentence).collect::<Vec<_>>().join("\n"));
+    }
+    if is_all {
+        return Ok(None);
     }
     NameList::new(names).map(|list| Some(Arc::new(list))).map_err(|error| error.to_string())
 }
+
+/// The path that a line names, in which each `..` takes away the name before it; nothing where there is none.
+fn below(line: &[u8]) -> Option<Vec<u8>> {
+    let mut names = Vec::new();
+    for component in line.split(|byte| *byte == b'/') {
+        match component {
+            b"" | b"." => {}
+            b".." => drop(names.pop()?),
+            name => names.push(name),
+        }
+    }
+    Some(names.join(&b'/'))
+}
+
+/// Lines that lead upwards and are named.
+const LINES_SHOWN: usize = 10;
 
 #[cfg(test)]
 mod tests {
@@ -61,7 +81,11 @@ mod tests {
         assert_eq!(names("#b\0a\nx\0", true), ["#b", "a\nx"]);
         assert_eq!(names("", false), Vec::<String>::new());
         assert!(parse(b"a\n./\n", false).unwrap().is_none(), "all");
-        assert!(parse(b"a/../b", false).unwrap_err().contains("a name with .."));
+        assert_eq!(names("a/../b\nc/d/../../e/./f\n", false), ["b", "e/f"]);
+        assert!(parse(b"b\na/..\n", false).unwrap().is_none(), "all");
+        let error = parse(b"../x\nb\na/../../y\n", false).unwrap_err();
+        let lines = ["../x", "a/../../y"].map(|it| format!("{it}: it leads out of SRC, upwards"));
+        assert_eq!(error, lines.join("\n"));
         assert!(parse(&[b'a'; 5000], false).is_err());
     }
 }

@@ -132,6 +132,11 @@ impl NameList {
         self.starts.partition_point(|start| order(at(start), path) == Ordering::Less)
     }
 
+    /// True if the path is one of a directory above a listed name.
+    pub fn is_above(&self, path: &[u8]) -> bool {
+        self.beside(path) == Beside::Above
+    }
+
     pub(crate) fn beside(&self, path: &[u8]) -> Beside {
         if self.has_above(path) {
             return Beside::Within;

@@ -46,18 +46,14 @@ pub(crate) fn at_root(error: &io::Error) -> EntryEnd {
     }
 }
 
-/// Why a name that the user has listed, of which no link above is followed, could not be read.
+/// Why a name that the user has listed, or a directory above it, could not be read.
 pub(crate) fn at_listed(error: &io::Error) -> EntryEnd {
     match error.kind() {
         ErrorKind::NotFound => EntryEnd::new(NotFound, "no such file or directory"),
         ErrorKind::NotADirectory => {
             EntryEnd::new(NotFound, "names in it are listed, and it is no directory")
         }
-        _ if is_link(error) => EntryEnd::new(
-            NotFound,
-            "names in it are listed, and it is a link, which is not followed",
-        ),
-        _ => at_source(error),
+        _ => at_root(error),
     }
 }
 

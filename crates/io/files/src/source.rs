@@ -306,7 +306,8 @@ impl SourceTree {
         Ok(handle)
     }
 
-    /// Opens the directory `rest` below source number `root`, through no link, unless they are followed.
+    /// Opens the directory `rest` below source number `root`, through no link, unless they are followed, or above a
+    /// listed name.
     pub(crate) fn open_directory(
         &self,
         root: usize,
@@ -316,6 +317,39 @@ impl SourceTree {
         if self.follows() && !rest.is_empty() {
             return self.open_directory_behind(root, rest, flags);
         }
+        match self.open_directory_itself(root, rest, flags) {
+            Err(error) if is_no_directory(&error) => self.open_listed(root, rest, flags, error),
+            result => result,
+        }
+    }
+
+    /// The same through links above a listed name, but not below; without such a name `error`.
+    fn open_listed(
+        &self,
+        root: usize,
+        rest: &[u8],
+        flags: OFlags,
+        error: io::Error,
+    ) -> io::Result<OwnedFd> {
+        let ends = rest.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
+        let mut prefixes = [rest.len()].into_iter().chain(ends.map(|(end, _)| end));
+        let is_above = |end: &usize| self.names.get().is_some_and(|it| it.is_above(&rest[..*end]));
+        let Some(end) = prefixes.find(is_above) else { return Err(error) };
+        match rest.get(end + 1..) {
+            None => self.open_directory_behind(root, rest, flags),
+            Some(below) => {
+                let above = self.open_directory_behind(root, &rest[..end], OFlags::PATH)?;
+                Ok(beneath(above, below, flags)?)
+            }
+        }
+    }
+
+    fn open_directory_itself(
+        &self,
+        root: usize,
+        rest: &[u8],
+        flags: OFlags,
+    ) -> io::Result<OwnedFd> {
         let path = as_path(&self.roots[root].path);
         let access = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
         match &self.base {
@@ -434,6 +468,11 @@ pub(crate) fn file_identity(stat: &Stat) -> FileIdentity {
 
 pub(crate) fn nanoseconds(seconds: i64, nanoseconds: i64) -> i64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
+}
+
+/// True if a link is in the way, of which a client learns no more than that.
+fn is_no_directory(error: &io::Error) -> bool {
+    explain::is_link(error) || error.kind() == io::ErrorKind::NotADirectory
 }
 
 fn changed(entry: &Entry, stat: &Stat) -> EntryEnd {
