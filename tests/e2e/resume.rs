@@ -50,14 +50,33 @@ fn interrupted_copies_are_listed_with_what_they_keep_and_discarded() {
         assert_eq!(found.len(), 1, "{found:?}");
         assert!(path.starts_with("there/sub/.longhaul-"), "{found:?}");
         assert!(found[0]["bytes"].as_u64() > Some(1_000_000), "{found:?}");
+        assert_eq!(found[0]["sources"], "127.0.0.1", "{found:?}");
         assert_eq!((&found[0]["running"], &found[0]["discarded"]), (&json!(false), &json!(false)));
         let shown = resume(test, &["there"]);
-        assert!(shown.stdout.contains(path), "{shown:?}");
+        assert!(shown.stdout.contains(&format!("{path} from 127.0.0.1")), "{shown:?}");
         let gone = copies(&resume(test, &["--json", "--discard", "there"]));
         assert_eq!((gone.len(), &gone[0]["discarded"]), (1, &json!(true)));
         assert_eq!(left(test), Vec::<std::path::PathBuf>::new());
         assert_eq!(copies(&resume(test, &["--json", "there"])), Vec::<Value>::new());
         resume(test, &["nowhere"]).assert_failed("cannot look through nowhere");
+    });
+}
+
+#[test]
+fn an_interrupted_pull_is_listed_with_its_sources_as_they_were_written() {
+    limited(|test| {
+        fs::write(test.there("a file"), noise(1, 30_000_000)).unwrap();
+        fs::create_dir_all(test.here("sub")).unwrap();
+        let (server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let from = format!("lh://{at}/a%20file");
+        let copying = Program::cp(test, &["--rate", "80Mbps", &from, "here/sub/"]);
+        until("a record", || record_len(&test.here("sub")).filter(|len| *len > 0));
+        copying.signal(Signal::INT);
+        copying.end();
+        let found = copies(&resume(test, &["--json", "here"]));
+        assert_eq!(found[0]["sources"], format!("lh://{at}/a file"), "{found:?}");
+        server.signal(Signal::INT);
+        server.end();
     });
 }
 

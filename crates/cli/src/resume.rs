@@ -127,6 +127,7 @@ impl Found {
             "idle_seconds": copy.idle.as_secs(),
             "bytes": copy.bytes,
             "running": copy.runs,
+            "sources": Some(shown_path(&copy.sources)).filter(|sources| !sources.is_empty()),
             "discarded": is_gone,
         }));
         Ok(())
@@ -160,7 +161,11 @@ fn line(path: &str, copy: &UnfinishedCopy, is_gone: bool) -> String {
         (false, false) => "",
     };
     let bytes = Bytes::new(copy.bytes).to_string();
-    format!("{:>8} {bytes:>10} {state:9} {path}", age(copy.idle))
+    let from = match &copy.sources[..] {
+        [] => String::new(),
+        sources => format!(" from {}", shown_path(sources)),
+    };
+    format!("{:>8} {bytes:>10} {state:9} {path}{from}", age(copy.idle))
 }
 
 /// In the largest unit of which it has some.

@@ -95,6 +95,21 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
     state
 }
 
+/// The sources of a copy, for people, as far as the beginning of its record names them: [`BEGINNING`] bytes hold
+/// them.
+pub fn sources(beginning: &[u8]) -> Option<&[u8]> {
+    let (header, mut rest) = beginning.split_at_checked(HEADER_LEN)?;
+    let transfer = header.strip_prefix(MAGIC)?.try_into().ok()?;
+    let mut checksum = header_checksum(transfer);
+    while let Some((body, next, after)) = split_entry(rest, &checksum) {
+        if let Some((&SOURCES, sources)) = body.split_first() {
+            return Some(sources).filter(|sources| sources.len() <= SOURCES_MAX);
+        }
+        (checksum, rest) = (next, after);
+    }
+    None
+}
+
 impl ResumeState {
     /// True if nothing is claimed.
     pub fn is_empty(&self) -> bool {
@@ -193,6 +208,8 @@ impl ResumeState {
                     self.unpublished.insert(EntryKey(*key), since);
                 }
             }
+            // For people: nothing is claimed.
+            SOURCES => {}
             _ => return None,
         }
         Some(())
@@ -275,13 +292,21 @@ pub(crate) struct RecordWriter {
     checksum: [u8; 16],
     transfer: [u8; 16],
     boot: [u8; 16],
+    sources: Vec<u8>,
     begun: bool,
 }
 
 impl RecordWriter {
     pub(crate) fn new(state: &ResumeState, transfer: [u8; 16], fsync: Fsync) -> Self {
         let boot = boot_of(fsync);
-        Self { len: state.len, checksum: state.checksum, transfer, boot, begun: false }
+        let ResumeState { len, checksum, .. } = *state;
+        Self { len, checksum, transfer, boot, sources: Vec::new(), begun: false }
+    }
+
+    /// With the sources, for people: the first [`SOURCES_MAX`] bytes.
+    pub(crate) fn of_sources(self, mut sources: Vec<u8>) -> Self {
+        sources.truncate(SOURCES_MAX);
+        Self { sources, ..self }
     }
 
     /// The bytes that say `news`, and the offset to write them at.
@@ -295,6 +320,10 @@ impl RecordWriter {
             self.begun = true;
             let boot = self.boot;
             self.entry(&mut bytes, RUN, |body| body.extend_from_slice(&boot));
+            let sources = core::mem::take(&mut self.sources);
+            if !sources.is_empty() {
+                self.entry(&mut bytes, SOURCES, |body| body.extend_from_slice(&sources));
+            }
         }
         // The first, since a group that was found wrong may be right again; and no stamp vouches for
         // what is void.
@@ -484,6 +513,12 @@ const KEPT: u8 = 6;
 const TAGGED: u8 = 7;
 const BUNDLED: u8 = 8;
 const UNPUBLISHED: u8 = 9;
+const SOURCES: u8 = 10;
+
+/// Bytes of a record that hold its header, and the sources behind the first entry of its first run.
+pub const BEGINNING: usize = 2048;
+/// Bytes of the sources in a record.
+pub const SOURCES_MAX: usize = 1024;
 
 /// Stands for a tag where there is none.
 const NO_TAG: Tag = [0; 16];
@@ -530,6 +565,26 @@ mod tests {
             ends.push(record.len());
         }
         (record, ends)
+    }
+
+    #[test]
+    fn the_sources_stand_at_the_beginning_and_claim_nothing() {
+        let new = || RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
+        for (named, expected) in
+            [(vec![], None), (b"lh://h/a".to_vec(), Some(8)), (vec![b'x'; 9000], Some(SOURCES_MAX))]
+        {
+            let mut writer = new().of_sources(named.clone());
+            let (_, mut record) = writer.append(&news(vec![claim(1, 0)], &[]));
+            record.extend(writer.append(&news(vec![claim(1, 1)], &[])).1);
+            let found = sources(&record[..record.len().min(BEGINNING)]);
+            assert_eq!(found, expected.map(|len| &named[..len]));
+            let state = replay(&record, &TRANSFER, Fsync::End);
+            assert_eq!((state.groups(), state.record_len()), (2, record.len() as u64));
+        }
+        let (_, mut record) = new().of_sources(b"a".to_vec()).append(&news(vec![], &[]));
+        *record.last_mut().unwrap() ^= 1;
+        assert_eq!(sources(&record), None, "its checksum does not hold");
+        assert_eq!(sources(b"LHRCRD"), None);
     }
 
     #[test]

@@ -116,6 +116,8 @@ pub struct SinkConfig {
     pub fsync: Fsync,
     /// Identity of the request; see [`crate::record::replay`].
     pub transfer: [u8; 16],
+    /// Places that the copy comes from, for people: the record names them.
+    pub sources: Vec<u8>,
     /// Random, different in every run.
     pub nonce: [u8; 16],
     /// Names that the source may use.
@@ -178,6 +180,7 @@ impl Default for SinkConfig {
             capacity: 64 << 20,
             fsync: Fsync::End,
             transfer: [0; 16],
+            sources: Vec::new(),
             nonce: [0; 16],
             names: TopNames::Any,
             asks: true,
@@ -327,14 +330,15 @@ impl Sink {
     /// A sink that goes on from `resume` ([`crate::record::replay`] of the record, or the default
     /// value where there is none).
     pub fn new(config: SinkConfig, resume: ResumeState) -> Self {
-        let SinkConfig { capacity, fsync, transfer, nonce, .. } = config;
+        let SinkConfig { capacity, fsync, transfer, sources, nonce, .. } = config;
+        let writer = RecordWriter::new(&resume, transfer, fsync).of_sources(sources);
         let SinkConfig { names, asks, keeps, attributes, deletes, dry_run, .. } = config;
         Self {
             fsync,
             manifest: Manifest::new(names, attributes),
             entries: Entries::new(),
             setup: Setup::new(nonce),
-            recorder: Recorder::new(RecordWriter::new(&resume, transfer, fsync), fsync),
+            recorder: Recorder::new(writer, fsync),
             earlier: Earlier::new(resume),
             staged: StagedDirectories::default(),
             offers: Offers::new(asks),

@@ -1,12 +1,14 @@
 //! Copies that were interrupted, as their hidden directories show (docs/files.md section "The hidden directory").
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use longhaul_sys::files::{ConfinedDir, FileLock};
+use longhaul_objects::record;
+use longhaul_sys::files::{ConfinedDir, FileLock, read_up_to_at};
 use longhaul_units::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::Errno;
@@ -27,6 +29,8 @@ pub struct UnfinishedCopy {
     pub bytes: u64,
     /// It is running.
     pub runs: bool,
+    /// Places that it comes from, as its record names them for people; nothing where it does not.
+    pub sources: Vec<u8>,
 }
 
 /// The unfinished copies to a directory and to those below it on the same file system; no link is followed. Of
@@ -155,7 +159,16 @@ fn look(root: &ConfinedDir, path: &[u8]) -> io::Result<Option<UnfinishedCopy>> {
     let noted = Duration::new(stat.st_mtime.max(0).unsigned_abs(), stat.st_mtime_nsec as u32);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let idle = now.saturating_sub(noted);
-    Ok(Some(UnfinishedCopy { path: path.to_vec(), idle, bytes: taken(&directory)?, runs }))
+    let (path, bytes) = (path.to_vec(), taken(&directory)?);
+    let sources = record.as_ref().map_or(Ok(Vec::new()), sources)?;
+    Ok(Some(UnfinishedCopy { path, idle, bytes, runs, sources }))
+}
+
+/// The sources that a record names.
+fn sources(record: &File) -> io::Result<Vec<u8>> {
+    let mut beginning = vec![0; record::BEGINNING];
+    let len = read_up_to_at(record, &mut beginning, 0)?;
+    Ok(record::sources(&beginning[..len]).unwrap_or_default().to_vec())
 }
 
 /// Bytes on the disk of what is in a directory, and in those in it.

@@ -90,6 +90,7 @@ impl SinkDriver {
             capacity,
             fsync,
             transfer,
+            sources: SOURCES.to_vec(),
             nonce,
             names,
             asks,
@@ -368,3 +369,6 @@ const TAMPER_STREAM: u64 = 7;
 const STEERED: Duration = Duration::from_millis(300);
 /// All runs in a world are of one request.
 pub(crate) const TRANSFER: [u8; 16] = [3; 16];
+
+/// Sources, for people.
+const SOURCES: &[u8] = b"lh://source/tree";

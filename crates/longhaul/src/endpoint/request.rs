@@ -1,6 +1,7 @@
 //! Requests at a server: each type has a handler, and the server knows them by this interface only.
 
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use longhaul_connection::{Part, Wish};
@@ -59,6 +60,8 @@ pub(crate) struct Asked<'a> {
     pub granted: &'a Granted,
     /// The number of that connection.
     pub client: ConnectionId,
+    /// Its address.
+    pub from: IpAddr,
     /// The token of the client, at a server that has several: others do not go on with what it began.
     pub owner: Option<[u8; 8]>,
     /// Rights of its token.

@@ -283,6 +283,17 @@ fn server_name(
     }
 }
 
+/// The sources of a pull as the user names them, for who looks at an interrupted copy.
+fn sources_for_people(connect: &ConnectOptions, sources: &[Vec<u8>]) -> Vec<u8> {
+    let Endpoint { host, port } = &connect.server;
+    let (place, paths) = match &connect.ssh {
+        Some(ssh) => (format!("{}:", ssh.destination()), ssh.asked()),
+        None => (format!("lh://{host}:{port}/"), sources),
+    };
+    let named = paths.iter().map(|path| [place.as_bytes(), path].concat());
+    named.take(SOURCES_NAMED).collect::<Vec<_>>().join(&b' ')
+}
+
 /// Each source goes to the destination under its own name: no two of them may have one.
 fn check_names(paths: Vec<&[u8]>) -> Result<(), Error> {
     let mut names = BTreeSet::new();
@@ -438,7 +449,8 @@ fn pull(
         Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     let (deletes, attributes) = (options.delete.is_some(), options.attributes);
-    let config = SinkConfig { deletes, attributes, dry_run: options.dry_run, ..config };
+    let sources = sources_for_people(&options.connect, sources);
+    let config = SinkConfig { deletes, attributes, sources, dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
     options.names.iter().for_each(|names| copy.ask_names(names.clone()));
     if options.records.changes {
@@ -646,6 +658,7 @@ fn sink_config(
         capacity: memory.of_sink().get(),
         fsync,
         transfer,
+        sources: Vec::new(),
         // Without randomness TLS would have failed before.
         nonce: random::bytes().unwrap_or_default(),
         // A client's record is its own.
@@ -658,6 +671,8 @@ fn sink_config(
     }
 }
 
+/// Sources that a record names: more do not fit.
+const SOURCES_NAMED: usize = 100;
 /// Bytes of a path that is too long to be shown.
 const PATH_SHOWN: usize = 60;
 

@@ -104,6 +104,7 @@ fn copy(left: Left) -> (UnfinishedCopy, bool) {
         idle: Age::from_secs(left.idle),
         bytes: left.bytes,
         runs: left.state == LeftState::Running,
+        sources: left.sources,
     };
     (copy, left.state == LeftState::Discarded)
 }

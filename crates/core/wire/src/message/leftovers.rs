@@ -28,7 +28,12 @@ pub struct Left {
     pub bytes: u64,
     /// Path of its hidden directory below the path that was asked for.
     pub path: EntryPath,
+    /// Places that it comes from, for people; nothing where that is not known. At most 1024 bytes.
+    pub sources: Vec<u8>,
 }
+
+/// Bytes of [`Left::sources`].
+pub const MAX_SOURCES: usize = 1024;
 
 /// State of a copy that is not finished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,15 +64,17 @@ impl LeftoversRequest {
 impl Left {
     /// Number of bytes that it takes in a LEFT.
     pub fn encoded_len(&self) -> usize {
-        let path = self.path.as_bytes().len();
-        1 + varint::len(self.idle) + varint::len(self.bytes) + varint::len(path as u64) + path
+        let sized = |len: usize| varint::len(len as u64) + len;
+        let (path, sources) = (self.path.as_bytes().len(), self.sources.len());
+        1 + varint::len(self.idle) + varint::len(self.bytes) + sized(path) + sized(sources)
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.u8(self.state as u8)?;
         w.varint(self.idle)?;
         w.varint(self.bytes)?;
-        w.sized(self.path.as_bytes())
+        w.sized(self.path.as_bytes())?;
+        w.sized(&self.sources)
     }
 
     pub(super) fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -79,6 +86,7 @@ impl Left {
         };
         let (idle, bytes) = (r.varint()?, r.varint()?);
         let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec()).map_err(|_| r.invalid())?;
-        Ok(Self { state, idle, bytes, path })
+        let sources = r.sized(MAX_SOURCES)?.to_vec();
+        Ok(Self { state, idle, bytes, path, sources })
     }
 }

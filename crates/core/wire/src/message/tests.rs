@@ -1,5 +1,6 @@
 use longhaul_units::Duration;
 
+use super::leftovers::MAX_SOURCES;
 use super::*;
 use alloc::vec;
 use longhaul_units::{Bottleneck, Losses};
@@ -103,13 +104,16 @@ fn literal_bytes() {
     check(&bytes, AnswerMessage::Hashed(all));
     let leftovers = LeftoversRequest { discard: true, path: b"run".to_vec() };
     check(b"\x05\x25\x01run", leftovers);
-    let left = |state, idle, bytes| Left { state, idle, bytes, path: path.clone() };
+    let left = |state, idle, bytes| {
+        let sources = b"lh://h/x"[..usize::try_from(idle).unwrap()].to_vec();
+        Left { state, idle, bytes, path: path.clone(), sources }
+    };
     let all = vec![
         left(LeftState::Interrupted, 5, 100),
         left(LeftState::Running, 0, 0),
         left(LeftState::Discarded, 3, 7),
     ];
-    let bytes = b"\x17\x26\x01\x05\x40\x64\x03a/b\x02\x00\x00\x03a/b\x03\x03\x07\x03a/b";
+    let bytes = b"\x22\x26\x01\x05\x40\x64\x03a/b\x05lh://\x02\x00\x00\x03a/b\x00\x03\x03\x07\x03a/b\x03lh:";
     check(bytes, AnswerMessage::Left(all));
     check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
 
@@ -673,11 +677,14 @@ fn question() -> impl Strategy<Value = Question> {
 
 fn left() -> impl Strategy<Value = Left> {
     let states = [LeftState::Interrupted, LeftState::Running, LeftState::Discarded];
-    (0..3_usize, number(), number(), entry()).prop_map(move |(state, idle, bytes, entry)| Left {
+    let sources = prop::collection::vec(any::<u8>(), 0..MAX_SOURCES);
+    let all = (0..3_usize, number(), number(), entry(), sources);
+    all.prop_map(move |(state, idle, bytes, Entry { path, .. }, sources)| Left {
         state: states[state],
         idle,
         bytes,
-        path: entry.path,
+        path,
+        sources,
     })
 }
 

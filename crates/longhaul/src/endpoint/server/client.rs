@@ -189,13 +189,15 @@ impl Running<'_> {
         boxes: &[Arc<Mailbox>],
     ) -> Arc<Shared> {
         let Peer { session, profile, owner, lease, .. } = *peer;
+        let from = peer.from.ip();
         let rights = peer.rights.clone();
         let memory = lease.budget().repaired_by(profile.repair());
         let (client, protect) = (session.connection, session.protect);
         let (handlers, granted) = (self.handlers.clone(), granted.clone());
         let opener = move |shared: &Arc<Shared>, wish: &Wish| {
             let (granted, rights) = (&granted, &*rights);
-            let asked = Asked { wish, shared, granted, client, owner, rights, protect, memory };
+            let asked =
+                Asked { wish, shared, granted, client, from, owner, rights, protect, memory };
             asked.handle(&handlers)
         };
         Shared::server(Box::new(opener), Mailboxes::new(boxes.to_vec()))

@@ -160,6 +160,16 @@ impl SshServer {
         &self.found.host
     }
 
+    /// As the user names it, with the user's name there.
+    pub(crate) fn destination(&self) -> &str {
+        &self.found.destination
+    }
+
+    /// Paths that it was asked for, as people write them.
+    pub(crate) fn asked(&self) -> &[Vec<u8>] {
+        &self.found.asked
+    }
+
     /// A refusal, and who it comes from, with places as the user has written them.
     pub(crate) fn as_written(&self, reason: &str) -> (String, String) {
         let Found { destination, asked, paths, .. } = &self.found;

@@ -176,7 +176,10 @@ impl ServedCopies {
         let tree = tree.keeping(attributes, asked.rights.owners);
         let deletes = request.deletes.is_some();
         let config = sink_config(fsync, transfer, asked.memory, None, keeps);
-        let config = SinkConfig { deletes, attributes, dry_run: request.dry_run, ..config };
+        // More is not known of them here.
+        let sources = asked.from.to_string().into_bytes();
+        let config =
+            SinkConfig { deletes, attributes, sources, dry_run: request.dry_run, ..config };
         asked.grant(Driver::Sink(Arc::new(SinkDriver::new(tree, verify))));
         let copy = IncomingCopy::new(config, resume);
         receive(asked.shared, copy, asked.memory, self.patience);
