@@ -299,7 +299,7 @@ mod tests {
             let start = Start { now: Instant::ZERO, packet: 1_500, rate, known: None, parameters };
             PaptcConfig.build(&start).metrics().bound
         };
-        assert_eq!(bound(Some(Rate::from_mbps(100))), Bottleneck::UserLimit);
+        assert_eq!(bound(Some(Rate::from_mbps(100))), Bottleneck::StartUp, "half of it is first");
         assert_eq!(bound(None), Bottleneck::StartUp);
         let mut paptc = Paptc::new(Figures::of(&Parameters::of(&PARAMETERS)), Instant::ZERO);
         let link = Rate::from_mbps(100);

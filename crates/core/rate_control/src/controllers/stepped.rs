@@ -56,15 +56,15 @@ pub(super) struct Stepped<S> {
     opening: Option<Box<Opening>>,
     /// Parts per million of the link that are used at first.
     first: u32,
-    /// The link is what the user says.
-    by_user: bool,
+    /// The user's rate, which is then taken for the link's.
+    by_user: Option<Rate>,
     steps: S,
     pacing: Pacing,
 }
 
 impl<S: Steps> Stepped<S> {
     pub(super) fn new(start: &Start, first: u32, mut steps: S) -> Self {
-        let by_user = start.rate.is_some();
+        let by_user = start.rate;
         match Found::at_start(start, first) {
             Some(found) => {
                 steps.begin(found);
@@ -140,12 +140,14 @@ impl<S: Steps> Controller for Stepped<S> {
     }
 
     fn metrics(&self) -> Metrics {
-        let (state, bound) = match self.opening {
-            Some(_) => ("start-up", Bottleneck::StartUp),
-            None if self.by_user && self.steps.is_bound_by_link() => {
-                (self.steps.state(), Bottleneck::UserLimit)
+        let state = self.steps.state();
+        let (state, bound) = match (&self.opening, self.by_user) {
+            (Some(_), _) => ("start-up", Bottleneck::StartUp),
+            (None, Some(rate)) if self.steps.is_bound_by_link() => {
+                let is_there = self.steps.rate() >= rate.scale(63, 64);
+                (state, if is_there { Bottleneck::UserLimit } else { Bottleneck::StartUp })
             }
-            None => (self.steps.state(), Bottleneck::Network),
+            (None, _) => (state, Bottleneck::Network),
         };
         Metrics { state, bound }
     }
