@@ -39,6 +39,12 @@ pub(super) const ALL: &[Alteration] = &[
         "self.spread_rate(4).filter(|_| false)",
     ),
     rule(
+        "start-up: few packets of a slow path",
+        STARTUP,
+        "self.slow_rate(round_trip).filter(|_| drops)",
+        "self.slow_rate(round_trip).filter(|_| false)",
+    ),
+    rule(
         "start-up: a train once more",
         STARTUP,
         "arrived && self.train.length < LAST_TRAIN",
@@ -54,8 +60,14 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "cruise: growing steps",
         CRUISE,
-        "self.step = (self.step * 2).clamp(first, most);",
-        "self.step = first;",
+        "false => (self.step * 2).clamp(first, most),",
+        "false => first,",
+    ),
+    rule(
+        "cruise: steps no further than the line",
+        CRUISE,
+        "core::mem::replace(&mut self.below_line, room > first);",
+        "core::mem::replace(&mut self.below_line, false);",
     ),
     rule(
         "cruise: slow start of few packets",
@@ -109,8 +121,14 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "cruise: others' overflow",
         CRUISE,
-        "if foreign && model.excess_loss(feedback, 1, u32::MAX)",
+        "if foreign && model.lost_by_queue(feedback)",
         "if false",
+    ),
+    rule(
+        "cruise: others' overflow only beyond the most that chance takes",
+        CRUISE,
+        "if foreign && model.lost_by_queue(feedback)",
+        "if foreign && model.excess_loss(feedback, 1, u32::MAX)",
     ),
     rule(
         "cruise: the rate of before a slow moment",
@@ -151,7 +169,18 @@ pub(super) const ALL: &[Alteration] = &[
         "let early = now - self.left < EARLY;",
         "let early = false;",
     ),
-    rule("hold share", AUTO, "losses_ignored.then(|| {", "(losses_ignored && false).then(|| {"),
+    rule(
+        "hold share",
+        AUTO,
+        "(starved || losses_ignored).then(|| {",
+        "(starved && losses_ignored && false).then(|| {",
+    ),
+    rule(
+        "hold share: behind long starvation",
+        AUTO,
+        "let starved = compete.is_starved(now, round_trip);",
+        "let starved = false;",
+    ),
     rule(
         "hold share: a start-up of its own",
         HOLD_SHARE,
