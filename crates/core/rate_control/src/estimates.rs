@@ -265,6 +265,14 @@ impl Estimates {
         chance::explained(all, self.chance_ppm().unwrap_or(0).min(most_chance))
     }
 
+    /// Returns whether one packet was lost of many in the present and the last round.
+    pub(crate) fn lost_one_of_many(&self) -> bool {
+        let (lost, acked) = [self.round, self.last_round]
+            .iter()
+            .fold((0, 0), |sum, round| (sum.0 + round.lost_packets, sum.1 + round.acked_packets));
+        lost == 1 && acked >= MANY_PACKETS
+    }
+
     /// Losses of the present and the last round, parts per million.
     pub(crate) fn recent_loss_ppm(&self) -> u32 {
         let lost = self.round.lost_packets + self.last_round.lost_packets;
@@ -306,5 +314,6 @@ pub(crate) const MIN_ROUND: Duration = Duration::from_millis(4);
 /// Of fewer the mean of a round is no better than its best slice.
 const STANDING_PACKETS: u64 = 64;
 const ROUND_PACKETS: u64 = 16;
+const MANY_PACKETS: u64 = 128;
 const MAX_PACKET_TIME: Duration = Duration::from_millis(50);
 const PEAK_ROUNDS: u32 = 50;

@@ -79,7 +79,8 @@ struct CompetitorHistory {
 impl CompetitorHistory {
     /// Begins to compete, with what is in flight.
     fn meet(&mut self, now: Instant, packet: u64, flight: u64, verdict: Verdict) -> Compete {
-        if verdict == Verdict::Overflow {
+        // One packet of many may have been lost by chance: a pulse is to show it.
+        if verdict == (Verdict::Overflow { sure: true }) {
             let forgotten = now - self.last_overflow > COMPETITORS_REMEMBERED;
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
             self.last_overflow = now;
@@ -145,7 +146,8 @@ impl Auto {
             return Some(State::Cruise(Cruise::new(now)));
         }
         let flight = model.recent().bytes_in(cx.rtt.smoothed());
-        let compete = self.competitors.meet(now, model.packet(), flight, Verdict::Overflow);
+        let compete =
+            self.competitors.meet(now, model.packet(), flight, Verdict::Overflow { sure: true });
         Some(State::Compete(compete))
     }
 
@@ -180,7 +182,7 @@ impl Auto {
         let round_trip = cx.rtt.smoothed();
         let flight = model.recent().bytes_in(round_trip);
         let mut compete = self.competitors.meet(now, model.packet(), flight, verdict);
-        if verdict == Verdict::Overflow {
+        if matches!(verdict, Verdict::Overflow { .. }) {
             let marked = feedback.lost.network() == 0;
             compete.on_congestion(now, model, marked);
             self.competitors.on_cut(now, round_trip, marked);

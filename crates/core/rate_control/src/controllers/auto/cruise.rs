@@ -54,8 +54,10 @@ pub(super) enum Verdict {
     Fine,
     /// A queue stands that is not ours.
     Crowded,
-    /// A queue that is not ours overflowed.
-    Overflow,
+    /// A queue that is not ours overflowed; surely, if it cost more than one packet of many.
+    Overflow {
+        sure: bool,
+    },
 }
 
 impl Cruise {
@@ -115,7 +117,7 @@ impl Cruise {
             && self.settled >= SETTLED_ROUNDS;
         if foreign && model.lost_by_queue(feedback) {
             model.set_queue_full(now, model.queue_peak());
-            return Verdict::Overflow;
+            return Verdict::Overflow { sure: !model.lost_one_of_many() };
         }
         if self.drain.is_none() {
             let due = now - self.last_drain > self.drain_after;
