@@ -106,7 +106,11 @@ fn a_server_lists_nothing_that_a_pattern_does_not_match() {
 
 /// LEFT with one copy of that state and path.
 fn left(state: u8, path: &[u8]) -> Bytes {
-    Bytes::new().varint(38).u8(state).varint(5).varint(100).sized(path)
+    left_from(state, path, b"")
+}
+
+fn left_from(state: u8, path: &[u8], sources: &[u8]) -> Bytes {
+    Bytes::new().varint(38).u8(state).varint(5).varint(100).sized(path).sized(sources)
 }
 
 const HIDDEN: &[u8] = b"d/.longhaul-0123456789abcdef0123456789abcdef";
@@ -133,6 +137,7 @@ fn a_server_whose_interrupted_copies_make_no_sense_fails() {
             vec![left(1, b"../.longhaul-0123456789abcdef0123456789abcdef"), list_end(1, 0)],
             vec![left(4, HIDDEN), list_end(1, 0)],
             vec![left(1, HIDDEN), list_end(2, 0)],
+            vec![left_from(1, HIDDEN, &[b'x'; 1_025]), list_end(1, 0)],
             vec![left(1, HIDDEN), left(1, b"")],
             vec![listed(b"a"), list_end(1, 0)],
             vec![Bytes::new().varint(37).varint(1).raw(b"d")],

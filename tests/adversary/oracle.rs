@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::peer::{Peer, WAYS, Way};
 use crate::program::{Ended, Program};
 use crate::script::{Ending, Item, request, source};
-use crate::test::Test;
+use crate::test::{Test, until};
 use crate::trees::{is_hidden, names};
 
 /// A server of the test's folder `there`, that is attacked.
@@ -38,7 +38,12 @@ impl<'t> Victim<'t> {
         items: &[Item],
         prepare: impl FnOnce(&mut Peer),
     ) -> Ending {
-        let mut peer = Peer::dial(self.address, way).unwrap();
+        let mut peer = until("a server with room", || match Peer::dial(self.address, way) {
+            Ok(peer) => Some(peer),
+            // What the last client took is given back when the server has seen it leave.
+            Err(error) if error.to_string().contains("try again later") => None,
+            Err(error) => panic!("{error}"),
+        });
         prepare(&mut peer);
         peer.message(request(false, 1, &[to]));
         let ending = source(&mut peer, items, PATIENCE);

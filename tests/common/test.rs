@@ -1,6 +1,5 @@
 //! A test with a time limit, a folder of its own, and what it started.
 
-use std::fmt::Debug;
 use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
@@ -41,7 +40,7 @@ pub fn limited(work: impl FnOnce(&Test) + Send + 'static) {
 }
 
 /// Waits until `ready` gives something; the limit of the test is the only other way out.
-pub fn until<T: Debug>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+pub fn until<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(value) = ready() {
