@@ -246,6 +246,8 @@ fn stats_are_lines_of_progress_without_a_terminal() {
         let all: Vec<serde_json::Value> =
             objects.map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(all.len() > 1, "{ended:?}");
-        assert!(all[0]["bytes"].as_u64() < all[1]["bytes"].as_u64(), "{all:?}");
+        let bytes = |at: usize| all[at]["bytes"].as_u64();
+        // On a busy host a group that is on its way to the lanes counts as sent.
+        assert!(bytes(0) < bytes(all.len() - 1), "{all:?}");
     });
 }

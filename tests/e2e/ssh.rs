@@ -358,8 +358,12 @@ fn where_others_have_the_ports_tcp_carries_and_else_ssh() {
     limited(|test| {
         let sshd = Sshd::start(test, &Login::After(""));
         make_tree(&test.here("tree"));
-        let udp = UdpSocket::bind("[::]:0").unwrap();
-        let port = udp.local_addr().unwrap().port();
+        // Below the ports that the kernel gives away: nobody else's TCP is to have it.
+        let pid = std::process::id() as u16;
+        let free = (0..1_000).map(|next| 20_000 + (pid.wrapping_add(next)) % 10_000);
+        let free = free.filter(|port| TcpListener::bind(("::", *port)).is_ok());
+        let mut free = free.filter_map(|port| Some((UdpSocket::bind(("::", port)).ok()?, port)));
+        let (_udp, port) = free.next().expect("a free port");
         let ports = format!("{port}-{port}");
         let copy = |words: &[&str]| sshd.cp(&[&["--ports", &ports][..], words].concat());
         let only_tcp = copy(&["here/tree", "dtn2:one"]);
