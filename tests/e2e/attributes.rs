@@ -1,6 +1,7 @@
 //! Attributes beside modes and times: owners, access lists, extended attributes, set-id bits.
 
 use std::fs::{self, File};
+use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, lchown, symlink};
 use std::path::Path;
@@ -204,13 +205,25 @@ fn all_attributes_arrive_both_ways_and_are_mended_where_the_contents_are_there()
 fn without_a_word_nothing_is_kept_and_what_is_lost_is_counted() {
     limited(|test| {
         let server = Server::with(test, |options| options.access[0].allow_owners = true);
-        each_way(test, &server, |from, to, options| {
+        each_way(test, &server, |from, to, mut options| {
             tree(from);
+            set(&from.join("empty"), "user.e", b"y");
+            let all = "2 files or directories have an access list, 4 files or directories have \
+                       extended attributes: -a keeps them";
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.remarks, [all]);
+            // Nobody looks at files that are unchanged and have something to read.
             let report = run(test, &options).unwrap();
             assert_eq!(
                 report.remarks,
-                ["1 file has an access list, 2 files have extended attributes: -a keeps them"]
+                ["1 file or directory has an access list, 2 files or directories have extended \
+                  attributes: -a keeps them"]
             );
+            // One is hashed first, then sent: that is one.
+            File::options().write(true).open(from.join("large")).unwrap().write_all(b"x").unwrap();
+            options.checksum = true;
+            let report = run(test, &options).unwrap();
+            assert_eq!(report.remarks, [all]);
             for name in NAMES {
                 assert_eq!(xattrs(&to.join(name)), []);
                 assert_eq!(owners(&to.join(name)).0, 0);

@@ -5,7 +5,7 @@ use longhaul_wire::{SourceReport, Summary};
 /// Attributes that are not at the destination.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Unkept {
-    /// Files with access lists and with extended attributes, which the copy was not to keep.
+    /// Entries with access lists and with extended attributes, which the copy was not to keep.
     pub missed: (u64, u64),
     /// Entries of which the destination could not keep all that it was to.
     pub not_kept: u64,
@@ -40,12 +40,12 @@ fn not_kept(entries: u64) -> Option<String> {
 }
 
 fn missed((lists, xattrs): (u64, u64)) -> Option<String> {
-    let files = |count: u64| match count {
-        1 => "1 file has".to_owned(),
-        count => format!("{count} files have"),
+    let entries = |count: u64| match count {
+        1 => "1 file or directory has".to_owned(),
+        count => format!("{count} files or directories have"),
     };
-    let lists = (lists > 0).then(|| format!("{} an access list", files(lists)));
-    let xattrs = (xattrs > 0).then(|| format!("{} extended attributes", files(xattrs)));
+    let lists = (lists > 0).then(|| format!("{} an access list", entries(lists)));
+    let xattrs = (xattrs > 0).then(|| format!("{} extended attributes", entries(xattrs)));
     let parts: Vec<String> = lists.into_iter().chain(xattrs).collect();
     (!parts.is_empty()).then(|| format!("{}: -a keeps them", parts.join(", ")))
 }
@@ -102,10 +102,13 @@ mod tests {
     fn what_is_lost_is_counted() {
         let of = |missed, not_kept| super::of(0, &Unkept { missed, not_kept }).join("; ");
         assert_eq!(of((0, 0), 0), "");
-        assert_eq!(of((0, 12), 0), "12 files have extended attributes: -a keeps them");
+        assert_eq!(
+            of((0, 12), 0),
+            "12 files or directories have extended attributes: -a keeps them"
+        );
         assert_eq!(
             of((1, 1), 0),
-            "1 file has an access list, 1 file has extended attributes: -a keeps them"
+            "1 file or directory has an access list, 1 file or directory has extended attributes: -a keeps them"
         );
         assert!(of((0, 0), 3).contains("of 3 entries could not be kept"));
     }

@@ -27,6 +27,7 @@ use crate::explain;
 use crate::filter::Filter;
 use crate::identify::as_path;
 use crate::large::large;
+use crate::metadata::node::Node;
 use crate::place::{beneath, open_at, split};
 use crate::source::metadata::Reading;
 use crate::source::scan::Scan;
@@ -117,7 +118,8 @@ impl SourceTree {
         Self { reading: Reading::new(kept, allowed), ..self }
     }
 
-    /// Files that were read and have access lists, and extended attributes of the user's, which are not kept.
+    /// Entries with access lists, and with extended attributes of the user's, which are not kept: of files those that
+    /// were read, or have nothing to read.
     pub fn missed_attributes(&self) -> (u64, u64) {
         self.reading.missed()
     }
@@ -245,7 +247,8 @@ impl SourceTree {
         }
         // Behind the comparison: in /sys to look for them gives a file new times.
         if entry.parts(0, 1).next().is_some_and(|first| pieces[0].file_offset == first.start) {
-            self.reading.count_missed(file.file());
+            let missed = self.reading.missed_of(&Node::open(file.file()));
+            self.reading.count_missed(*id, missed);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ mod globs;
 mod inherited;
 mod leftovers;
 mod listing;
+mod missed;
 mod owners;
 mod places;
 mod staged_directories;

@@ -318,8 +318,7 @@ impl Shared {
         self.not_kept.fetch_max(count, Ordering::Relaxed);
     }
 
-    /// Files that were sent from here with access lists and with extended attributes that the request does not
-    /// keep.
+    /// Entries sent from here with access lists and with extended attributes that the request does not keep.
     pub fn missed(&self) -> (u64, u64) {
         let [lists, xattrs] = &self.missed;
         (lists.load(Ordering::Relaxed), xattrs.load(Ordering::Relaxed))

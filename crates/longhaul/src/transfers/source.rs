@@ -79,7 +79,7 @@ impl SourceDriver {
         while let Some(found) = scan.next() {
             if let Scanned::Entry(entry) = found {
                 sum += entry.data_len();
-                scan.number(EntryId(0));
+                scan.pass();
             }
         }
         sum
@@ -109,6 +109,7 @@ impl SourceDriver {
                 shared.mailboxes.wake_messages();
             }
         }
+        shared.note_missed(self.tree.missed_attributes());
         shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
     }
 

@@ -27,7 +27,7 @@ pub struct SourceReport {
     pub memory: MemoryUse,
     /// The rate that it remembered; zero if none.
     pub remembered: Rate,
-    /// Files that were sent and have access lists, which the request does not keep.
+    /// Entries with access lists, which the request does not keep, as far as the source has looked.
     pub access_lists: u64,
     /// Those that have extended attributes of the user's, likewise.
     pub xattrs: u64,

@@ -1,9 +1,11 @@
 //! Metadata that a copy keeps, read at the source.
 
-use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
+use longhaul_objects::EntryId;
 use longhaul_sys::accounts::{self, AccountKind};
+use longhaul_sys::sync::lock;
+use longhaul_units::RangeSet;
 use longhaul_wire::{KeptAttributes, Metadata, Xattr};
 use rustix::fs::Stat;
 use rustix::io::Result;
@@ -19,8 +21,22 @@ pub(crate) struct Reading {
     /// Also attributes that are not the user's.
     all: bool,
     accounts: Accounts,
-    access_lists: AtomicU64,
-    xattrs: AtomicU64,
+    missed: Mutex<MissedEntries>,
+}
+
+/// Attributes of an entry that are not kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Missed {
+    access_list: bool,
+    xattrs: bool,
+}
+
+/// Entries with such, each counted once, however often it is read.
+#[derive(Debug, Default)]
+struct MissedEntries {
+    entries: RangeSet,
+    access_lists: u64,
+    xattrs: u64,
 }
 
 impl Reading {
@@ -82,26 +98,44 @@ impl Reading {
         name.starts_with(USER) || self.all && !name.starts_with(SYSTEM)
     }
 
-    /// Counts what an open file has that is not kept.
-    pub(crate) fn count_missed(&self, file: &impl AsFd) {
-        let misses = |bit| !self.kept.has(bit);
-        let misses_xattrs = misses(KeptAttributes::XATTRS);
-        let misses_lists = misses(KeptAttributes::ACCESS_LISTS);
-        if !(misses_xattrs || misses_lists) {
-            return;
-        }
-        // One that cannot be asked is copied all the same.
-        let names = Node::open(file).xattrs().unwrap_or_default();
-        let has = |of: fn(&[u8]) -> bool| names.iter().any(|name| of(name));
-        let lists = misses_lists && has(|name| name == ACCESS);
-        let xattrs = misses_xattrs && has(|name| name.starts_with(USER));
-        self.access_lists.fetch_add(lists.into(), Ordering::Relaxed);
-        self.xattrs.fetch_add(xattrs.into(), Ordering::Relaxed);
+    /// True if there are attributes that it does not keep.
+    pub(crate) fn misses_any(&self) -> bool {
+        !(self.kept.has(KeptAttributes::XATTRS) && self.kept.has(KeptAttributes::ACCESS_LISTS))
     }
 
-    /// Files with access lists and with attributes of the user's that were not kept.
+    /// Attributes of a file or directory that are not kept.
+    pub(crate) fn missed_of(&self, node: &Node<'_>) -> Missed {
+        if !self.misses_any() {
+            return Missed::default();
+        }
+        // One that cannot be asked is copied all the same.
+        let names = node.xattrs().unwrap_or_default();
+        let misses =
+            |bit, of: fn(&[u8]) -> bool| !self.kept.has(bit) && names.iter().any(|name| of(name));
+        Missed {
+            access_list: misses(KeptAttributes::ACCESS_LISTS, |name| {
+                name == ACCESS || name == DEFAULT
+            }),
+            xattrs: misses(KeptAttributes::XATTRS, |name| name.starts_with(USER)),
+        }
+    }
+
+    /// An entry has this.
+    pub(crate) fn count_missed(&self, id: EntryId, missed: Missed) {
+        if missed == Missed::default() {
+            return;
+        }
+        let mut all = lock(&self.missed);
+        if all.entries.insert_one(id.as_wire()) {
+            all.access_lists += u64::from(missed.access_list);
+            all.xattrs += u64::from(missed.xattrs);
+        }
+    }
+
+    /// Entries with access lists and with attributes of the user's that were not kept.
     pub(crate) fn missed(&self) -> (u64, u64) {
-        (self.access_lists.load(Ordering::Relaxed), self.xattrs.load(Ordering::Relaxed))
+        let all = lock(&self.missed);
+        (all.access_lists, all.xattrs)
     }
 }
 

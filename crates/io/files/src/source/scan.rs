@@ -3,6 +3,7 @@ mod listed;
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
+use std::mem::take;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use super::holes::{data_ranges, may_have_holes};
 use super::pseudo;
 use crate::metadata::node::Node;
 use crate::place::open_at;
+use crate::source::metadata::Missed;
 use crate::source::{READ, SourceTree, file_identity, nanoseconds};
 use crate::{explain, identify};
 
@@ -45,6 +47,8 @@ pub struct Scan<'a> {
     /// Of the names that stand in.
     salt: u32,
     links: FoundLinks,
+    /// Attributes that are not kept of the entry that was given out last, which is not read.
+    missed: Missed,
 }
 
 /// Something found by a [`Scan`].
@@ -114,6 +118,7 @@ impl<'a> Scan<'a> {
             // Without randomness TLS would have failed before.
             salt: random::number().unwrap_or_default(),
             links: FoundLinks::default(),
+            missed: Missed::default(),
         }
     }
 
@@ -143,6 +148,7 @@ impl<'a> Scan<'a> {
             return Some(self.root_failed(root, end));
         }
         let found = leaf(self.tree, name, &stat, None, None);
+        self.missed = missed_of(self.tree, &found, &stat, None, None);
         Some(self.linked(found, &stat))
     }
 
@@ -175,9 +181,10 @@ impl<'a> Scan<'a> {
             let stat = fstat(&fd)?;
             let true_sizes = pseudo::true_sizes(&fd, &stat);
             let metadata = self.tree.reading.read(&stat, Some(&Node::open(&fd)))?;
-            Ok((Dir::new(fd)?, stat, true_sizes, metadata))
+            let missed = missed_of_directory(self.tree, &Node::open(&fd), true_sizes);
+            Ok((Dir::new(fd)?, stat, true_sizes, (metadata, missed)))
         });
-        let (dir, stat, true_sizes, metadata) = match opened {
+        let (dir, stat, true_sizes, (metadata, missed)) = match opened {
             Ok(opened) => opened,
             Err(error) => return Some(unreadable(path, explain::at_source(&error))),
         };
@@ -186,6 +193,7 @@ impl<'a> Scan<'a> {
         let is_known = is_top && self.has_begun;
         let entry = (!is_known).then(|| {
             let entry = entry(EntryKind::Directory, &stat, 0, [0; 16], entry_path);
+            self.missed = missed;
             Entry { attributes: Attributes { data: None, metadata }, ..entry }
         });
         self.listing = Some(Listing { dir, true_sizes, root, path: path.into(), shares_top });
@@ -248,6 +256,7 @@ impl<'a> Scan<'a> {
             Some(stat) if kind != FileType::Directory => {
                 let place = followed.is_none().then_some((directory, name));
                 let found = leaf(self.tree, path, &stat, listing.true_sizes, place);
+                self.missed = missed_of(self.tree, &found, &stat, listing.true_sizes, place);
                 Some(self.linked(found, &stat))
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
@@ -281,6 +290,12 @@ impl<'a> Scan<'a> {
     /// The entry that was given out last was announced with this number. Until that is known it has no other names.
     pub fn number(&mut self, id: EntryId) {
         self.links.number(id);
+        self.tree.reading.count_missed(id, take(&mut self.missed));
+    }
+
+    /// The entry that was given out last is not announced, and has other names all the same.
+    pub fn pass(&mut self) {
+        self.links.number(EntryId(0));
     }
 
     fn has_room(&self, more: usize) -> bool {
@@ -307,6 +322,7 @@ impl Iterator for Scan<'_> {
 
     fn next(&mut self) -> Option<Scanned> {
         self.links.forget_unnumbered();
+        self.missed = Missed::default();
         loop {
             let scanned = if self.listing.is_some() {
                 self.step()
@@ -390,6 +406,40 @@ fn leaf(
         Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
         None => Scanned::Entry(entry),
     }
+}
+
+/// Attributes that are not kept of what a [`leaf`] has found and nobody will read. Only of a file that lies somewhere:
+/// one that the system makes up gets new times when it is looked at.
+fn missed_of(
+    tree: &SourceTree,
+    found: &Scanned,
+    stat: &Stat,
+    true_sizes: Option<pseudo::DeviceId>,
+    link: Option<(BorrowedFd<'_>, &CStr)>,
+) -> Missed {
+    let Scanned::Entry(entry) = found else { return Missed::default() };
+    if entry.kind != EntryKind::File || entry.data_len() > 0 || !tree.reading.misses_any() {
+        return Missed::default();
+    }
+    match link {
+        Some((directory, name)) if true_sizes == Some(stat.st_dev) => {
+            tree.reading.missed_of(&Node::named(&directory, name.to_bytes()))
+        }
+        Some(_) => Missed::default(),
+        None => open_leaf(tree, &entry.path, None)
+            .ok()
+            .filter(|file| pseudo::true_sizes(file, stat).is_some())
+            .map_or_else(Missed::default, |file| tree.reading.missed_of(&Node::open(&file))),
+    }
+}
+
+/// The same of a directory.
+fn missed_of_directory(
+    tree: &SourceTree,
+    directory: &Node<'_>,
+    true_sizes: Option<pseudo::DeviceId>,
+) -> Missed {
+    true_sizes.map_or_else(Missed::default, |_| tree.reading.missed_of(directory))
 }
 
 /// Opens the file of an entry.

@@ -10,7 +10,7 @@ use super::*;
 use crate::metadata::access::{ACCESS, DEFAULT};
 
 /// A list by which files in the directory can be used by one user more, and by no others.
-fn default_list() -> Vec<u8> {
+pub(super) fn default_list() -> Vec<u8> {
     let none = u32::MAX;
     let entries = [(1u8, 7u8, none), (2, 6, 4242), (4, 5, none), (16, 7, none), (32, 0, none)];
     let each = entries.iter().flat_map(|(tag, permissions, id)| {

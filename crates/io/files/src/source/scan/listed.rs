@@ -9,7 +9,10 @@ use longhaul_objects::NameList;
 use longhaul_wire::{EntryKind, EntryPath};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 
-use super::{Pending, Scan, Scanned, entry, leaf, pseudo, too_long, unreadable};
+use super::{
+    Pending, Scan, Scanned, entry, leaf, missed_of, missed_of_directory, pseudo, too_long,
+    unreadable,
+};
 use crate::metadata::node::Node;
 use crate::place::split;
 use crate::{explain, identify};
@@ -138,9 +141,12 @@ impl Scan<'_> {
         let found = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
             // It may be one that this process may not list.
-            Ok((stat, self.tree.reading.read(&stat, Some(&Node::named(&fd, b".")))?))
+            let node = Node::named(&fd, b".");
+            let metadata = self.tree.reading.read(&stat, Some(&node))?;
+            let true_sizes = pseudo::true_sizes(&fd, &stat);
+            Ok((stat, metadata, missed_of_directory(self.tree, &node, true_sizes)))
         });
-        let (stat, metadata) = match found {
+        let (stat, metadata, missed) = match found {
             Ok(found) => found,
             Err(error) => return self.missing(path, &error),
         };
@@ -149,6 +155,7 @@ impl Scan<'_> {
             Ok(path) => {
                 let mut entry = entry(EntryKind::Directory, &stat, 0, [0; 16], path);
                 entry.attributes.metadata = metadata;
+                self.missed = missed;
                 Scanned::Entry(entry)
             }
             Err(_) => too_long(path.to_vec()),
@@ -184,6 +191,7 @@ impl Scan<'_> {
         }
         let link = (!follows).then_some((directory.as_fd(), &*name));
         let found = leaf(self.tree, path.to_vec(), &stat, true_sizes, link);
+        self.missed = missed_of(self.tree, &found, &stat, true_sizes, link);
         Some(self.linked(found, &stat))
     }
 
