@@ -20,7 +20,7 @@ use crate::metadata::node::Node;
 use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
-use crate::sink::inherited::Inherited;
+use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::{Rename, StorageError, check_directory, compare, has_time, place_under};
 
@@ -123,15 +123,17 @@ impl DryRun {
         let Ok(place) = place else { return false };
         let (parent, name) = split(&place);
         let found = self.look(parent, name).ok().flatten();
-        found.is_some_and(|(parent, stat)| self.keeping.mend((&parent, name), &stat, entry, true))
+        found.is_some_and(|(parent, stat)| {
+            self.keeping.mend((&Parent::new(parent), name), &stat, entry, true)
+        })
     }
 
-    /// Opens the file that has the name, if it has the size, and what its directory gives.
-    fn open_contents(&self, entry: &Entry) -> Option<(File, Inherited)> {
+    /// Opens the file that has the name, if it has the size, and its directory.
+    fn open_contents(&self, entry: &Entry) -> Option<(File, Parent)> {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false).ok()?;
         let (parent, name) = split(&place);
         let parent = self.directory(parent, OFlags::PATH).ok()??;
-        Some((open_existing(&parent, name, entry).ok()?, Inherited::of(&parent)))
+        Some((open_existing(&parent, name, entry).ok()?, Parent::new(parent)))
     }
 
     /// True if a directory that is there has not the attributes that it would get.
@@ -227,10 +229,10 @@ impl Storage for &DryRun {
     }
 
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
-        let (file, from) = self.open_contents(entry)?;
+        let (file, parent) = self.open_contents(entry)?;
         let stat = fstat(&file).ok()?;
         let node = Node::open(&file).dry(true);
-        let wanted = self.keeping.mode_of_file(entry, &from, &stat);
+        let wanted = self.keeping.mode_of_file(entry, &parent, &stat);
         match wanted {
             _ if self.keeping.is_on() => self.keeping.keep(&node, wanted, entry).ok()?,
             Some(wanted) => node.chmod(wanted).ok()?,

@@ -47,7 +47,7 @@ use crate::place::{beneath, open_at, split};
 use crate::record::Record;
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
-use crate::sink::inherited::Inherited;
+use crate::sink::inherited::{Inherited, Parent};
 use crate::sink::keeping::{Keeping, provisional_mode};
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
@@ -283,7 +283,7 @@ impl SinkTree {
         &self,
         path: &[u8],
         last: &'a mut Option<LastDirectory>,
-    ) -> io::Result<&'a OwnedFd> {
+    ) -> io::Result<&'a Parent> {
         LastDirectory::or_open(last, path, || Ok(beneath(&self.root, path, OFlags::PATH)?))
     }
 
@@ -317,7 +317,9 @@ impl SinkTree {
         }
         let make = || mkdirat(parent, name, Mode::from_raw_mode(mode));
         let made = match make() {
-            Err(Errno::EXIST) if self.deletes.make_room_for_directory(parent, name, entry)? => {
+            Err(Errno::EXIST)
+                if self.deletes.make_room_for_directory(&parent.handle, name, entry)? =>
+            {
                 make()
             }
             made => made,
@@ -370,7 +372,7 @@ impl SinkTree {
     }
 
     pub(crate) fn is_published(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> bool {
-        let look = |parent: &OwnedFd, name: &[u8]| is_whole(parent, name, entry).then_some(());
+        let look = |parent: &Parent, name: &[u8]| is_whole(parent, name, entry).then_some(());
         self.look_in_place(entry, last, look).is_some()
     }
 
@@ -386,9 +388,9 @@ impl SinkTree {
     /// Compares the file that has the entry's name with it. One that is unchanged, and `stays` then, gets its attributes.
     fn compare(&self, entry: &Entry, stays: bool, last: &mut Option<LastDirectory>) -> Compared {
         let mut found = Compared::Other { same_size: false };
-        let look = |parent: &OwnedFd, name: &[u8]| {
+        let look = |parent: &Parent, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            found = compare(parent, name, &stat, entry);
+            found = compare(&parent.handle, name, &stat, entry);
             if stays
                 && found == Compared::Unchanged
                 && self.keeping.mend((parent, name), &stat, entry, false)
@@ -407,7 +409,7 @@ impl SinkTree {
         &self,
         entry: &Entry,
         last: &mut Option<LastDirectory>,
-        look: impl FnOnce(&OwnedFd, &[u8]) -> Option<T>,
+        look: impl FnOnce(&Parent, &[u8]) -> Option<T>,
     ) -> Option<T> {
         let place = self.place(entry).ok()?;
         let (parent, name) = split(&place);
@@ -781,7 +783,7 @@ const GRAINS: [i64; 5] = [2_000_000_000, 1_000_000_000, 1_000_000, 1_000, 100];
 #[derive(Debug)]
 pub(crate) struct LastDirectory {
     path: Vec<u8>,
-    handle: OwnedFd,
+    parent: Parent,
 }
 
 impl LastDirectory {
@@ -790,12 +792,12 @@ impl LastDirectory {
         last: &'a mut Option<Self>,
         path: &[u8],
         open: impl FnOnce() -> io::Result<OwnedFd>,
-    ) -> io::Result<&'a OwnedFd> {
+    ) -> io::Result<&'a Parent> {
         let open = match last.take() {
             Some(open) if open.path == path => open,
-            _ => Self { path: path.to_vec(), handle: open()? },
+            _ => Self { path: path.to_vec(), parent: Parent::new(open()?) },
         };
-        Ok(&last.insert(open).handle)
+        Ok(&last.insert(open).parent)
     }
 }
 

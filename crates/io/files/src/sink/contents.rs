@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
 use longhaul_objects::hash::{group_chaining_value, group_count, group_len};
@@ -17,7 +17,7 @@ use rustix::fs::{FileType, Mode, OFlags, Stat, copy_file_range, fstat};
 use crate::large::large;
 use crate::metadata::node::Node;
 use crate::place::open_at;
-use crate::sink::inherited::Inherited;
+use crate::sink::inherited::Parent;
 use crate::sink::{LastDirectory, SinkTree, has_time};
 use crate::source::read;
 
@@ -98,13 +98,14 @@ impl SinkTree {
         entry: &Entry,
         last: &mut Option<LastDirectory>,
     ) -> io::Result<EntryCode> {
-        let look = |parent: &OwnedFd, name: &[u8]| {
-            Some((open_existing(parent, name, entry).ok()?, Inherited::of(parent)))
+        let look = |parent: &Parent, name: &[u8]| {
+            let file = open_existing(parent, name, entry).ok()?;
+            let stat = fstat(&file).ok()?;
+            Some((file, stat, self.keeping.mode_of_file(entry, parent, &stat)))
         };
-        let (file, from) = self.look_in_place(entry, last, look).ok_or(io::ErrorKind::NotFound)?;
-        let stat = fstat(&file)?;
+        let (file, stat, mode) =
+            self.look_in_place(entry, last, look).ok_or(io::ErrorKind::NotFound)?;
         let node = Node::open(&file);
-        let mode = self.keeping.mode_of_file(entry, &from, &stat);
         self.set_attributes_of(&node, mode, entry)?;
         let had_time = has_time(&stat, entry);
         if !had_time {
@@ -114,7 +115,7 @@ impl SinkTree {
     }
 
     fn open_under_name(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<File> {
-        let look = |parent: &OwnedFd, name: &[u8]| open_existing(parent, name, entry).ok();
+        let look = |parent: &Parent, name: &[u8]| open_existing(parent, name, entry).ok();
         self.look_in_place(entry, last, look).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }

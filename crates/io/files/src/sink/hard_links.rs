@@ -17,6 +17,7 @@ use crate::explain;
 use crate::explain::Replaced;
 use crate::identify::hex;
 use crate::place::{beneath, gone, open_at, split};
+use crate::sink::inherited::Parent;
 use crate::sink::sync::sync_whole;
 use crate::sink::write::{PRIVATE, copy_data, create_new_file};
 use crate::sink::{SinkTree, compare};
@@ -36,7 +37,7 @@ impl SinkTree {
         &self,
         file: &Publication,
         first: &FirstName,
-        (parent, name): (&OwnedFd, &[u8]),
+        (parent, name): (&Parent, &[u8]),
     ) -> Result<(), EntryEnd> {
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let place = self.place_of(first.path.as_bytes(), false)?;
@@ -52,7 +53,12 @@ impl SinkTree {
         if !is_that {
             let given = match self.give(file, &named, (parent, name)) {
                 Err(error)
-                    if self.deletes.make_room_for_file(parent, name, &file.entry, &error)? =>
+                    if self.deletes.make_room_for_file(
+                        &parent.handle,
+                        name,
+                        &file.entry,
+                        &error,
+                    )? =>
                 {
                     self.give(file, &named, (parent, name))
                 }
@@ -100,7 +106,7 @@ impl SinkTree {
         &self,
         file: &Publication,
         named: &Named<'_>,
-        (parent, name): (&OwnedFd, &[u8]),
+        (parent, name): (&Parent, &[u8]),
     ) -> io::Result<()> {
         if named.stat.st_dev != fstat(&self.hidden)?.st_dev {
             self.elsewhere.store(true, Ordering::Relaxed);
@@ -112,14 +118,14 @@ impl SinkTree {
             }
             linkat(&named.directory, named.name, to, as_name, AtFlags::empty())
         };
-        match link(parent, name) {
+        match link(&parent.handle, name) {
             Err(Errno::EXIST) => {}
             Err(error) if is_impossible(error) => return self.copy(file, named, (parent, name)),
             linked => return Ok(linked?),
         }
         let own = hex(&file.temp.0);
         let beside = [b".longhaul-", &own[..]].concat();
-        for (directory, unseen) in [(&self.hidden, &own[..]), (parent, &beside[..])] {
+        for (directory, unseen) in [(&self.hidden, &own[..]), (&parent.handle, &beside[..])] {
             gone(unlinkat(directory, unseen, AtFlags::empty()))?;
             match link(directory, unseen) {
                 // The first is on another file system, as what has this name may be.
@@ -143,7 +149,7 @@ impl SinkTree {
         &self,
         file: &Publication,
         named: &Named<'_>,
-        (parent, name): (&OwnedFd, &[u8]),
+        (parent, name): (&Parent, &[u8]),
     ) -> io::Result<()> {
         let own = hex(&file.temp.0);
         self.copy_unseen(&file.entry, named, &own)?;

@@ -2,8 +2,9 @@
 //! list of one with a default access list, which stands for the umask. Files are made in the hidden directory, so
 //! they get it before they are renamed.
 
+use std::cell::OnceCell;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use longhaul_wire::{Entry, EntryKind};
 use rustix::fs::{Stat, fstat};
@@ -13,6 +14,31 @@ use crate::metadata::access::{ACCESS, DEFAULT};
 use crate::metadata::is_refusal;
 use crate::metadata::node::Node;
 use crate::sink::SinkTree;
+
+/// A directory that files get names in.
+#[derive(Debug)]
+pub(crate) struct Parent {
+    pub(crate) handle: OwnedFd,
+    /// Looked for once: a copy gives a directory its own attributes when all that is in it has its name.
+    gives: OnceCell<Inherited>,
+}
+
+impl Parent {
+    pub(crate) fn new(handle: OwnedFd) -> Self {
+        Self { handle, gives: OnceCell::new() }
+    }
+
+    /// The attributes that a new file in it takes from it.
+    pub(crate) fn gives(&self) -> &Inherited {
+        self.gives.get_or_init(|| Inherited::of(&self.handle))
+    }
+}
+
+impl AsFd for Parent {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
 
 /// Attributes that a new file in a directory takes from it.
 #[derive(Debug, Default)]
@@ -53,9 +79,9 @@ impl SinkTree {
         &self,
         entry: &Entry,
         (directory, name): (&OwnedFd, &[u8]),
-        parent: &OwnedFd,
+        parent: &Parent,
     ) -> io::Result<bool> {
-        let (has, wanted) = (&self.hidden_gives, Inherited::of(parent));
+        let (has, wanted) = (&self.hidden_gives, parent.gives());
         if has.is_nothing() && wanted.is_nothing() {
             return Ok(true);
         }
@@ -70,7 +96,7 @@ impl SinkTree {
             }
         }
         if has.list.is_some() || wanted.list.is_some() {
-            self.inherit_list(entry, &node, &wanted)?;
+            self.inherit_list(entry, &node, wanted)?;
         }
         Ok(true)
     }

@@ -1,7 +1,7 @@
 //! Metadata that a copy keeps, set at the destination: the owner first, then the access list and the mode, which
 //! a new owner may take away, then capabilities, which both may.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_sys::accounts::AccountKind;
@@ -14,7 +14,7 @@ use crate::metadata::node::Node;
 use crate::metadata::{Accounts, LISTED, USER, is_refusal};
 use crate::place::open_at;
 use crate::sink::SinkTree;
-use crate::sink::inherited::Inherited;
+use crate::sink::inherited::{Inherited, Parent};
 
 /// Attributes that one copy keeps, and what it may set.
 #[derive(Debug)]
@@ -112,10 +112,10 @@ impl Keeping {
         mode & !self.umask
     }
 
-    /// The mode of an entry in a directory that gives this: a default list stands for the umask.
-    pub(crate) fn mode_in(&self, entry: &Entry, from: &Inherited) -> u32 {
+    /// The mode of an entry where a default list, which stands for the umask, makes this of one.
+    fn mode_in(&self, entry: &Entry, listed: impl FnOnce(u32) -> Option<u32>) -> u32 {
         let by_list = !self.keeps_modes() && !self.keeps_lists();
-        let listed = by_list.then(|| from.mode(entry.mode.into())).flatten();
+        let listed = by_list.then(|| listed(entry.mode.into())).flatten();
         listed.unwrap_or_else(|| self.mode(entry))
     }
 
@@ -125,9 +125,10 @@ impl Keeping {
     }
 
     /// The mode that a file with this status is to get whose contents are those of `entry`, if any.
-    pub(crate) fn mode_of_file(&self, entry: &Entry, from: &Inherited, stat: &Stat) -> Option<u32> {
+    pub(crate) fn mode_of_file(&self, entry: &Entry, parent: &Parent, stat: &Stat) -> Option<u32> {
         let mode = stat.st_mode & 0o7777;
-        let wanted = self.mode_in(entry, from) | mode & 0o7000 & !self.mode_bits();
+        let wanted = self.mode_in(entry, |mode| parent.gives().mode(mode));
+        let wanted = wanted | mode & 0o7000 & !self.mode_bits();
         // A new owner may take bits away.
         (self.is_on() || mode != wanted).then_some(wanted)
     }
@@ -150,7 +151,7 @@ impl Keeping {
     ) -> Option<u32> {
         let is_ours = is_new || self.is_provisional(entry, mode) || self.keeps_modes();
         // What the file system adds to a new directory, as the group's bit, stays, unless it is not to.
-        let wanted = self.mode_in(entry, &Inherited::of(directory));
+        let wanted = self.mode_in(entry, |mode| Inherited::of(directory).mode(mode));
         let wanted = wanted | mode & 0o7000 & !self.mode_bits();
         (is_ours && (self.is_on() || mode != wanted)).then_some(wanted)
     }
@@ -164,7 +165,7 @@ impl Keeping {
     /// True if so. A refusal is no error: the destination has refused as much before.
     pub(crate) fn mend(
         &self,
-        (parent, name): (&OwnedFd, &[u8]),
+        (parent, name): (&Parent, &[u8]),
         stat: &Stat,
         entry: &Entry,
         is_dry: bool,
@@ -175,7 +176,7 @@ impl Keeping {
         if !self.is_on() && (!is_file || stat.st_mode & 0o7777 == mode(self.mode(entry))) {
             return false;
         }
-        let mode = mode(self.mode_in(entry, &Inherited::of(parent)));
+        let mode = mode(self.mode_in(entry, |mode| parent.gives().mode(mode)));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || open_at(parent, name, flags, Mode::empty()).ok();
         let file = is_file.then(open).flatten();

@@ -23,7 +23,7 @@ use crate::large::large;
 use crate::metadata::node::Node;
 use crate::place::gone;
 use crate::place::{beneath, open_at, split};
-use crate::sink::inherited::Inherited;
+use crate::sink::inherited::Parent;
 use crate::sink::stamp::stat_file;
 use crate::sink::sync::sync_whole;
 use crate::sink::{LastDirectory, SinkTree, has_time};
@@ -216,7 +216,11 @@ impl SinkTree {
             false => self.move_across(file, (directory, from), parent, name),
         };
         let renamed = match give() {
-            Err(error) if self.deletes.make_room_for_file(parent, name, entry, &error)? => give(),
+            Err(error)
+                if self.deletes.make_room_for_file(&parent.handle, name, entry, &error)? =>
+            {
+                give()
+            }
             renamed => renamed,
         };
         match renamed {
@@ -294,7 +298,7 @@ impl SinkTree {
         &self,
         file: &Publication,
         (directory, from): (&OwnedFd, &[u8]),
-        parent: &OwnedFd,
+        parent: &Parent,
         name: &[u8],
     ) -> io::Result<()> {
         let entry = &*file.entry;
@@ -304,7 +308,7 @@ impl SinkTree {
             symlinkat(&target[..], parent, &hidden[..])?;
             self.set_link_attributes(parent, &hidden, entry)?;
         } else {
-            self.fits_elsewhere(parent, entry.data_len())?;
+            self.fits_elsewhere(&parent.handle, entry.data_len())?;
             let mut contents = File::from(open_at(
                 directory,
                 from,
@@ -315,8 +319,8 @@ impl SinkTree {
                 File::from(open_at(parent, &hidden[..], NEW, Mode::from_raw_mode(PRIVATE))?);
             let copied = copy_data(&mut contents, &mut to, entry)
                 .and_then(|()| self.set_attributes(&to, Some(self.keeping.mode(entry)), entry))
-                .and_then(|()| match Inherited::of(parent) {
-                    from if from.has_list() => self.inherit_list(entry, &Node::open(&to), &from),
+                .and_then(|()| match parent.gives() {
+                    from if from.has_list() => self.inherit_list(entry, &Node::open(&to), from),
                     _ => Ok(()),
                 })
                 .and_then(|()| {

@@ -160,3 +160,16 @@ fn a_user_who_is_no_member_of_the_group_makes_its_files_too() {
     let hidden = scratch.names("to/in").into_iter().filter(|name| name.starts_with('.'));
     assert_eq!(hidden.count(), 0);
 }
+
+#[test]
+fn a_directory_is_asked_once_what_it_gives_to_the_files_that_get_names_in_it() {
+    let scratch = Scratch::new();
+    let from = scratch.file("from", "x");
+    let to = scratch.directory("to");
+    let copy = Copy::new(SourceTree::local(&[from], false), &to);
+    let mut last = None;
+    assert!(!copy.to.parent(b"", &mut last).unwrap().gives().has_list());
+    lsetxattr(&to, DEFAULT, &default_list(), XattrFlags::empty()).unwrap();
+    assert!(!copy.to.parent(b"", &mut last).unwrap().gives().has_list());
+    assert!(copy.to.parent(b"", &mut None).unwrap().gives().has_list());
+}
