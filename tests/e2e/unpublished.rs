@@ -102,7 +102,9 @@ fn a_record_that_is_no_file_is_left_alone() {
         fs::remove_file(&record).unwrap();
         let made = std::process::Command::new("mkfifo").arg(&record).status().unwrap();
         assert!(made.success());
-        copy(&[]).end().assert_succeeded();
+        let ended = copy(&[]).end();
+        ended.assert_succeeded();
+        assert!(ended.stderr.contains("beside here/file is a hidden directory"), "{ended:?}");
         assert!(record.exists());
         assert_same(&test.there("file"), &test.here("file"));
     });

@@ -1,6 +1,11 @@
 //! What the user should know of a copy that is complete, in words.
 
+use std::os::unix::ffi::OsStrExt;
+
+use longhaul_units::shown_path;
 use longhaul_wire::{SourceReport, Summary};
+
+use crate::options::CopyPaths;
 
 /// Attributes that are not at the destination.
 #[derive(Clone, Copy, Debug, Default)]
@@ -20,11 +25,29 @@ impl Unkept {
     }
 }
 
-/// A sentence for each of `notes`, as [`Summary::notes`], and for what is not there.
-pub(crate) fn of(notes: u64, unkept: &Unkept) -> Vec<String> {
+/// A sentence for each of `notes`, as [`Summary::notes`] of a copy of `paths`, and for what is not there.
+pub(crate) fn of(notes: u64, paths: &CopyPaths, unkept: &Unkept) -> Vec<String> {
     let meant = REMARKS.iter().filter(|(note, _)| notes & note != 0);
     let meant = meant.map(|(_, remark)| (*remark).to_owned());
-    meant.chain(not_kept(unkept.not_kept)).chain(missed(unkept.missed)).collect()
+    let left_alone = (notes & Summary::LEFT_ALONE != 0).then(|| left_alone(notes, paths));
+    meant.chain(left_alone).chain(not_kept(unkept.not_kept)).chain(missed(unkept.missed)).collect()
+}
+
+/// Its name is in the destination directory, or beside the new name that is the destination.
+fn left_alone(notes: u64, paths: &CopyPaths) -> String {
+    let (path, side) = match paths {
+        CopyPaths::Push { destination, .. } => (&destination[..], " at the server"),
+        CopyPaths::Pull { destination, .. } => (destination.as_os_str().as_bytes(), ""),
+    };
+    let place = if notes & Summary::NEW_NAME != 0 { "beside" } else { "in" };
+    let path = match path {
+        b"" => "the destination directory".to_owned(),
+        path => shown_path(path),
+    };
+    format!(
+        "{place} {path}{side} is a hidden directory of this copy, .longhaul-*, that is not this user's alone: it was \
+         left as it is, and nothing in it used"
+    )
 }
 
 fn not_kept(entries: u64) -> Option<String> {
@@ -50,7 +73,7 @@ fn missed((lists, xattrs): (u64, u64)) -> Option<String> {
     (!parts.is_empty()).then(|| format!("{}: -a keeps them", parts.join(", ")))
 }
 
-const REMARKS: [(u64, &str); 7] = [
+const REMARKS: [(u64, &str); 6] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
@@ -64,11 +87,6 @@ const REMARKS: [(u64, &str); 7] = [
         Summary::TIMES_OUT_OF_RANGE,
         "modification times before 1677-09-21 or after 2262-04-11 cannot be carried: what has such got the \
          nearest that can",
-    ),
-    (
-        Summary::LEFT_ALONE,
-        "a hidden directory of this copy is there that is not this user's alone: it was left as it is, and \
-         nothing in it used",
     ),
     (
         Summary::SYNC_NOT_CHECKED,
@@ -92,15 +110,39 @@ mod tests {
 
     #[test]
     fn every_note_has_its_sentence() {
-        let of = |notes| of(notes, &Unkept::default());
+        let of = |notes| of(notes, &to(b"there"), &Unkept::default());
         assert!(of(0).is_empty());
-        assert_eq!(of(u64::MAX).len(), REMARKS.len());
+        assert_eq!(of(u64::MAX).len(), REMARKS.len() + 1);
         assert!(of(Summary::TIMES_NOT_SET)[0].contains("modification times be set"));
     }
 
     #[test]
+    fn a_hidden_directory_that_is_not_used_is_said_to_be_in_its_directory() {
+        let of = |notes, paths: &CopyPaths| {
+            let [remark] = &super::of(Summary::LEFT_ALONE | notes, paths, &Unkept::default())[..]
+            else {
+                panic!("one remark");
+            };
+            remark.split(" is a hidden directory").next().map(str::to_owned).unwrap()
+        };
+        assert_eq!(of(0, &to(b"a/b")), "in a/b at the server");
+        assert_eq!(of(Summary::NEW_NAME, &to(b"a/b")), "beside a/b at the server");
+        assert_eq!(of(0, &to(b"")), "in the destination directory at the server");
+        let (sources, destination) = (Vec::new(), "here/f".into());
+        assert_eq!(
+            of(Summary::NEW_NAME, &CopyPaths::Pull { sources, destination }),
+            "beside here/f"
+        );
+    }
+
+    fn to(destination: &[u8]) -> CopyPaths {
+        CopyPaths::Push { sources: Vec::new(), destination: destination.to_vec() }
+    }
+
+    #[test]
     fn what_is_lost_is_counted() {
-        let of = |missed, not_kept| super::of(0, &Unkept { missed, not_kept }).join("; ");
+        let of =
+            |missed, not_kept| super::of(0, &to(b"there"), &Unkept { missed, not_kept }).join("; ");
         assert_eq!(of((0, 0), 0), "");
         assert_eq!(
             of((0, 12), 0),

@@ -629,7 +629,7 @@ fn report(
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
         discarded: task.discards(),
         verified: options.verify && failures.is_empty(),
-        remarks: remarks::of(notes, &lost),
+        remarks: remarks::of(notes, &options.paths, &lost),
         failures,
         skipped: task.shared.skipped(),
         unchanged: (stays.0.into(), stays.1),
