@@ -150,6 +150,10 @@ fn directories_that_are_made_are_named_and_attributes_that_are_mended() {
                 assert_eq!(ended.stdout.lines().count(), expected.len(), "{ended:?}");
             }
         }
+        // Which copies all files.
+        let all = cp(test, &["-Iv", "here/m", &to]).end();
+        let files = ["m/f", "m/g", "m/sub/h"];
+        assert_eq!(all.stdout.lines().collect::<BTreeSet<_>>(), files.into(), "{all:?}");
     });
 }
 

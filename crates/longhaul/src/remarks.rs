@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hidden_directory_that_is_not_used_is_said_to_be_in_its_directory() {
+    fn the_notice_of_a_hidden_directory_says_where_that_lies() {
         let of = |notes, paths: &CopyPaths| {
             let [remark] = &super::of(Summary::LEFT_ALONE | notes, paths, &Unkept::default())[..]
             else {

@@ -145,6 +145,8 @@ pub struct Keeps {
     pub newer: bool,
     /// Of files those with the contents of the source's, whenever they were modified.
     pub equal: bool,
+    /// Directories that are there, whatever of these is so: they count as unchanged, or mended.
+    pub directories: bool,
 }
 
 impl Keeps {

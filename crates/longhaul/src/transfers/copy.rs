@@ -445,8 +445,12 @@ fn pull(
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
     let tree = tree.deleting(options.delete, filter).keeping(options.attributes, true);
-    let keeps =
-        Keeps { unchanged: !options.ignore_times, newer: options.update, equal: options.checksum };
+    let keeps = Keeps {
+        unchanged: !options.ignore_times,
+        newer: options.update,
+        equal: options.checksum,
+        directories: true,
+    };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     let (deletes, attributes) = (options.delete.is_some(), options.attributes);
     let sources = sources_for_people(&options.connect, sources);

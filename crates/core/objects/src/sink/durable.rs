@@ -153,8 +153,8 @@ impl Sink {
         match result {
             Ok(()) => self.has_name(id),
             Err(end) if end.code.stays() && !self.dry_run => {
-                // Who may not see what is there does not learn it, and who wants all copied has that.
-                if self.keeps.compares() {
+                // Who may not see what is there does not learn it.
+                if self.keeps.directories {
                     self.ending.directory_stays(id, end.code);
                 }
                 self.has_name(id);

@@ -85,7 +85,7 @@ fn run(entries: &[Entry]) -> (Source, Sink) {
     source.begin_dry_run();
     source.expect_deletions();
     source.want_changes();
-    let keeps = Keeps { unchanged: true, newer: true, equal: false };
+    let keeps = Keeps { unchanged: true, newer: true, equal: false, directories: true };
     let config = SinkConfig { keeps, deletes: true, dry_run: true, ..SinkConfig::default() };
     let mut sink = Sink::new(config, Default::default());
     let mut entries = entries.iter().cloned();
@@ -165,7 +165,7 @@ fn what_would_change_has_failed_where_nobody_asked_for_a_dry_run() {
 #[test]
 fn what_stands_for_what_is_missing_fails_however_late_that_is_known() {
     for dry_run in [true, false] {
-        let keeps = Keeps { unchanged: true, newer: true, equal: false };
+        let keeps = Keeps { unchanged: true, newer: true, equal: false, directories: true };
         let mut sink =
             Sink::new(SinkConfig { dry_run, keeps, ..SinkConfig::default() }, Default::default());
         let missing = Entry { mode: 0, modified: 0, ..file("missing", 1) };

@@ -154,7 +154,7 @@ fn later_names_fail_with_the_first() {
 #[test]
 fn a_newer_file_keeps_its_name_and_the_others_become_names_of_a_newer_first() {
     let newer = |path| Entry { modified: file(path, 0).modified + 7, ..file(path, 3) };
-    let keeps = Keeps { unchanged: true, newer: true, equal: false };
+    let keeps = Keeps { unchanged: true, newer: true, equal: false, directories: true };
     let entries = || vec![first("a", 10), later("b", 10, 0)];
     let mut disk = MemoryStorage::new();
     disk.plant(&newer("b"), b"new");

@@ -154,6 +154,8 @@ fn keep(scenario: &mut Scenario) {
     scenario.deletes = scenario.copied_before && draw.one_in(3);
     scenario.keeps.equal =
         scenario.copied_before && Draw::new(scenario.seed, EQUAL_STREAM).one_in(3);
+    scenario.keeps.directories = scenario.keeps.compares()
+        || !is_other && Draw::new(scenario.seed, DIRECTORIES_STREAM).one_in(2);
     let is_pulled = !scenario.push && !scenario.pipe && !scenario.listing;
     scenario.steers = is_pulled && Draw::new(scenario.seed, STEER_STREAM).one_in(4);
     // A list leaves nothing to delete, and a file alone has no names below it.
@@ -274,6 +276,7 @@ const HASHES_STREAM: u64 = 75;
 const KEEP_STREAM: u64 = 66;
 const NEWER_STREAM: u64 = 67;
 const EQUAL_STREAM: u64 = 68;
+const DIRECTORIES_STREAM: u64 = 96;
 /// For lists of names.
 const LIST_STREAM: u64 = 91;
 /// For rates that change.

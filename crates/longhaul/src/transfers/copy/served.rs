@@ -163,9 +163,10 @@ impl ServedCopies {
             unchanged: request.keeps_unchanged,
             newer: request.keeps_newer,
             equal: request.compares_contents,
+            directories: true,
         };
         let keeps = if asked.rights.read { wanted } else { Keeps::default() };
-        if keeps != wanted {
+        if keeps.compares() != wanted.compares() {
             asked.shared.note(Summary::NOT_COMPARED);
         }
         let filter = Filter::new(&request.rules);
