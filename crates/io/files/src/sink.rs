@@ -8,6 +8,7 @@ pub(crate) mod staged_directories;
 pub(crate) mod stamp;
 pub(crate) mod sync;
 pub(crate) mod top;
+pub(crate) mod writable;
 pub(crate) mod write;
 
 use crate::destination::SinkOptions;
@@ -52,7 +53,8 @@ use crate::sink::keeping::{Keeping, provisional_mode};
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
-use crate::sink::top::{Top, make_writable};
+use crate::sink::top::Top;
+use crate::sink::writable::make_writable;
 use crate::sink::write::{PRIVATE, Unpublished};
 use crate::source::nanoseconds;
 use crate::trust::Trust;
@@ -174,10 +176,11 @@ impl SinkTree {
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
-        if options.keeps_modes && place.name.is_none() && !place.stays {
-            make_writable(&place.root)
-                .map_err(|error| destination.error("cannot make it writable", error))?;
-        }
+        let had = match options.keeps_modes && place.name.is_none() && !place.stays {
+            true => make_writable(&place.root)
+                .map_err(|error| destination.error("cannot make it writable", error))?,
+            false => None,
+        };
         let hidden = destination.hide(&place.root, &options.transfer)?;
         let name = String::from_utf8_lossy(&hidden.name).into_owned();
         let explain = |doing: &'static str| {
@@ -200,7 +203,7 @@ impl SinkTree {
         let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).sum();
         let tree = Self {
             root: place.root,
-            top: Top::new(place.stays, place.made),
+            top: Top::new(place.stays, place.made, had),
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
@@ -296,7 +299,7 @@ impl SinkTree {
         let place = self.place(entry)?;
         let explain = |error| explain::at_destination("cannot make the directory", &error);
         if place.is_empty() {
-            if self.begin_top(entry).map_err(explain)? {
+            if self.begin_top(directory).map_err(explain)? {
                 lock(&self.made).insert_one(id.as_wire());
             }
             return Ok(Made::InPlace);
@@ -329,7 +332,15 @@ impl SinkTree {
                 lock(&self.made).insert_one(id.as_wire());
                 self.note_made_in_place(&place);
             }
-            Err(Errno::EXIST) => check_directory(parent, name)?,
+            Err(Errno::EXIST) => {
+                check_directory(parent, name)?;
+                if self.keeping.keeps_modes() {
+                    let made = self.keeping.made_writable.make(*id, parent, name);
+                    made.map_err(|error| {
+                        explain::at_destination("cannot make it writable", &error)
+                    })?;
+                }
+            }
             Err(error) => return Err(explain(error.into())),
         }
         if let Some(folding) = &mut folding {
@@ -348,15 +359,17 @@ impl SinkTree {
             return if self.top.is_new() { Ok(()) } else { Err(was_there) };
         }
         let is_ours = lock(&self.made).contains(id.as_wire());
+        let had = self.keeping.made_writable.take(*id);
         let result = (|| -> io::Result<_> {
             let directory = beneath(&self.root, &place, OFlags::RDONLY)?;
             let mode = rustix::fs::fstat(&directory)?.st_mode & 0o7777;
             let wanted = self.keeping.mode_of_directory(&directory, entry, mode, is_ours);
-            let node = Node::open(&directory);
+            let node = Node::open(&directory).having(had);
             self.set_attributes_of(&node, wanted, entry)?;
             self.set_time(&directory, entry)?;
             // One that an earlier run has made for this copy is new.
-            Ok((!is_ours && !self.keeping.is_provisional(entry, mode)).then(|| node.was_changed()))
+            let was_changed = node.was_changed() || had.is_some() && had != wanted;
+            Ok((!is_ours && !self.keeping.is_provisional(entry, mode)).then_some(was_changed))
         })();
         if place.is_empty() {
             self.top.finished(entry);

@@ -17,6 +17,8 @@ pub(crate) struct Node<'a> {
     is_dry: bool,
     /// Something was set, or would have been.
     changed: Cell<bool>,
+    /// The mode that it had before another was set for the copy.
+    had: Option<u32>,
 }
 
 enum At<'a> {
@@ -38,12 +40,17 @@ impl<'a> Node<'a> {
     }
 
     fn at(at: At<'a>) -> Self {
-        Self { at, is_dry: false, changed: Cell::new(false) }
+        Self { at, is_dry: false, changed: Cell::new(false), had: None }
     }
 
     /// It, of which nothing is set.
     pub(crate) fn dry(self, is_dry: bool) -> Self {
         Self { is_dry, ..self }
+    }
+
+    /// It, whose mode was another before the copy, perhaps: only what differs from that is a change.
+    pub(crate) fn having(self, had: Option<u32>) -> Self {
+        Self { had, ..self }
     }
 
     /// True if something was set, or would have been.
@@ -90,10 +97,13 @@ impl<'a> Node<'a> {
 
     /// Sets the mode of what is open.
     pub(crate) fn chmod(&self, mode: u32) -> Result<()> {
+        let changed = self.changed.get();
         self.change(|| match &self.at {
             At::Open(file) => fchmod(file, Mode::from_raw_mode(mode)),
             At::Named { .. } => Err(Errno::OPNOTSUPP),
-        })
+        })?;
+        self.changed.set(changed || self.had != Some(mode));
+        Ok(())
     }
 
     /// Names of its extended attributes; none where its file system has no such.

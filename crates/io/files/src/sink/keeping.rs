@@ -15,6 +15,7 @@ use crate::metadata::{Accounts, LISTED, USER, is_refusal};
 use crate::place::open_at;
 use crate::sink::SinkTree;
 use crate::sink::inherited::{Inherited, Parent};
+use crate::sink::writable::MadeWritable;
 
 /// Attributes that one copy keeps, and what it may set.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub(crate) struct Keeping {
     not_kept: AtomicU64,
     /// As [`Summary::notes`].
     notes: AtomicU64,
+    pub(crate) made_writable: MadeWritable,
 }
 
 impl Default for Keeping {
@@ -41,7 +43,8 @@ impl Keeping {
         let accounts = Accounts::new(kept.has(KeptAttributes::NUMBERS));
         let kept = kept.with(KeptAttributes::FOLLOW, false);
         let (not_kept, notes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { kept, allowed, accounts, umask: umask(), not_kept, notes }
+        let made_writable = MadeWritable::default();
+        Self { kept, allowed, accounts, umask: umask(), not_kept, notes, made_writable }
     }
 
     /// Counts an entry that could not have all.

@@ -4,16 +4,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use longhaul_sys::files::ConfinedDir;
+use longhaul_objects::NamedEntry;
 use longhaul_sys::sync::lock;
 use longhaul_wire::Entry;
 use rustix::fs::{Mode, fchmod, fstat, futimens};
 use rustix::io::Errno;
-use rustix::process::geteuid;
 
 use crate::sink::SinkTree;
 use crate::sink::inherited::Inherited;
 use crate::sink::keeping::provisional_mode;
+use crate::sink::writable::make_writable;
 
 /// The destination directory of a copy.
 #[derive(Debug)]
@@ -26,11 +26,13 @@ pub(crate) struct Top {
     finished: Mutex<Option<Arc<Entry>>>,
     /// The source has what it is a copy of.
     is_wanted: AtomicBool,
+    /// The mode that it had before it was made writable for the copy.
+    had: Option<Mode>,
 }
 
 impl Top {
-    pub(crate) fn new(stays: bool, made: usize) -> Self {
-        Self { stays, made, finished: Mutex::new(None), is_wanted: AtomicBool::new(false) }
+    pub(crate) fn new(stays: bool, made: usize, had: Option<Mode>) -> Self {
+        Self { stays, made, finished: Mutex::new(None), is_wanted: AtomicBool::new(false), had }
     }
 
     /// True if nothing of it is changed.
@@ -52,8 +54,11 @@ impl Top {
 impl SinkTree {
     /// The contents of `entry` go into the destination directory. One that was made for them is open to no more
     /// users than theirs was. True if that was so.
-    pub(crate) fn begin_top(&self, entry: &Entry) -> io::Result<bool> {
+    pub(crate) fn begin_top(&self, NamedEntry { entry, id }: &NamedEntry) -> io::Result<bool> {
         self.top.is_wanted.store(true, Ordering::Relaxed);
+        if let Some(had) = self.top.had {
+            self.keeping.made_writable.note(*id, had);
+        }
         if self.top.stays || !self.top.is_new() {
             return Ok(false);
         }
@@ -93,16 +98,3 @@ impl SinkTree {
         }
     }
 }
-
-/// Lets its owner, who this is, write to the directory. The mode that it had, if that did not.
-pub(crate) fn make_writable(directory: &ConfinedDir) -> io::Result<Option<Mode>> {
-    let stat = fstat(directory)?;
-    let (mode, user) = (stat.st_mode & 0o7777, geteuid());
-    if user.is_root() || user.as_raw() != stat.st_uid || mode & WRITABLE == WRITABLE {
-        return Ok(None);
-    }
-    fchmod(directory, Mode::from_raw_mode(mode | WRITABLE))?;
-    Ok(Some(Mode::from_raw_mode(mode)))
-}
-
-const WRITABLE: u32 = 0o700;

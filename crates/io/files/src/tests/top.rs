@@ -3,6 +3,7 @@
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::chown;
 
+use longhaul_objects::{Keeps, ResumeState};
 use longhaul_wire::KeptAttributes;
 
 use super::*;
@@ -47,4 +48,55 @@ fn one_to_which_its_owner_may_not_write_is_copied_into_where_modes_are_kept() {
     assert_eq!(stat.mode() & 0o7777, 0o555);
     assert_eq!(stat.mtime(), std::fs::metadata(&from).unwrap().mtime());
     assert_eq!(scratch.names("to"), ["f"]);
+}
+
+/// Below it likewise, where other directories and files are made, replaced and deleted.
+#[test]
+fn directories_below_it_to_which_their_owner_may_not_write_are_written_to_where_modes_are_kept() {
+    let scratch = Scratch::new();
+    for name in ["sub/changed", "sub/deep/new", "sub/same/f"] {
+        scratch.file(&format!("from/tree/{name}"), "new");
+    }
+    scratch.file("to/tree/sub/changed", "");
+    scratch.directory("to/tree/sub/same");
+    std::fs::copy(scratch.at("from/tree/sub/same/f"), scratch.at("to/tree/sub/same/f")).unwrap();
+    let time = std::fs::metadata(scratch.at("from/tree/sub/same/f")).unwrap().modified().unwrap();
+    let same = std::fs::File::open(scratch.at("to/tree/sub/same/f")).unwrap();
+    same.set_modified(time).unwrap();
+    let mode = |name: &str, mode| {
+        set_permissions(scratch.at(name), Permissions::from_mode(mode)).unwrap();
+    };
+    for name in ["from/tree/sub/same", "from/tree/sub/deep", "from/tree/sub"] {
+        mode(name, 0o555);
+    }
+    for (name, bits) in [("to/tree/sub/same", 0o555), ("to/tree/sub", 0o455)] {
+        mode(name, bits);
+    }
+    mode("to", 0o777);
+    if rustix::process::geteuid().is_root() {
+        for name in ["", "/tree", "/tree/sub", "/tree/sub/same", "/tree/sub/same/f"] {
+            chown(scratch.at(&format!("to{name}")), Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+    without_rights(|| {
+        for mended in [1, 0] {
+            let tree = SourceTree::local(&[scratch.at("from/tree")], false);
+            let copy = Copy::new(tree, &scratch.at("to"));
+            let keeps = Keeps { unchanged: true, directories: true, ..Keeps::default() };
+            let transfer = transfer_id(&[b"test"], b"", true);
+            let config = SinkConfig { transfer, keeps, ..SinkConfig::default() };
+            let sink = Mutex::new(Sink::new(config, ResumeState::default()));
+            let copy = Copy { to: copy.to.keeping(KeptAttributes::MODES, true), sink, ..copy };
+            copy.run();
+            assert_eq!(copy.failures(), []);
+            // One that has its mode again is as it was.
+            assert_eq!(lock(&copy.source).stats().stayed.mended, mended);
+        }
+    });
+    assert_eq!(std::fs::read(scratch.at("to/tree/sub/deep/new")).unwrap(), b"new");
+    assert_eq!(std::fs::read(scratch.at("to/tree/sub/changed")).unwrap(), b"new");
+    for name in ["sub", "sub/deep", "sub/same"] {
+        let mode = std::fs::metadata(scratch.at(&format!("to/tree/{name}"))).unwrap().mode();
+        assert_eq!(mode & 0o7777, 0o555, "{name}");
+    }
 }

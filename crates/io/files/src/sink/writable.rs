@@ -1,0 +1,67 @@
+//! Directories that are there, and to which their owner may not write: where modes are kept one may for the copy, as
+//! with rsync. At its end each gets the mode that the source has.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Mutex;
+
+use longhaul_objects::EntryId;
+use longhaul_sys::sync::lock;
+use rustix::fs::{Mode, OFlags, chmod, fchmod, fstat};
+use rustix::io::Errno;
+use rustix::process::geteuid;
+
+use crate::place::open_at;
+
+/// Modes that directories had before they were made writable.
+#[derive(Debug, Default)]
+pub(crate) struct MadeWritable {
+    modes: Mutex<BTreeMap<u64, Mode>>,
+}
+
+impl MadeWritable {
+    /// Makes the directory of this name writable, which is that of an entry.
+    pub(crate) fn make(&self, id: EntryId, parent: impl AsFd, name: &[u8]) -> io::Result<()> {
+        if geteuid().is_root() {
+            return Ok(());
+        }
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory: OwnedFd = open_at(parent, name, flags, Mode::empty())?;
+        if let Some(had) = make_writable(&directory)? {
+            self.note(id, had);
+        }
+        Ok(())
+    }
+
+    /// That of an entry was made writable.
+    pub(crate) fn note(&self, id: EntryId, had: Mode) {
+        lock(&self.modes).insert(id.as_wire(), had);
+    }
+
+    /// The mode that the directory of an entry had, if it was made writable.
+    pub(crate) fn take(&self, id: EntryId) -> Option<u32> {
+        lock(&self.modes).remove(&id.as_wire()).map(Mode::as_raw_mode)
+    }
+}
+
+/// Lets its owner, who this is, write to the directory, which may be open by path. The mode that it had, if that did
+/// not.
+pub(crate) fn make_writable(directory: &impl AsFd) -> io::Result<Option<Mode>> {
+    let stat = fstat(directory)?;
+    let (mode, user) = (stat.st_mode & 0o7777, geteuid());
+    if user.is_root() || user.as_raw() != stat.st_uid || mode & WRITABLE == WRITABLE {
+        return Ok(None);
+    }
+    let writable = Mode::from_raw_mode(mode | WRITABLE);
+    match fchmod(directory, writable) {
+        // Open by path, it has another path that leads nowhere else.
+        Err(Errno::BADF) => {
+            chmod(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()), writable)?;
+        }
+        set => set?,
+    }
+    Ok(Some(Mode::from_raw_mode(mode)))
+}
+
+const WRITABLE: u32 = 0o700;
