@@ -93,6 +93,9 @@ pub enum Command {
     /// Write completions for a shell to standard output
     #[command(hide = true)]
     Completions(CompletionsArgs),
+    /// Write names at a server that complete a command line, as completion scripts want them
+    #[command(hide = true)]
+    Places(PlacesArgs),
 }
 
 /// `longhaul cp`.
@@ -649,9 +652,6 @@ pub struct ListArgs {
     /// All that is below it
     #[arg(short = 'R', long)]
     pub recursive: bool,
-    /// Only names that begin as PLACE does, as completion scripts want them, and no errors
-    #[arg(long, hide = true)]
-    pub complete: bool,
     /// File with the token that the server knows [default: ~/.config/longhaul/token]
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
@@ -839,6 +839,13 @@ pub struct CompletionsArgs {
     /// Shell that is to complete commands and options
     #[arg(value_enum)]
     pub shell: clap_complete::Shell,
+}
+
+/// `longhaul places`.
+#[derive(Args, Debug)]
+pub struct PlacesArgs {
+    /// Up to the cursor, as it was typed
+    pub line: String,
 }
 
 /// Seconds that SIGTERM leaves to transfers, unless set.

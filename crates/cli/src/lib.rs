@@ -105,6 +105,7 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
         Command::History(args) => held.release().and_then(|()| history::run(args, &output)),
         Command::Man(args) => held.release().and_then(|()| man::run(args)),
         Command::Completions(args) => held.release().and_then(|()| man::completions(args)),
+        Command::Places(args) => places::run(args, &output, held),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -15,7 +15,6 @@ use crate::failure::Failure;
 use crate::link;
 use crate::location::{self, Location};
 use crate::output::{self, Output};
-use crate::places;
 use crate::report;
 use crate::signals::Held;
 use crate::ssh;
@@ -23,9 +22,6 @@ use crate::ssh;
 pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Failure> {
     let stop = Stop::default();
     held.stop_in_order(&stop, output, Map::new)?;
-    if args.complete {
-        return places::print(args, &stop);
-    }
     let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
     let own_name = location::parse(&args.place).map_err(usage)?.location.own_name().to_vec();
     let place = location::parse_source(&args.place).map_err(usage)?;

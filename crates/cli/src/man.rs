@@ -140,7 +140,10 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     let script = String::from_utf8_lossy(&script);
     let script = match args.shell {
         Shell::Bash => format!("{script}{BASH_PLACES}"),
-        Shell::Zsh => script.replacen("_longhaul() {\n", ZSH_PLACES, 1),
+        // With two colons options behind a source would not be completed.
+        Shell::Zsh => {
+            script.replacen("_longhaul() {\n", ZSH_PLACES, 1).replace("\n'*::paths ", "\n'*:paths ")
+        }
         Shell::Fish => format!("{script}{FISH_PLACES}"),
         _ => script.into_owned(),
     };
@@ -152,33 +155,50 @@ fn write(bytes: &[u8]) -> Result<(), Failure> {
     std::io::stdout().lock().write_all(bytes).or_else(output::unwritten)
 }
 
-/// Bash takes a colon for the end of a word.
+/// Readline replaces what it takes for the word, which a colon or a quotation mark begins: the second argument.
 const BASH_PLACES: &str = r#"
 _longhaul_or_places() {
-    local line=${COMP_LINE:0:COMP_POINT} place
-    local word=${line##*[[:space:]]}
-    if [[ $word != lh://*/* ]]; then
-        _longhaul "$@"
-        return
-    fi
+    local line=${COMP_LINE:0:COMP_POINT} before=${2%"${2##*/}"} name
     COMPREPLY=()
-    while IFS= read -r place; do
-        [[ $COMP_WORDBREAKS == *:* ]] && place=${place#"${word%"${word##*:}"}"}
-        COMPREPLY+=("$place")
-    done < <(longhaul ls --complete "$word" 2>/dev/null)
-    compopt -o nospace 2>/dev/null
+    if [[ $line == *lh://*/* ]]; then
+        while IFS= read -r name; do
+            COMPREPLY+=("$before$name")
+        done < <(longhaul places "$line" 2>/dev/null)
+    fi
+    if ((${#COMPREPLY[@]})); then
+        compopt -o nospace 2>/dev/null
+    else
+        _longhaul "$@"
+    fi
 }
 complete -F _longhaul_or_places -o bashdefault -o default longhaul
 "#;
 
 const ZSH_PLACES: &str = r#"_longhaul() {
     if [[ $PREFIX == lh://*/* ]]; then
-        local -a places
-        places=("${(@f)$(longhaul ls --complete "$PREFIX" 2>/dev/null)}")
-        compadd -Q -S '' -- ${places:#}
+        local line="${(j: :)words[1,CURRENT-1]} $QIPREFIX$PREFIX"
+        local -a names
+        names=("${(@f)$(longhaul places "$line" 2>/dev/null)}")
+        names=(${names:#})
+        compadd -Q -U -S '' -- "${PREFIX%/*}/"${^names}
         return
     fi
 "#;
 
-const FISH_PLACES: &str = r#"complete -c longhaul -n "string match -q 'lh://*/*' -- (commandline -ct)" -f -a "(longhaul ls --complete (commandline -ct) 2>/dev/null)"
+const FISH_PLACES: &str = r#"
+function __longhaul_word
+    set -l word (commandline -ct)
+    if string match -rq '^["\']' -- $word
+        string sub -s 2 -- $word
+    else
+        string unescape -- $word
+    end
+end
+function __longhaul_places
+    set -l before (__longhaul_word | string replace -r '[^/]*$' '')
+    for name in (longhaul places (commandline -cp | string collect) 2>/dev/null)
+        printf '%s%s\n' $before $name
+    end
+end
+complete -c longhaul -n "string match -q 'lh://*/*' -- (__longhaul_word)" -f -a "(__longhaul_places)"
 "#;

@@ -48,6 +48,9 @@ const ALL: &[(&str, Probe)] = &[
     ("ip", || programs(&["ip"])),
     // It checks lists of hashes.
     ("b3sum", || programs(&["b3sum"])),
+    // Shells for which there are completions.
+    ("zsh", || programs(&["zsh"])),
+    ("fish", || programs(&["fish"])),
     ("curl", || programs(&["curl"])),
     // Other programs for moving data.
     // Debian's, with what checks metrics.
