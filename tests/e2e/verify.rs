@@ -1,6 +1,8 @@
 //! Lists of hashes, and files that are compared with them where they are.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -206,6 +208,36 @@ fn a_copy_writes_the_hashes_of_its_files() {
         }
         let leaf = cp(&["here/tree/sub/leaf", &format!("{place}leaf-2")]);
         assert!(leaf.ends_with("  leaf-2\n") && leaf.lines().count() == 1, "{leaf}");
+    });
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_found_by_the_list_that_a_copy_writes() {
+    limited(|test| {
+        let names = [&b"caf\xe9"[..], b"caf\xe8", b"\xff\\\xfe\n"];
+        let at = |folder: &Path, name: &[u8]| folder.join("tree").join(OsStr::from_bytes(name));
+        fs::create_dir(test.here("tree")).unwrap();
+        for name in names {
+            fs::write(at(&test.here(""), name), name).unwrap();
+        }
+        let server = Server::start(test);
+        let place = format!("lh://{}/", server.address);
+        let tree = format!("{place}tree");
+        for (from, to) in [("here/tree", &*place), (&*tree, "back/")] {
+            let words = ["cp", "--token-file", "token", "--manifest", "list", from, to];
+            let ended = Program::start(test, &words).end();
+            assert_eq!(ended.status, Some(0), "{ended:?}");
+            let note = "3 names are not UTF-8: `longhaul verify` compares them by list, b3sum cannot read it";
+            assert!(ended.stderr.contains(note), "{ended:?}");
+            assert_eq!(verify(test, &[], to).status, Some(0));
+        }
+        fs::write(at(&test.there(""), names[0]), "tea").unwrap();
+        fs::remove_file(at(&test.there(""), names[1])).unwrap();
+        let ended = verify(test, &[], &place);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let mut found: Vec<&str> = ended.stdout.lines().collect();
+        found.sort_unstable();
+        assert_eq!(found, ["changed  tree/caf\\xe9", "missing  tree/caf\\xe8"]);
     });
 }
 

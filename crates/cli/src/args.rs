@@ -168,7 +168,8 @@ pub struct CpArgs {
     /// Write a line for each file that is copied, or there unchanged, as b3sum does: its hash and its name
     ///
     /// By it `longhaul verify` and `b3sum --check` check a copy, in the directory that holds it: names begin with
-    /// that of the copy, those of SRC/. are those in it. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
+    /// that of the copy, those of SRC/. are those in it. Names that are not UTF-8 have their bytes, which b3sum does
+    /// not read. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
     /// written when all was copied.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     #[arg(conflicts_with_all = ["no_verify", "update", "dry_run"])]

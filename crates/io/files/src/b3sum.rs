@@ -118,20 +118,26 @@ impl HashList {
     }
 }
 
-/// The line for a file `name` with such a hash.
-pub fn line(hash: &[u8; 32], name: &[u8]) -> String {
+/// The line for a file `name` with such a hash. A name that is not UTF-8 has its bytes, as with `sha256sum`: `b3sum`
+/// would put other characters there, and then find no such file.
+pub fn line(hash: &[u8; 32], name: &[u8]) -> Vec<u8> {
     let hash = blake3::Hash::from_bytes(*hash).to_hex();
-    let name = String::from_utf8_lossy(name);
-    let escaped = escape(&name);
+    let escaped = escape(name);
     let mark = if matches!(escaped, Cow::Owned(_)) { "\\" } else { "" };
-    format!("{mark}{hash}  {escaped}\n")
+    [mark.as_bytes(), hash.as_bytes(), b"  ", &escaped, b"\n"].concat()
 }
 
-fn escape(name: &str) -> Cow<'_, str> {
-    if !name.contains(['\\', '\n', '\r']) {
+fn escape(name: &[u8]) -> Cow<'_, [u8]> {
+    if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
         return name.into();
     }
-    name.replace('\\', "\\\\").replace('\n', "\\n").replace('\r', "\\r").into()
+    let escaped = name.iter().flat_map(|byte| match byte {
+        b'\\' => b"\\\\",
+        b'\n' => b"\\n",
+        b'\r' => b"\\r",
+        byte => std::slice::from_ref(byte),
+    });
+    escaped.copied().collect::<Vec<u8>>().into()
 }
 
 /// Hash and name of a line.
@@ -183,19 +189,27 @@ const OUTSIDE: &str = "this name is absolute, leads out by `..`, or is longer th
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<HashList, String> {
-        HashList::read(text.as_bytes()).map_err(|error| error.to_string())
+    fn read(text: impl AsRef<[u8]>) -> Result<HashList, String> {
+        HashList::read(text.as_ref()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn lines_are_those_of_b3sum() {
         let hash = *blake3::hash(b"foo").as_bytes();
         let hex = "04e0bb39f30b1a3feb89f536c93be15055482df748674b00d26e5a75777702e9";
-        assert_eq!(line(&hash, b"a b"), format!("{hex}  a b\n"));
-        assert_eq!(line(&hash, b"a\nb\\c\r"), format!("\\{hex}  a\\nb\\\\c\\r\n"));
+        assert_eq!(line(&hash, b"a b"), format!("{hex}  a b\n").as_bytes());
+        assert_eq!(line(&hash, b"a\nb\\c\r"), format!("\\{hex}  a\\nb\\\\c\\r\n").as_bytes());
         let list = read(&[line(&hash, b"a\nb\\c\r"), line(&hash, b"./d/e")].concat()).unwrap();
         assert_eq!((list.len(), list.name(0), list.hash(1)), (2, &b"a\nb\\c\r"[..], &hash));
         assert!(list.contains(b"d/e") && !list.contains(b"d"));
+    }
+
+    #[test]
+    fn names_that_are_not_utf_8_are_read_as_they_were_written() {
+        for name in [&b"caf\xe9"[..], b"\xff\\\xfe\n"] {
+            let list = read(line(&[4; 32], name)).unwrap();
+            assert_eq!((list.len(), list.name(0)), (1, name));
+        }
     }
 
     #[test]

@@ -158,14 +158,13 @@ impl CopiedHashes {
                 }
                 None => Cow::Borrowed(&**path),
             };
-            out.write_all(hash_line(&hash, &name).as_bytes())
-                .map_err(|error| (Vec::new(), error))?;
+            out.write_all(&hash_line(&hash, &name)).map_err(|error| (Vec::new(), error))?;
         }
         Ok(())
     }
 
-    /// Number of names that the list cannot have as they are, since they are not UTF-8.
-    pub fn garbled(&self) -> usize {
+    /// Number of names that are not UTF-8.
+    pub fn not_utf8(&self) -> usize {
         lock(&self.state).files.keys().filter(|path| std::str::from_utf8(path).is_err()).count()
     }
 }

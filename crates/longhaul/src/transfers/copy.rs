@@ -170,10 +170,10 @@ impl List {
                 return Ok(());
             }
         }
-        match self.hashes.garbled() {
+        match self.hashes.not_utf8() {
             0 => {}
             count => report.remarks.push(format!(
-                "{count} names are not UTF-8: {path} has them as b3sum writes them, which no check finds"
+                "{count} names are not UTF-8: `longhaul verify` compares them by {path}, b3sum cannot read it"
             )),
         }
         file.publish().map_err(|error| list_error(&self.path, &error))
