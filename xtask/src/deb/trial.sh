@@ -15,7 +15,12 @@ copies() {
 }
 
 export DEBIAN_FRONTEND=noninteractive
+# As if systemd ran: notes what it is asked for.
+mkdir -p /run/systemd/system
+printf '#!/bin/sh\necho "$@" >> /asked\n' > /usr/bin/deb-systemd-invoke
+: > /asked
 quietly apt-get install --yes /first.deb
+test ! -s /asked
 getent passwd longhaul > /dev/null
 test -f /usr/lib/systemd/system/longhaul-serve.service
 test ! -e /etc/systemd/system/multi-user.target.wants/longhaul-serve.service
@@ -27,6 +32,9 @@ copies first
 echo '# ours' >> /etc/longhaul/serve.toml
 quietly apt-get install --yes /second.deb
 dpkg-query --show longhaul | grep -q next
+# A server that runs is that of the new version; none is started.
+grep -q '^try-restart .*longhaul-serve.service' /asked
+test "$(wc -l < /asked)" = 1
 grep -q '# ours' /etc/longhaul/serve.toml
 test -s /etc/longhaul/tokens
 copies second
