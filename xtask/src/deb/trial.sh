@@ -7,13 +7,17 @@ quietly() {
 copies() {
     mkdir -p /source
     echo "$1" > /source/file
+    : > /server.log
     longhaul serve --once --listen 127.0.0.1:17420 --root /srv/longhaul --allow-write \
         --token-file /etc/longhaul/tokens 2> /server.log &
+    timeout 30 sh -c 'until test -s /server.log; do sleep 0.1; done'
     longhaul cp --quiet --token-file /etc/longhaul/tokens /source/file lh://127.0.0.1:17420/
     wait
     cmp /source/file /srv/longhaul/file
 }
 
+# A server that nobody came to does not outlive this.
+trap 'kill $(jobs -p) 2> /dev/null || :' EXIT
 export DEBIAN_FRONTEND=noninteractive
 # As if systemd ran: notes what it is asked for.
 mkdir -p /run/systemd/system
