@@ -44,6 +44,12 @@ fn what_a_pattern_matches_is_copied_and_one_that_matches_nothing_fails_by_name()
         let error = run(test, &copy(&server, &["run-[12]"], test, "both")).unwrap_err();
         assert!(error.to_string().contains("2 names match: write a slash behind DST"), "{error}");
 
+        std::os::unix::fs::symlink("nowhere", test.there("run-1/dangling")).unwrap();
+        let report = run(test, &copy(&server, &["run-1/*"], test, "links")).unwrap();
+        assert_eq!(report.failures.count, 1, "{report:?}");
+        let failed = report.failures.sample[0].to_string();
+        assert!(failed.starts_with("dangling: no such file"), "{failed}");
+        assert_eq!(names(test, "links"), BTreeSet::from(["a1.h5".to_owned()]));
         let report = run(test, &copy(&server, &["run-*/b", "none*"], test, "partly")).unwrap();
         assert_eq!(report.failures.count, 1, "{report:?}");
         assert!(report.failures.sample[0].to_string().contains("none*"), "{report:?}");

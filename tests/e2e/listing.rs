@@ -46,7 +46,11 @@ fn ls_prints_what_is_there() {
         for (words, path, lines) in [
             (&[][..], "tree/s*/l?af", "sub/leaf\n"),
             (&[], "tree/sub/run-?", "run-2/\nrun-2/x\n"),
-            (&["-R"], "tree/*", "a file\nsub/\nsub/leaf\nsub/run-2/\nsub/run-[1]/\nsub/run-2/x\n"),
+            (
+                &["-R"],
+                "tree/*",
+                "a file\nout\nsub/\nsub/leaf\nsub/run-2/\nsub/run-[1]/\nsub/run-2/x\n",
+            ),
             (&[], "tree/sub/run-[1]", "run-[1]/\n"),
         ] {
             let ended = ls(test, words, &at(path));

@@ -88,6 +88,10 @@ fn a_source_that_is_missing_is_named_as_the_user_wrote_it_and_with_its_side() {
         missing(&none, "here/", &format!("{none}: no such file or directory at the server"));
         let words = "here/./zip: no such file or directory on this host";
         missing("here/./zip", &format!("lh://{at}/"), words);
+        fs::write(test.here("file"), "no directory").unwrap();
+        let ended = Program::cp(test, &["here/file/x", &format!("lh://{at}/")]).end();
+        ended.assert_failed("cannot be read on this host: Not a directory");
+        assert!(!ended.stderr.contains("os error"), "{ended:?}");
     });
 }
 

@@ -116,7 +116,7 @@ impl fmt::Display for Failure {
 }
 
 /// The words of a message, without the numbers of system errors, which nobody can look up.
-fn without_numbers(message: &str) -> String {
+pub(crate) fn without_numbers(message: &str) -> String {
     let mut parts = message.split(" (os error ");
     let mut words = parts.next().unwrap_or_default().to_owned();
     for part in parts {

@@ -69,7 +69,7 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
     let home = home();
     for (words, part) in [
         (&["cp"][..], "required"),
-        (&["cp", "a"], "required"),
+        (&["cp", "a"], "where to?"),
         (&["cp", "a", "b"], "both sides are on this host"),
         (&["cp", "lh://h/a", "lh://h/b"], "both sides are remote"),
         (&["cp", "a:x", "lh://b/y"], "from one host to another both are written HOST:PATH"),

@@ -92,7 +92,8 @@ pub(crate) fn expand(
             false => matching(root, &found, component, memory)?,
         };
     }
-    found.retain(|path| is_there(path));
+    // A link that leads nowhere has the name, and is to fail by it.
+    found.retain(|path| root.symlink_metadata(as_path(path)).is_ok());
     Ok(if found.is_empty() { vec![path.to_vec()] } else { found })
 }
 

@@ -1,8 +1,8 @@
 //! Names and status of what is below a served directory, for a client that looks.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use longhaul_units::Bytes;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::explain;
 use crate::identify::{as_path, is_hidden_name};
-use crate::place::beneath;
+use crate::place::{beneath, split};
 use crate::source::nanoseconds;
 use crate::source::scan::join;
 
@@ -183,6 +183,17 @@ impl Iterator for Listing {
 pub(crate) fn status(root: &ConfinedDir, path: &[u8]) -> Result<Listed, EntryEnd> {
     let stat = root.path_stat(as_path(path)).map_err(at_root)?;
     Ok(listed(EntryPath::default(), &stat, None))
+}
+
+/// Status of a link itself.
+pub(crate) fn link_status(root: &ConfinedDir, path: &[u8]) -> Option<Listed> {
+    let (parent, name) = split(path);
+    let parent = if parent.is_empty() { b"." } else { parent };
+    let directory = root.open_dir(as_path(parent)).ok()?;
+    let name = CString::new(name).ok()?;
+    let stat = statat(&directory, &name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let target = target(directory.as_fd(), &name, &stat).ok()??;
+    Some(listed(EntryPath::default(), &stat, Some(target)))
 }
 
 fn at_root(error: ConfinedError) -> EntryEnd {

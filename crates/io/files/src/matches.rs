@@ -8,7 +8,7 @@ use longhaul_wire::{EntryCode, EntryEnd, EntryPath, Listed, MAX_PATH};
 
 use crate::filter::FilterError;
 use crate::glob::{NamePattern, expand, is_pattern};
-use crate::listing::{Found, Listing, status};
+use crate::listing::{Found, Listing, link_status, status};
 use crate::source::scan::join;
 
 /// Matches of a pattern, one after the other: each with its path from the first wildcard on, and behind a
@@ -37,7 +37,9 @@ impl Matches {
     ) -> Result<Self, EntryEnd> {
         let found = expand(root, path, memory)?;
         // Where nothing matches it is the pattern itself.
-        found.first().map_or(Ok(()), |first| status(root, first).map(drop))?;
+        if matches!(&found[..], [only] if only == path) {
+            status(root, path)?;
+        }
         let (root, left, before) = (root.clone(), found.into_iter(), before_pattern(path));
         Ok(Self { root, left, before, recursive, memory, directory: None })
     }
@@ -53,7 +55,11 @@ impl Matches {
                 self.directory = listing.is_directory().then(|| (shown.clone(), listing));
                 below(shown, listed)
             }
-            Err(end) => Found::Unlisted { path: shown, end },
+            // One that leads nowhere, or out of what is served, is listed as in its directory.
+            Err(end) => match link_status(&self.root, path) {
+                Some(link) => below(shown, link),
+                None => Found::Unlisted { path: shown, end },
+            },
         }
     }
 }

@@ -30,6 +30,9 @@ fn patterns_match_names_in_each_directory_and_what_is_there_as_written_is_that()
     assert_eq!(expanded(&root, "run-2/.*"), ["run-2/.a3"]);
     assert_eq!(expanded(&root, "[x]/*"), ["[x]/a"]);
     assert_eq!(expanded(&root, "[xy]/*"), ["x/a"]);
+    symlink("nowhere", scratch.at("served/x/dangling")).unwrap();
+    assert_eq!(expanded(&root, "x/*"), ["x/a", "x/dangling"]);
+    assert_eq!(expanded(&root, "[xy]/dangling"), ["x/dangling"]);
     // Nothing matches, also not through a link that leads out.
     for none in ["run-3/host*", "none*", "run-1/a1/*", "../*", "run-*/../../out*"] {
         assert_eq!(expanded(&root, none), [none]);
