@@ -293,8 +293,10 @@ fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {
             "127.0.0.1:0",
             &["--allow-read", "--allow-write", "--allow-delete"],
         );
-        fs::create_dir_all(test.here("m/directory")).unwrap();
-        for name in ["file", "directory/below"] {
+        // Directories for which a file and a link make room, with more in them.
+        fs::create_dir_all(test.here("m/directory/deeper")).unwrap();
+        fs::create_dir_all(test.here("m/linked/deeper")).unwrap();
+        for name in ["file", "directory/below", "directory/deeper/below", "linked/deeper/below"] {
             fs::write(test.here(&format!("m/{name}")), "x").unwrap();
         }
         symlink("file", test.here("m/link")).unwrap();
@@ -306,6 +308,7 @@ fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, "x").unwrap();
             }
+            symlink("nowhere", test.there("m/linked")).unwrap();
         };
         let to = format!("lh://{at}/");
         let all = ["file/1", "file/deep", "file/deep/2", "link/3", "other/4", "zz", "zz/5"];

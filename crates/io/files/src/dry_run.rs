@@ -86,6 +86,8 @@ impl DryRun {
         match beneath(root, place, flags) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::NOENT) => Ok(None),
+            // A file or link, in whose place there would be a directory by then.
+            Err(Errno::NOTDIR | Errno::LOOP) if self.deletes.makes_room() => Ok(None),
             Err(error) => Err(error),
         }
     }
