@@ -65,7 +65,7 @@ fn literal_bytes() {
     };
     let label = [7; 16];
     let rest = [2, 1, b'x', 0, 2, 3, b'*', b'.', b'o'];
-    check(&[&[31, 1, 1, 0x4c, 0xd5][..], &label, &[5, 10], &rest].concat(), request);
+    check(&[&[31, 1, 1, 0x5c, 0xd5][..], &label, &[5, 10], &rest].concat(), request);
     let pipe = PipeRequest { role: PipeRole::Receive, name: b"run".to_vec() };
     check(b"\x05\x0e\x02run", pipe);
     check(b"\x05\x12\x01run", ListRequest { recursive: true, path: b"run".to_vec() });
@@ -232,10 +232,10 @@ fn a_code_that_nobody_knows_or_that_the_other_end_sends_is_a_plain_failure() {
     let failed = |entry, end| Message::from(SourceMessage::EntryFailed { entry, end });
     let refused = |entry, end| Message::from(SinkMessage::EntryRefused { entry, end });
     let plain = || EntryEnd::new(EntryCode::Failed, "x");
-    for code in [18, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
+    for code in [19, 255, EntryCode::Unchanged as u8, EntryCode::NoSpace as u8] {
         assert_eq!(decode(&[4, 5, 9, code, b'x']), Ok(vec![failed(9, plain())]));
     }
-    for code in [18, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
+    for code in [19, 255, EntryCode::Skipped as u8, EntryCode::ReadError as u8] {
         assert_eq!(decode(&[4, 10, 9, code, b'x']), Ok(vec![refused(9, plain())]));
     }
     // Nor is such a code sent.
