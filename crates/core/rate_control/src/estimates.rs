@@ -235,6 +235,12 @@ impl Estimates {
         longest < self.least_visible() || queue * 4 >= longest * 3
     }
 
+    /// Packets of the present and the last round: those that were lost, and all.
+    fn lately(&self) -> (u64, u64) {
+        let lost = self.round.lost_packets + self.last_round.lost_packets;
+        (lost, lost + self.round.acked_packets + self.last_round.acked_packets)
+    }
+
     /// Returns whether this feedback reports marks, or of at least `least` losses more than chance
     /// explains, of which no more than `most_chance` parts per million are put down to it.
     pub(crate) fn excess_loss(&self, feedback: &Feedback, least: u64, most_chance: u32) -> bool {
@@ -244,16 +250,14 @@ impl Estimates {
         if feedback.lost.network() == 0 {
             return false;
         }
-        let lost = self.round.lost_packets + self.last_round.lost_packets;
-        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        let (lost, all) = self.lately();
         lost >= least + chance::explained(all, self.random_loss_ppm().min(most_chance))
     }
 
     /// Returns whether this feedback reports marks, or losses that chance does not explain, be it as high as the
     /// evidence leaves it (three standard deviations: one in a thousand).
     pub(crate) fn lost_by_queue(&self, feedback: &Feedback) -> bool {
-        let lost = self.round.lost_packets + self.last_round.lost_packets;
-        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        let (lost, all) = self.lately();
         let most = all * u64::from(self.chance.most_ppm()) / 1_000_000;
         self.excess_loss(feedback, 1, u32::MAX)
             && (feedback.marked_packets > 0 || lost > most + 3 * most.isqrt())
@@ -267,16 +271,13 @@ impl Estimates {
 
     /// Returns whether one packet was lost of many in the present and the last round.
     pub(crate) fn lost_one_of_many(&self) -> bool {
-        let (lost, acked) = [self.round, self.last_round]
-            .iter()
-            .fold((0, 0), |sum, round| (sum.0 + round.lost_packets, sum.1 + round.acked_packets));
-        lost == 1 && acked >= MANY_PACKETS
+        let (lost, all) = self.lately();
+        lost == 1 && all > MANY_PACKETS
     }
 
     /// Losses of the present and the last round, parts per million.
     pub(crate) fn recent_loss_ppm(&self) -> u32 {
-        let lost = self.round.lost_packets + self.last_round.lost_packets;
-        let all = lost + self.round.acked_packets + self.last_round.acked_packets;
+        let (lost, all) = self.lately();
         (lost * 1_000_000).checked_div(all).unwrap_or(0) as u32
     }
 

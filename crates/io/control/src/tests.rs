@@ -296,14 +296,7 @@ fn a_stop_ends_every_wait() {
     stop.request();
     let (_listener, address) = listen();
     let host = address.ip().to_string();
-    let remote = Remote {
-        host: &host,
-        others: &[],
-        port: address.port(),
-        via: None,
-        tunnel: None,
-        only_tunnel: false,
-    };
+    let remote = remote(&host, address);
     let dialed = dial(&remote, &token(), &client_config(), IDLE, &stop);
     assert!(matches!(dialed.unwrap_err(), ConnectError::Stopped));
 
@@ -579,20 +572,18 @@ fn the_tunnel_is_taken_where_another_answers_or_nobody_does() {
     drop(silent);
 }
 
+fn remote(host: &str, address: SocketAddr) -> Remote<'_> {
+    let port = address.port();
+    Remote { host, others: &[], port, via: None, tunnel: None, only_tunnel: false }
+}
+
 fn dial_at(
     address: SocketAddr,
     token: &Token,
     config: &ClientConfig,
 ) -> Result<Dialed, ConnectError> {
     let host = address.ip().to_string();
-    let remote = Remote {
-        host: &host,
-        others: &[],
-        port: address.port(),
-        via: None,
-        tunnel: None,
-        only_tunnel: false,
-    };
+    let remote = remote(&host, address);
     dial(&remote, token, config, IDLE, &Stop::default())
 }
 
