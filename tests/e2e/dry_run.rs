@@ -312,8 +312,8 @@ fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {
         };
         let to = format!("lh://{at}/");
         let all = ["file/1", "file/deep", "file/deep/2", "link/3", "other/4", "zz", "zz/5"];
-        // What is in `file/deep` keeps that, and so the file is not copied, nor its other name, and the rest stays.
-        let some = ["file/1", "link/3"];
+        // What is in `file/deep` keeps `file`, and so the file is not copied, nor its other name, and the rest stays.
+        let some = ["link/3"];
         for (more, expected, end) in [
             (&["-H"][..], &all[..], "; 7 "),
             (&["-Hu"], &all, "; 7 "),
@@ -333,6 +333,76 @@ fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {
             assert_eq!(run("-n"), run("-v"), "{more:?}");
             let is_whole = test.there("m/file").is_file();
             assert_eq!(is_whole, !end.is_empty(), "{more:?}");
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_holds_what_is_excluded_stays_whole_and_the_reason_names_that() {
+    limited(|test| {
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        fs::create_dir_all(test.here("m/directory/deeper")).unwrap();
+        for name in ["file", "other", "directory/below", "directory/deeper/below"] {
+            fs::write(test.here(&format!("m/{name}")), "x").unwrap();
+        }
+        let to = format!("lh://{at}/");
+        for option in ["-n", "-v"] {
+            let _ = fs::remove_dir_all(test.there("m"));
+            for name in ["file/1", "file/deep/keep", "other/2", "zz"] {
+                let path = test.there(&format!("m/{name}"));
+                fs::create_dir_all(path.parent().unwrap()).unwrap();
+                fs::write(path, "x").unwrap();
+            }
+            fs::write(test.there("m/directory"), "stays").unwrap();
+            let rules = ["--include", "directory/", "--exclude", "directory", "--exclude", "keep"];
+            let words = [&[option, "--delete"], &rules[..], &["here/m", &to]].concat();
+            let ended = cp(test, &words).end();
+            ended.assert_failed("5 entries were not copied or deleted");
+            assert_eq!(lines(&ended.stdout, "deleting "), ["m/other/2"].into(), "{ended:?}");
+            let reasons = [
+                "m/file: a directory has its name, and holds what is excluded and so not deleted: deep/keep",
+                "m/directory: what has its name is excluded, and so not deleted",
+                "m/directory/below: ",
+                "note: what else only the destination has stays, since not all can be copied",
+            ];
+            for reason in reasons {
+                assert!(ended.stderr.contains(reason), "{option} {reason}: {ended:?}");
+            }
+            assert!(!ended.stdout.contains("m/directory"), "{ended:?}");
+            for name in ["file/1", "file/deep/keep", "zz"] {
+                assert!(test.there(&format!("m/{name}")).exists(), "{option}: {name}");
+            }
+            // As many as may go, or none.
+            let words = [option, "--delete", "--max-delete", "2", "here/m", &to];
+            let ended = cp(test, &words).end();
+            let no_more = "m/file: --max-delete allows no more";
+            assert!(ended.stderr.contains(no_more), "{option}: {ended:?}");
+            assert!(test.there("m/file/deep/keep").exists(), "{option}");
+        }
+    });
+}
+
+#[test]
+fn a_copy_that_may_delete_nothing_does_not_say_that_something_was_not_copied() {
+    limited(|test| {
+        let (_server, at) = Program::serve(
+            test,
+            "127.0.0.1:0",
+            &["--allow-read", "--allow-write", "--allow-delete"],
+        );
+        fs::create_dir_all(test.here("m")).unwrap();
+        fs::create_dir_all(test.there("m")).unwrap();
+        fs::write(test.there("m/more"), "x").unwrap();
+        let to = format!("lh://{at}/");
+        for option in ["-n", "-v"] {
+            let words = [option, "--delete", "--max-delete", "0", "here/m", &to];
+            let ended = cp(test, &words).end();
+            ended.assert_failed("m/more: --max-delete allows no more");
+            assert!(!ended.stderr.contains("note: what only"), "{ended:?}");
         }
     });
 }

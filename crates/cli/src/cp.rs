@@ -106,8 +106,11 @@ fn carry_out(
         }
         return Ok(());
     }
-    if args.change.delete && report.deleted.count == 0 {
-        output.say("note: what only the destination has stays where not all can be copied");
+    if args.change.delete && report.failures.count > report.deleted.kept {
+        output.say(match report.deleted.count {
+            0 => "note: what only the destination has stays, since not all can be copied",
+            _ => "note: what else only the destination has stays, since not all can be copied",
+        });
     }
     let done = if args.change.delete { "copied or deleted" } else { "copied" };
     let failed = match report.failures.count {

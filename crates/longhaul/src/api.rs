@@ -371,6 +371,8 @@ pub struct DeletedNames {
     pub count: u64,
     /// The first of them.
     pub sample: Vec<String>,
+    /// Number of those that could not be deleted, which are among the failures of the copy.
+    pub kept: u64,
 }
 
 impl DeletedNames {
@@ -387,7 +389,7 @@ impl DeletedNames {
         }
         // More than those that have a name here.
         failures.count = failed_before + kept;
-        Self { count: *deleted, sample }
+        Self { count: *deleted, sample, kept: *kept }
     }
 }
 

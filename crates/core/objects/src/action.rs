@@ -281,12 +281,12 @@ pub struct Deletion {
 }
 
 /// The file or link that has an entry's name, beside the entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compared {
     /// There is none.
     Missing,
-    /// In a dry run: a directory or special file has its name, or something else has that of its directory.
-    Blocked,
+    /// In a dry run: the entry would fail for this reason, as where a directory or special file has its name.
+    Blocked(Box<EntryEnd>),
     /// It is another, modified no later.
     Other {
         /// Of the same size.

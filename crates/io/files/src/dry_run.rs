@@ -15,6 +15,7 @@ use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::destination::{Destination, DestinationError, SinkOptions};
+use crate::explain;
 use crate::filter::Filter;
 use crate::metadata::node::Node;
 use crate::place::{beneath, split};
@@ -86,10 +87,28 @@ impl DryRun {
         match beneath(root, place, flags) {
             Ok(directory) => Ok(Some(directory)),
             Err(Errno::NOENT) => Ok(None),
-            // A file or link, in whose place there would be a directory by then.
-            Err(Errno::NOTDIR | Errno::LOOP) if self.deletes.makes_room() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// True if what was not found for that `error` is in a directory that would take the place of a file or link by
+    /// then.
+    fn is_made_room_for(&self, entry: &Entry, error: Errno) -> bool {
+        if !matches!(error, Errno::NOTDIR | Errno::LOOP) || !self.deletes.makes_room() {
+            return false;
+        }
+        let path = entry.path.as_bytes();
+        let mut above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        !above.any(|(end, _)| self.stays(&path[..end]))
+    }
+
+    /// True if a file or link with this path stays, since it is excluded.
+    fn stays(&self, path: &[u8]) -> bool {
+        let Ok(place) = place_under(self.rename.as_ref(), path, true) else { return false };
+        let (parent, name) = split(&place);
+        let found = self.look(parent, name).ok().flatten();
+        found.is_some_and(|(_, stat)| self.deletes.replaces(&stat))
+            && self.deletes.gives_up_its_place(path).is_err()
     }
 
     /// Finds what has a name in a directory.
@@ -104,17 +123,23 @@ impl DryRun {
 
     fn find_directory(&self, entry: &Entry) -> Result<Made, EntryEnd> {
         let missing = || EntryEnd::new(EntryCode::New, "");
-        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), true)?;
+        let path = entry.path.as_bytes();
+        let place = place_under(self.rename.as_ref(), path, true)?;
         if place.is_empty() {
             return self.root.as_ref().map(|_| Made::InPlace).ok_or_else(missing);
         }
         let (parent, name) = split(&place);
-        let looked = self.look(parent, name).map_err(|error| {
-            crate::explain::at_destination("cannot look at what has its name", &error.into())
-        })?;
+        let looked = match self.look(parent, name) {
+            Err(error) if self.is_made_room_for(entry, error) => None,
+            looked => looked.map_err(|error| {
+                explain::at_destination("cannot look at what has its name", &error.into())
+            })?,
+        };
         let (parent, stat) = looked.ok_or_else(missing)?;
         match check_directory(&parent, name) {
-            Err(_) if self.deletes.replaces(&stat) => Err(missing()),
+            Err(_) if self.deletes.replaces(&stat) => {
+                Err(self.deletes.gives_up_its_place(path).err().unwrap_or_else(missing))
+            }
             checked => checked.map(|()| Made::InPlace),
         }
     }
@@ -161,7 +186,7 @@ impl DryRun {
     fn compare_link(&self, entry: &Entry, first: &FirstName) -> EntryEnd {
         let code = match self.compare_entry(entry, true) {
             Compared::Missing => EntryCode::New,
-            Compared::Blocked => return EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY),
+            Compared::Blocked(end) => return *end,
             _ => {
                 let at = |path: &[u8]| {
                     let place = place_under(self.rename.as_ref(), path, false).ok()?;
@@ -182,17 +207,20 @@ impl DryRun {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
         let Ok(place) = place else { return OTHER };
         let (parent, name) = split(&place);
+        let blocked = |end| Compared::Blocked(Box::new(end));
+        let in_the_way = || blocked(EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY));
         match self.look(parent, name) {
             Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile | FileType::Symlink => compare(&parent, name, &stat, entry),
                 FileType::Directory if self.deletes.makes_room() && !it_is_time => OTHER,
-                FileType::Directory if self.deletes.clears(&parent, name, entry) => OTHER,
-                _ => Compared::Blocked,
+                FileType::Directory if self.deletes.makes_room() => {
+                    self.deletes.clears(&parent, name, entry).err().map_or(OTHER, blocked)
+                }
+                _ => in_the_way(),
             },
             Ok(None) => Compared::Missing,
-            // In a directory that takes the place of a file or a link.
-            Err(Errno::NOTDIR | Errno::LOOP) if self.deletes.makes_room() => Compared::Missing,
-            Err(Errno::NOTDIR | Errno::LOOP) => Compared::Blocked,
+            Err(error) if self.is_made_room_for(entry, error) => Compared::Missing,
+            Err(Errno::NOTDIR | Errno::LOOP) => in_the_way(),
             Err(_) => OTHER,
         }
     }

@@ -298,7 +298,7 @@ impl Sink {
         let same_size = match compared {
             Compared::Other { same_size } | Compared::Newer { same_size } => same_size,
             Compared::Unchanged | Compared::Mended => true,
-            Compared::Missing | Compared::Blocked => false,
+            Compared::Missing | Compared::Blocked(_) => false,
         };
         // What an interrupted run has left of it is gone on with.
         let is_new = matches!(existing, None | Some(Existing::Nothing));
@@ -313,26 +313,20 @@ impl Sink {
             return self.compare_contents(id, size);
         }
         let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));
-        let code = match compared {
-            Compared::Unchanged if unchanged => Some(EntryCode::Unchanged),
-            Compared::Mended if unchanged => Some(EntryCode::Mended),
-            Compared::Newer { .. } if self.keeps.newer => Some(EntryCode::Newer),
+        let of_code = |code| Some(EntryEnd::new(code, ""));
+        let end = match compared {
+            Compared::Unchanged if unchanged => of_code(EntryCode::Unchanged),
+            Compared::Mended if unchanged => of_code(EntryCode::Mended),
+            Compared::Newer { .. } if self.keeps.newer => of_code(EntryCode::Newer),
             _ if !self.dry_run || !is_own => None,
-            Compared::Missing => Some(EntryCode::New),
-            Compared::Blocked => Some(EntryCode::InTheWay),
-            _ => Some(EntryCode::Differs),
+            Compared::Missing => of_code(EntryCode::New),
+            Compared::Blocked(end) => Some(*end),
+            _ => of_code(EntryCode::Differs),
         };
-        if let Some(code) = code {
-            if code.stays() {
+        if let Some(end) = end {
+            if end.code.stays() {
                 self.unchanged.insert_one(u64::from(id.0));
             }
-            let reason = match code {
-                EntryCode::InTheWay => {
-                    "what is never replaced has its name, or that of its directory"
-                }
-                _ => "",
-            };
-            let end = EntryEnd::new(code, reason);
             return self.fail(id, end, SourceKnows::No, Kept::Untouched);
         }
         match existing {

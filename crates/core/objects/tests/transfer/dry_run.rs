@@ -13,6 +13,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::tree::below;
 
+fn in_the_way() -> EntryEnd {
+    EntryEnd::new(EntryCode::InTheWay, "something has its name")
+}
+
 /// Answers as a storage does that only looks. What the copy would do with each entry is in the last
 /// figure of its name.
 fn answer(action: Action) -> Answer {
@@ -34,7 +38,7 @@ fn answer(action: Action) -> Answer {
                     0 => (it.id, Compared::Unchanged),
                     1 => (it.id, Compared::Newer { same_size: false }),
                     2 => (it.id, Compared::Missing),
-                    4 => (it.id, Compared::Blocked),
+                    4 => (it.id, Compared::Blocked(Box::new(in_the_way()))),
                     _ => (it.id, Compared::Other { same_size: false }),
                 })
                 .collect(),

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
 use longhaul_sys::files::{ConfinedDir, open_dir_here};
 use longhaul_sys::sync::lock;
+use longhaul_units::shown_path;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat, unlinkat};
 use rustix::io::Errno;
@@ -106,31 +107,78 @@ impl DeletionLimits {
         self.clear(parent, Found { name: name.to_vec(), is_directory: true }, entry)
     }
 
-    /// In a dry run: true if a copy would delete the directory that stands where the file or link `entry` is to be.
-    pub(crate) fn clears(&self, parent: &OwnedFd, name: &[u8], entry: &Entry) -> bool {
+    /// In a dry run: an error, and the reason, if a copy would not delete the directory that stands where the file or
+    /// link `entry` is to be.
+    pub(crate) fn clears(
+        &self,
+        parent: &OwnedFd,
+        name: &[u8],
+        entry: &Entry,
+    ) -> Result<(), EntryEnd> {
         let found = Found { name: name.to_vec(), is_directory: true };
-        self.makes_room && self.clear(parent, found, entry).is_ok()
+        self.clear(parent, found, entry).map(|_| ())
     }
 
-    /// Deletes what has the name of `entry`, and all that is in it. As in `rsync`, what is in it counts and is named,
-    /// not what is replaced.
+    /// An error where a file or link that has this path of a directory is excluded, and so stays.
+    pub(crate) fn gives_up_its_place(&self, path: &[u8]) -> Result<(), EntryEnd> {
+        match self.admits(path, false) {
+            true => Ok(()),
+            false => Err(EntryEnd::new(EntryCode::InTheWay, EXCLUDED)),
+        }
+    }
+
+    /// Deletes what has the name of `entry`, and all that is in it, or nothing of it. As in `rsync`, what is in it
+    /// counts and is named, not what is replaced.
     fn clear(&self, parent: &OwnedFd, found: Found, entry: &Entry) -> Result<bool, EntryEnd> {
         let path = entry.path.as_bytes();
-        let kept = || EntryEnd::new(EntryCode::InTheWay, KEPT_BY_RULES);
-        if !self.admits(path, found.is_directory) {
-            return Err(kept());
+        if !found.is_directory {
+            self.gives_up_its_place(path)?;
+            return self.remove(parent, &found.name, AtFlags::empty()).map(|()| true);
         }
-        let flags = if found.is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        if found.is_directory {
-            let mut deletions = Vec::new();
-            let emptied = self.empty((parent, &found.name), path, 0, &mut deletions);
-            let failed = deletions.iter().find_map(|deletion| deletion.result.clone().err());
-            lock(&self.cleared).append(&mut deletions);
-            if !emptied? {
-                return Err(failed.unwrap_or_else(kept));
+        if !self.admits(path, true) {
+            return Err(EntryEnd::new(EntryCode::InTheWay, EXCLUDED));
+        }
+        let names = self.count((parent, &found.name), path, path.len(), 0)?;
+        if !self.take(names) {
+            return Err(no_more());
+        }
+        let mut removal = Removal { limits: self, is_counted: true, deletions: Vec::new() };
+        let emptied = removal.empty((parent, &found.name), path, 0);
+        let failed = removal.deletions.iter().find_map(|deletion| deletion.result.clone().err());
+        lock(&self.cleared).append(&mut removal.deletions);
+        if !emptied? {
+            return Err(failed.unwrap_or_else(|| EntryEnd::new(EntryCode::InTheWay, CHANGED)));
+        }
+        self.remove(parent, &found.name, AtFlags::REMOVEDIR).map(|()| true)
+    }
+
+    /// Number of names in the directory `path`, and below, if all of them may be deleted; an error if one stays. `top`
+    /// bytes of its path are those of the directory that is to go.
+    fn count(
+        &self,
+        (parent, name): (&OwnedFd, &[u8]),
+        path: &[u8],
+        top: usize,
+        depth: usize,
+    ) -> Result<u64, EntryEnd> {
+        let stays = |reason: &str| Err(EntryEnd::new(EntryCode::InTheWay, reason));
+        let inside = open_to_empty(parent, name, depth)?;
+        let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
+        if has_hidden {
+            return stays(HOLDS_INTERRUPTED);
+        }
+        let mut count = names.len() as u64;
+        for found in names {
+            let path = join(path, &found.name);
+            if !self.admits(&path, found.is_directory) {
+                let name = path[top..].strip_prefix(b"/").unwrap_or(&path[top..]);
+                return stays(&format!("{HOLDS_EXCLUDED}: {}", shown_path(name)));
+            }
+            if found.is_directory {
+                count += self.count((&inside, &found.name), &path, top, depth + 1)?;
             }
         }
-        self.remove(parent, &found.name, flags).map(|()| true)
+        Ok(count)
     }
 
     /// Things deleted to make room since the last call.
@@ -138,9 +186,9 @@ impl DeletionLimits {
         core::mem::take(&mut *lock(&self.cleared))
     }
 
-    /// True if one more name may be deleted; then it counts.
-    fn take(&self) -> bool {
-        let less = |left: u64| left.checked_sub(1);
+    /// True if so many more names may be deleted; then they count.
+    fn take(&self, names: u64) -> bool {
+        let less = |left: u64| left.checked_sub(names);
         !self.is_bounded
             || self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
     }
@@ -168,75 +216,15 @@ impl DeletionLimits {
                 return vec![Deletion { path: path.to_vec(), result: Err(end) }];
             }
         };
-        let mut deletions = Vec::new();
+        let mut removal = Removal { limits: self, is_counted: false, deletions: Vec::new() };
         for found in names {
             let path = join(path, &found.name);
             if announced.contains(&path) || is_ours(&here, &found.name) {
                 continue;
             }
-            self.delete((&here, &found), path, 0, &mut deletions);
+            removal.delete((&here, &found), path, 0);
         }
-        deletions
-    }
-
-    /// Deletes a name, and what is in it, and notes each: of many in a directory that goes, that alone.
-    /// False if it stays: a rule keeps it, or something in it.
-    fn delete(
-        &self,
-        (directory, found): (&OwnedFd, &Found),
-        path: Vec<u8>,
-        depth: usize,
-        deletions: &mut Vec<Deletion>,
-    ) -> bool {
-        if !self.admits(&path, found.is_directory) {
-            return false;
-        }
-        let before = deletions.len();
-        let result = match found.is_directory {
-            true => match self.empty((directory, &found.name), &path, depth, deletions) {
-                Ok(false) => return false,
-                Ok(true) => self.unlink(directory, &found.name, AtFlags::REMOVEDIR),
-                Err(end) => Err(end),
-            },
-            false => self.unlink(directory, &found.name, AtFlags::empty()),
-        };
-        let is_gone = result.is_ok();
-        if is_gone && deletions.len() > NAMED_MAX {
-            deletions.truncate(before);
-        }
-        deletions.push(Deletion { path, result });
-        is_gone
-    }
-
-    /// Deletes what is in a directory. False if something stays.
-    fn empty(
-        &self,
-        (directory, name): (&OwnedFd, &[u8]),
-        path: &[u8],
-        depth: usize,
-        deletions: &mut Vec<Deletion>,
-    ) -> Result<bool, EntryEnd> {
-        if depth == DEPTH_MOST {
-            return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
-        }
-        let inside = open_dir_here(directory, name).map_err(|error| match error {
-            Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
-            error => cannot_delete(error),
-        })?;
-        let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
-        let mut is_empty = !has_hidden;
-        for found in names {
-            let path = join(path, &found.name);
-            is_empty &= self.delete((&inside, &found), path, depth + 1, deletions);
-        }
-        Ok(is_empty)
-    }
-
-    fn unlink(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
-        if !self.take() {
-            return Err(EntryEnd::new(EntryCode::Refused, "--max-delete allows no more"));
-        }
-        self.remove(directory, name, flags)
+        removal.deletions
     }
 
     fn remove(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
@@ -248,6 +236,83 @@ impl DeletionLimits {
             Err(error) => Err(cannot_delete(error)),
         }
     }
+}
+
+/// Names that are deleted one after the other, and what came of each.
+struct Removal<'a> {
+    limits: &'a DeletionLimits,
+    /// They were counted before the first went.
+    is_counted: bool,
+    deletions: Vec<Deletion>,
+}
+
+impl Removal<'_> {
+    /// Deletes a name, and what is in it, and notes each: of many in a directory that goes, that alone.
+    /// False if it stays: a rule keeps it, or something in it.
+    fn delete(
+        &mut self,
+        (directory, found): (&OwnedFd, &Found),
+        path: Vec<u8>,
+        depth: usize,
+    ) -> bool {
+        if !self.limits.admits(&path, found.is_directory) {
+            return false;
+        }
+        let before = self.deletions.len();
+        let result = match found.is_directory {
+            true => match self.empty((directory, &found.name), &path, depth) {
+                Ok(false) => return false,
+                Ok(true) => self.unlink(directory, &found.name, AtFlags::REMOVEDIR),
+                Err(end) => Err(end),
+            },
+            false => self.unlink(directory, &found.name, AtFlags::empty()),
+        };
+        let is_gone = result.is_ok();
+        if is_gone && self.deletions.len() > NAMED_MAX {
+            self.deletions.truncate(before);
+        }
+        self.deletions.push(Deletion { path, result });
+        is_gone
+    }
+
+    /// Deletes what is in a directory. False if something stays.
+    fn empty(
+        &mut self,
+        (directory, name): (&OwnedFd, &[u8]),
+        path: &[u8],
+        depth: usize,
+    ) -> Result<bool, EntryEnd> {
+        let inside = open_to_empty(directory, name, depth)?;
+        let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
+        let mut is_empty = !has_hidden;
+        for found in names {
+            let path = join(path, &found.name);
+            is_empty &= self.delete((&inside, &found), path, depth + 1);
+        }
+        Ok(is_empty)
+    }
+
+    fn unlink(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
+        if !self.is_counted && !self.limits.take(1) {
+            return Err(no_more());
+        }
+        self.limits.remove(directory, name, flags)
+    }
+}
+
+/// Opens a directory whose contents are to go; `depth` others are open above it.
+fn open_to_empty(parent: &OwnedFd, name: &[u8], depth: usize) -> Result<OwnedFd, EntryEnd> {
+    if depth == DEPTH_MOST {
+        return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
+    }
+    open_dir_here(parent, name).map_err(|error| match error {
+        Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
+        error => cannot_delete(error),
+    })
+}
+
+fn no_more() -> EntryEnd {
+    EntryEnd::new(EntryCode::Refused, "--max-delete allows no more")
 }
 
 fn cannot_delete(error: Errno) -> EntryEnd {
@@ -309,8 +374,12 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Contents> {
 }
 
 /// Why something stays in the way.
-const KEPT_BY_RULES: &str =
-    "what has its name, or something in that, is excluded and so not deleted";
+const EXCLUDED: &str = "what has its name is excluded, and so not deleted";
+const HOLDS_EXCLUDED: &str =
+    "a directory has its name, and holds what is excluded and so not deleted";
+const HOLDS_INTERRUPTED: &str =
+    "a directory has its name, and holds what an interrupted copy has left (.longhaul-*)";
+const CHANGED: &str = "the directory that has its name got more meanwhile, which stays";
 /// Names in directories that go which are named one by one.
 const NAMED_MAX: usize = 1 << 16;
 /// Directories in one another, each of which takes a descriptor and a part of the stack.

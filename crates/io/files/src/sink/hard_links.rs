@@ -94,7 +94,7 @@ impl SinkTree {
             Compared::Newer { same_size } | Compared::Other { same_size } => {
                 same_size && self.lacks_times()
             }
-            Compared::Missing | Compared::Blocked => false,
+            Compared::Missing | Compared::Blocked(_) => false,
         };
         match is_it && FileType::from_raw_mode(stat.st_mode) == kind {
             true => Ok(Named { directory, name, stat }),
