@@ -130,6 +130,45 @@ fn listed_names_that_are_not_there_fail_each_by_its_name_or_that_of_its_director
 }
 
 #[test]
+fn no_directory_is_made_above_names_that_are_not_there() {
+    limited(|test| {
+        let server = Server::start(test);
+        make(&test.here("tree"));
+        make(&test.there("tree"));
+        let hidden = format!("rest/.longhaul-{}/record", "0".repeat(32));
+        for top in [test.here("tree"), test.there("tree")] {
+            fs::remove_file(top.join("rest")).unwrap();
+            fs::create_dir_all(top.join(&hidden)).unwrap();
+        }
+        let names = ["a/no", "a/b/none", "a/b/two", "d/e/x", "d/g", &hidden];
+        for pushes in [true, false] {
+            let mut options = listed(&server, test, pushes, &names, "out");
+            options.rules =
+                vec![FilterRule { kind: FilterKind::Exclude, pattern: b"two".to_vec() }];
+            let report = run(test, &options).unwrap();
+            let side = if pushes { "on this host" } else { "at the server" };
+            let nothing = format!("nothing that is listed in it is there {side}: ");
+            let expected = [
+                format!("a: {nothing}no, b/none"),
+                format!("d/e: {nothing}x"),
+                format!("rest: {nothing}{}", hidden.strip_prefix("rest/").unwrap()),
+            ];
+            assert_eq!(failed(&report), expected);
+            let out = if pushes { test.there("out") } else { test.here("out") };
+            assert_eq!(all(&out), set(["d", "d/g"]));
+        }
+        fs::write(test.path("list"), "a/no\n").unwrap();
+        let at = format!("lh://{}/tree", server.address);
+        for words in [["here/tree", &format!("{at}/none/")], [&at, "none/"]] {
+            let fixed = ["cp", "--token-file", "token", "--files-from", "list"];
+            let ended = Program::start(test, &[&fixed[..], &words].concat()).end();
+            ended.assert_failed("longhaul: a: nothing that is listed in it is there ");
+            assert!(!ended.stderr.contains("the rest is complete"), "{ended:?}");
+        }
+    });
+}
+
+#[test]
 fn directories_above_listed_names_may_be_links_and_are_copied_as_directories() {
     limited(|test| {
         let server = Server::start(test);

@@ -85,7 +85,7 @@ fn carry_out(
     hosts::refusals(&report.link.hosts).for_each(|line| output.say(format!("note: {line}")));
     hosts::advice(&report.link.hosts).for_each(|line| output.detail(line));
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
-    let failures = as_written(&report.failures, &args.paths);
+    let failures = as_written(&report.failures, &options, &args.paths);
     name_first(&failures, |line| complain(format!("longhaul: {line}")));
     if report.files > 0 || report.failures.is_empty() || args.change.dry_run {
         output.say(match args.change.dry_run {
@@ -117,7 +117,9 @@ fn carry_out(
         1 => format!("1 entry was not {done}"),
         many => format!("{many} entries were not {done}"),
     };
-    let failed = match report.files {
+    // The directory that contents go into is none of them.
+    let others = report.files + report.unchanged.0;
+    let failed = match others.saturating_sub(options.copy_contents.into()) {
         0 => failed,
         _ => format!("{failed}; the rest is complete. {}", next_step(&report.failures)),
     };
@@ -148,7 +150,11 @@ fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
 
 /// The same without numbers of system errors, and with sources that are missing as the user has written them: with
 /// their host, and the path above.
-fn as_written(failures: &EndedEntries, paths: &[OsString]) -> EndedEntries {
+fn as_written(
+    failures: &EndedEntries,
+    options: &CopyOptions,
+    paths: &[OsString],
+) -> EndedEntries {
     let mut failures = failures.clone();
     failures.sample.iter_mut().for_each(|it| it.reason = without_numbers(&it.reason));
     let sources = &paths[..paths.len().saturating_sub(1)];
@@ -157,7 +163,9 @@ fn as_written(failures: &EndedEntries, paths: &[OsString]) -> EndedEntries {
         let there = |it: &mut EndedEntry| it.reason = it.reason.replace("on this host", "there");
         failures.sample.iter_mut().for_each(there);
     }
-    for failure in failures.sample.iter_mut().filter(|it| it.code == EntryCode::NotFound) {
+    // What is listed is not the source, if called so.
+    let is_source = |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.is_none();
+    for failure in failures.sample.iter_mut().filter(is_source) {
         let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
         let parsed = sources.iter().find_map(|text| {
             let source = location::parse_source(text).ok()?.location;

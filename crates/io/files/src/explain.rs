@@ -5,6 +5,7 @@ use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
 use longhaul_sys::process::file_size_limit;
+use longhaul_units::shown_path;
 use longhaul_wire::EntryCode::{
     self, Changed, Failed, InTheWay, Name, NoSpace, NotFound, OutOfResources, Permission,
     ReadError, Refused, Skipped, TooLarge, WriteError,
@@ -56,6 +57,20 @@ pub(crate) fn at_listed(error: &io::Error) -> EntryEnd {
         _ => at_root(error),
     }
 }
+
+/// The same of a directory of which none of these listed `names` can be had, nor `more`, where `end` is that of the first.
+pub(crate) fn at_all_listed(end: &EntryEnd, names: &[&[u8]], more: usize) -> EntryEnd {
+    let reason = match end.code {
+        NotFound => "nothing that is listed in it is there",
+        _ => &end.reason,
+    };
+    let mut shown: Vec<_> = names.iter().map(|name| shown_path(name)).collect();
+    shown.extend((more > 0).then(|| format!("{more} more")));
+    ended(end.code, format!("{reason}: {}", shown.join(", ")))
+}
+
+/// Names in a reason: of more their number is shown.
+pub(crate) const NAMES_SHOWN: usize = 5;
 
 /// Why something could not be done at the destination. `doing` is like "cannot write".
 pub(crate) fn at_destination(doing: &str, error: &io::Error) -> EntryEnd {

@@ -6,6 +6,7 @@ use longhaul_units::ObjectId;
 use longhaul_wire::{EntryCode, EntryEnd};
 
 use super::entries::{Slot, State};
+use super::manifest::NOT_ABOVE;
 use super::objects::{Arrival, Rejection, Verification};
 use super::{Kept, Sink, SinkError, SourceKnows};
 use crate::action::{Verdict, WritePiece, WriteTask};
@@ -222,6 +223,11 @@ impl Sink {
 
     /// Everything of the file is verified and written.
     pub(super) fn became_whole(&mut self, id: EntryId) {
+        let entry = self.entries.get(id).and_then(Slot::entry);
+        if entry.is_some_and(|entry| self.manifest.only_fails(entry)) {
+            let end = EntryEnd::new(EntryCode::NotFound, NOT_ABOVE);
+            return self.fail(id, end, SourceKnows::No, Kept::Nothing);
+        }
         self.entries.became_whole(id);
         let has_digest = |slot: &&Slot| {
             let entry = slot.entry();

@@ -238,6 +238,12 @@ impl Manifest {
         self.covered
     }
 
+    /// True of what stands for a directory above listed names that cannot be had: the source is to say why, and the
+    /// name is never given.
+    pub(super) fn only_fails(&self, entry: &Entry) -> bool {
+        is_stand_in(entry) && self.names.fails(entry)
+    }
+
     /// Names that were asked for and not announced: names at the top, or that itself.
     fn unannounced(&self) -> impl Iterator<Item = &[u8]> {
         self.names.due().filter(|name| !self.paths.contains(name))
@@ -427,7 +433,7 @@ impl Manifest {
         new.names += own;
         new.firsts += first_cost(entry);
         new.taken.insert(key, is_directory.then_some(id));
-        new.places.push(match self.names.fails(entry) {
+        new.places.push(match self.names.fails(entry) && !is_stand_in(entry) {
             true => Place::Out(EntryCode::NotFound, NOT_ABOVE),
             false => Place::In(holder),
         });
@@ -436,7 +442,7 @@ impl Manifest {
     }
 }
 
-const NOT_ABOVE: &str = "names in it are listed, and it is no directory at the server";
+pub(super) const NOT_ABOVE: &str = "names in it are listed, and it is no directory at the server";
 const LEFT_OUT: &str =
     "the receiving side has no memory left for another name (--memory); copy it in parts";
 const LEFT_OUT_WITH: &str = "its directory, or one above it, was left out";

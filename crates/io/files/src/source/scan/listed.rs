@@ -22,6 +22,8 @@ use crate::{explain, identify};
 pub(super) struct ListedScan<'a> {
     names: Option<&'a NameList>,
     next: usize,
+    /// Number of the name that was looked for last and is there.
+    found: Option<usize>,
     /// The directory above a name that was given out last, with those above it.
     above: Vec<u8>,
     /// Nothing below it is found.
@@ -69,6 +71,20 @@ impl<'a> ListedScan<'a> {
         self.names?.get(self.next)
     }
 
+    /// The names in a directory that were not given out, each with its number.
+    fn left_in(&self, path: &'a [u8]) -> impl Iterator<Item = (usize, &'a [u8])> + use<'a> {
+        let (names, next) = (self.names, self.next);
+        let left = (next..).map_while(move |number| Some((number, names?.get(number)?)));
+        left.take_while(move |(_, name)| is_below(name, path))
+    }
+
+    /// True if a name in a directory is known to be there that was not given out.
+    fn has_found_in(&self, path: &[u8]) -> bool {
+        let found = self.found.filter(|found| *found >= self.next);
+        let name = found.and_then(|found| self.names?.get(found));
+        name.is_some_and(|name| is_below(name, path))
+    }
+
     fn is_missing(&self, name: &[u8]) -> bool {
         self.missing.as_ref().is_some_and(|missing| is_below(name, missing))
     }
@@ -81,7 +97,7 @@ impl<'a> ListedScan<'a> {
     }
 }
 
-impl Scan<'_> {
+impl<'a> Scan<'a> {
     /// The directory that the names are in.
     pub(super) fn start_listed(&mut self, root: usize, stat: &Stat) -> Scanned {
         match self.tree.open_directory(root, b"", OFlags::PATH) {
@@ -119,16 +135,47 @@ impl Scan<'_> {
     }
 
     fn excludes(&mut self, path: &[u8]) -> bool {
-        if !self.tree.has_rules() {
-            return false;
+        self.tree.has_rules() && self.look_for(path).is_ok_and(|is_admitted| !is_admitted)
+    }
+
+    /// True if what has this path is copied, false if a rule excludes it; an error where nothing is there.
+    fn look_for(&mut self, path: &[u8]) -> io::Result<bool> {
+        if path.split(|byte| *byte == b'/').any(identify::is_hidden_name) {
+            return Err(io::ErrorKind::NotFound.into());
         }
         let (parent, name) = split(path);
-        let stat = self.enter(parent).and_then(|(directory, _)| {
-            Ok(statat(directory, CString::new(name)?, AtFlags::SYMLINK_NOFOLLOW)?)
-        });
-        let is_directory =
-            |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        stat.is_ok_and(|stat| !self.tree.admits(path, is_directory(stat)))
+        let (directory, _) = self.enter(parent)?;
+        let stat = statat(directory, CString::new(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
+        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        Ok(self.tree.admits(path, is_directory))
+    }
+
+    /// Where nothing of what is listed in the directory `path` is there, this fails in its place: no directory is made
+    /// that holds nothing.
+    fn nothing_in(&mut self, path: &'a [u8]) -> Option<Scanned> {
+        if self.listed.has_found_in(path) {
+            return None;
+        }
+        let (mut first, mut names, mut more) = (None, Vec::new(), 0);
+        for (number, name) in self.listed.left_in(path) {
+            match self.look_for(name) {
+                Ok(true) => {
+                    self.listed.found = Some(number);
+                    return None;
+                }
+                Ok(false) => {}
+                Err(error) => {
+                    first.get_or_insert(error);
+                    match names.len() < explain::NAMES_SHOWN {
+                        true => names.push(&name[path.len() + 1..]),
+                        false => more += 1,
+                    }
+                }
+            }
+        }
+        let end = explain::at_listed(&first?);
+        self.listed.missing = Some(path.to_vec());
+        Some(unreadable(path.to_vec(), explain::at_all_listed(&end, &names, more)))
     }
 
     fn missing(&mut self, path: &[u8], error: &io::Error) -> Scanned {
@@ -136,7 +183,7 @@ impl Scan<'_> {
         unreadable(path.to_vec(), explain::at_listed(error))
     }
 
-    fn directory_above(&mut self, path: &[u8]) -> Scanned {
+    fn directory_above(&mut self, path: &'a [u8]) -> Scanned {
         let opened = self.tree.open_directory(0, path, OFlags::PATH);
         let found = opened.and_then(|fd| {
             let stat = fstat(&fd)?;
@@ -150,6 +197,9 @@ impl Scan<'_> {
             Ok(found) => found,
             Err(error) => return self.missing(path, &error),
         };
+        if let Some(failed) = self.nothing_in(path) {
+            return failed;
+        }
         self.listed.above = path.to_vec();
         match EntryPath::new(path.to_vec()) {
             Ok(path) => {
