@@ -194,13 +194,37 @@ fn directories_above_listed_names_may_be_links_and_are_copied_as_directories() {
             let again = run(test, &listed(&server, test, pushes, &names, "out")).unwrap();
             assert_eq!(again.bytes, 0, "{again:?}");
         }
+        // With a slash behind it a link to a directory means that, any other itself.
+        for top in [test.here("tree"), test.there("tree")] {
+            symlink("d/g", top.join("to-file")).unwrap();
+            symlink("nowhere", top.join("lost")).unwrap();
+        }
+        let names = ["link/", "d/back/", "to-file/", "lost/", "far", "far/g"];
+        for pushes in [true, false] {
+            let report = run(test, &listed(&server, test, pushes, &names, "slash")).unwrap();
+            assert_eq!(report.failures.count, 0, "{report:?}");
+            let out = if pushes { test.there("slash") } else { test.here("slash") };
+            for directory in ["link", "d/back", "far"] {
+                assert!(fs::symlink_metadata(out.join(directory)).unwrap().is_dir(), "{directory}");
+            }
+            for file in ["link/g", "link/e/f", "d/back/f", "far/e/f"] {
+                assert!(out.join(file).is_file(), "{file}");
+            }
+            for link in ["link/back", "to-file", "lost"] {
+                assert!(out.join(link).is_symlink(), "{link}");
+            }
+            let again = run(test, &listed(&server, test, pushes, &names, "slash")).unwrap();
+            assert_eq!((again.failures.count, again.bytes), (0, 0), "{again:?}");
+        }
         // At a server a link leads out of nothing.
         fs::write(test.path("secret"), "secret").unwrap();
         symlink("../..", test.there("tree/out")).unwrap();
-        let report = run(test, &listed(&server, test, false, &["out/secret"], "stolen")).unwrap();
-        let failed = failed(&report);
-        assert!(failed.len() == 1 && failed[0].starts_with("out: "), "{failed:?}");
-        assert_eq!(all(&test.here("stolen")), BTreeSet::new());
+        for name in ["out/secret", "out/"] {
+            let report = run(test, &listed(&server, test, false, &[name], "stolen")).unwrap();
+            let failed = failed(&report);
+            assert!(failed.len() == 1 && failed[0].starts_with("out: "), "{failed:?}");
+            assert_eq!(all(&test.here("stolen")), BTreeSet::new());
+        }
     });
 }
 
@@ -220,7 +244,7 @@ fn cp_reads_a_list_from_standard_input() {
         };
         let ended = cp(&["--files-from", "list"], "");
         assert_eq!(ended.status, Some(2), "{ended:?}");
-        let words = "/a/b/../../../x: it leads out of SRC, upwards";
+        let words = "line 3: /a/b/../../../x: it leads out of SRC, upwards";
         assert!(ended.stderr.contains(words), "{ended:?}");
         cp(&["--files-from", "-"], "a/b/../other\n").assert_succeeded();
         assert_eq!(all(&test.path("here")), set(["a", "a/other"]));

@@ -23,8 +23,8 @@ use crate::trees::{is_hidden, noise};
 
 /// Differences from rsync that are meant, and how the comparison makes up for them.
 ///
-/// Of lists of names, what is not drawn differs, too: `..` is refused, links above a name are not followed,
-/// `/./` means nothing, a name in a listed directory says no more than that, and `--delete` is refused.
+/// Of lists of names, what is not drawn differs, too: a `..` that leads out is refused, `/./` means nothing, a name in
+/// a listed directory says no more than that, and `--delete` is refused.
 const DIFFERENCES: [(&str, Difference); 4] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
@@ -192,7 +192,7 @@ impl Words {
                 |name: &PathBuf, other: &PathBuf| name != other && name.starts_with(other);
             names.retain(|name| !drawn.iter().any(|other| is_within(name, other)));
             names.extend(draw.one_in(4).then(|| MISSING.into()));
-            names
+            names.into_iter().map(|name| slashed(source, name)).collect()
         });
         let listed = names.is_some();
         let (contents, delete) = (contents || listed, delete && !listed);
@@ -231,6 +231,22 @@ impl Words {
         let attributes = attributes.map(|(_, word)| (*word).to_owned());
         flags.into_iter().flatten().chain(attributes).chain(rules).collect()
     }
+}
+
+/// A listed name, of which every second has a slash behind it, as that of a directory: not of a link that leads back
+/// to itself, which fails then, nor of another user's, which rsync as root does not follow.
+fn slashed(source: &Path, name: PathBuf) -> PathBuf {
+    let path = source.join(&name);
+    let leads_on = fs::metadata(&path)
+        .map_or_else(|error| error.kind() == std::io::ErrorKind::NotFound, |_| true);
+    let own = rustix::process::geteuid().as_raw();
+    let is_own = |link: fs::Metadata| !link.is_symlink() || link.uid() == own;
+    let leads_on = leads_on && fs::symlink_metadata(&path).map_or(true, is_own);
+    let mut name = name.into_os_string();
+    if leads_on && name.len() % 2 == 1 {
+        name.push("/");
+    }
+    name.into()
 }
 
 const ATTRIBUTES: [(KeptAttributes, &str); 6] = [

@@ -194,8 +194,9 @@ pub struct CpArgs {
 pub struct NamesArgs {
     /// Copy only the names in SRC, a directory, that FILE lists, one a line; -: standard input
     ///
-    /// Directories are copied with what is in them; those above a name are made. Lines that are empty or begin
-    /// with # or ; are no names. DST gets them as SRC/. would. Not with --delete.
+    /// Directories are copied with what is in them; those above a name are made. With a slash behind it a link
+    /// to a directory is followed, too. Lines that are empty or begin with # or ; are no names. DST gets them as SRC/.
+    /// would. Not with --delete.
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "delete")]
     pub files_from: Option<PathBuf>,
     /// In the list of --files-from a zero byte ends each name

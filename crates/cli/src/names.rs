@@ -30,9 +30,18 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
         Some(first) => ends_in_zero || !matches!(first, b'#' | b';'),
     };
     let (mut names, mut upwards, mut is_all) = (Vec::new(), Vec::new(), false);
-    for line in text.split(is_end).filter(is_name) {
+    let (mut number, unit) = (1, if ends_in_zero { "name" } else { "line" });
+    for line in text.split_inclusive(is_end) {
+        let (at, end) = (number, line.last().copied().filter(|byte| is_end(byte)));
+        number += usize::from(end.is_some_and(|end| end != b'\r'));
+        let line = &line[..line.len() - usize::from(end.is_some())];
+        if !is_name(&line) {
+            continue;
+        }
         match below(line) {
-            None if upwards.len() < LINES_SHOWN => upwards.push(shown_path(line)),
+            None if upwards.len() < LINES_SHOWN => {
+                upwards.push(format!("{unit} {at}: {}: it leads out of SRC, upwards", shown_path(line)));
+            }
             None => {}
             Some(name) => {
                 is_all |= name.is_empty();
@@ -41,8 +50,7 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
         }
     }
     if !upwards.is_empty() {
-        let sentence = |line: &String| format!("{line}: it leads out of SRC, upwards");
-        return Err(upwards.iter().map(sentence).collect::<Vec<_>>().join("\n"));
+        return Err(upwards.join("\n"));
     }
     if is_all {
         return Ok(None);
@@ -50,7 +58,8 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
     NameList::new(names).map(|list| Some(Arc::new(list))).map_err(|error| error.to_string())
 }
 
-/// The path that a line names, in which each `..` takes away the name before it; nothing where there is none.
+/// The path that a line names, in which each `..` takes away the name before it; nothing where there is none. A slash
+/// behind it stays.
 fn below(line: &[u8]) -> Option<Vec<u8>> {
     let mut names = Vec::new();
     for component in line.split(|byte| *byte == b'/') {
@@ -60,6 +69,8 @@ fn below(line: &[u8]) -> Option<Vec<u8>> {
             name => names.push(name),
         }
     }
+    let is_directory = !names.is_empty() && (line.ends_with(b"/") || line.ends_with(b"/."));
+    names.extend(is_directory.then_some(&b""[..]));
     Some(names.join(&b'/'))
 }
 
@@ -78,14 +89,21 @@ mod tests {
     #[test]
     fn a_list_is_read_as_rsync_reads_it() {
         assert_eq!(names("b\n\n#c\r\n;d\n/a//x/./y/\n", false), ["b", "a/x/y"]);
+        let slashed = parse(b"/a//\nb/.\nc\nd/e\nf/..\n", false);
+        assert!(slashed.unwrap().is_none(), "all");
+        let slashed = parse(b"/a//\nb/.\nc\nd/e\nf/g/..\n", false).unwrap().unwrap();
+        let follows = ["a", "b", "c", "d/e", "f"].map(|name| slashed.follows(name.as_bytes()));
+        assert_eq!(follows, [true, true, false, false, false]);
         assert_eq!(names("#b\0a\nx\0", true), ["#b", "a\nx"]);
         assert_eq!(names("", false), Vec::<String>::new());
         assert!(parse(b"a\n./\n", false).unwrap().is_none(), "all");
         assert_eq!(names("a/../b\nc/d/../../e/./f\n", false), ["b", "e/f"]);
         assert!(parse(b"b\na/..\n", false).unwrap().is_none(), "all");
-        let error = parse(b"../x\nb\na/../../y\n", false).unwrap_err();
-        let lines = ["../x", "a/../../y"].map(|it| format!("{it}: it leads out of SRC, upwards"));
-        assert_eq!(error, lines.join("\n"));
+        let error = |text: &[u8], ends_in_zero| parse(text, ends_in_zero).unwrap_err();
+        let sentence = |it: &str| format!("{it}: it leads out of SRC, upwards");
+        let lines = ["line 2: ../x", "line 5: a/../../y"].map(sentence).join("\n");
+        assert_eq!(error(b"\r\n../x\n\nb\r\na/../../y", false), lines);
+        assert_eq!(error(b"a\nb\0../x\0", true), sentence("name 2: ../x"));
         assert!(parse(&[b'a'; 5000], false).is_err());
     }
 }

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use longhaul_objects::{NameList, NameListError};
-use longhaul_wire::{EntryPath, SinkMessage};
+use longhaul_wire::{EntryPath, ListedName, SinkMessage};
 
 /// The names that a client still has to send.
 #[derive(Debug)]
@@ -37,8 +37,10 @@ impl NamesOut {
         {
             bytes += name.len() + 1;
             self.next += 1;
+            let follows = self.list.follows(name);
             // A list has no others.
-            names.extend(EntryPath::new(name.to_vec()));
+            let path = EntryPath::new(name.to_vec());
+            names.extend(path.map(|path| ListedName { path, follows }));
         }
         self.ended = self.next == self.list.len();
         Some(SinkMessage::Names { names, is_last: self.ended })
@@ -50,7 +52,7 @@ impl NamesOut {
 }
 
 impl NamesIn {
-    pub fn handle(&mut self, names: &[EntryPath], is_last: bool) -> Result<(), NameListError> {
+    pub fn handle(&mut self, names: &[ListedName], is_last: bool) -> Result<(), NameListError> {
         if self.ended {
             return Err(NameListError::Unasked);
         }
@@ -80,7 +82,8 @@ mod tests {
 
     #[test]
     fn a_list_arrives_in_parts_and_once() {
-        let names = (0..20_000).map(|number| format!("d/{number}").into_bytes());
+        let slash = |number| if number % 3 == 0 { "/" } else { "" };
+        let names = (0..20_000).map(|number| format!("d/{number}{}", slash(number)).into_bytes());
         let list = Arc::new(NameList::new(names).unwrap());
         let (mut out, mut here) = (NamesOut::new(list.clone()), NamesIn::default());
         let mut messages = 0;

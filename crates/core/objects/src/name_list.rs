@@ -3,19 +3,21 @@
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 
-use longhaul_wire::{EntryPath, InvalidPath};
+use longhaul_wire::{InvalidPath, ListedName};
 
 use crate::paths::AnnouncedPaths;
 
 /// Paths below a source, in the order of a scan: of each directory the names in it, then those in its directories.
 /// None is in another, since what a directory holds is copied with it.
 ///
-/// Each takes its bytes and five more.
+/// Each takes its bytes and five more, one with a slash behind it nine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NameList {
     /// Each with a zero behind it.
     bytes: Vec<u8>,
     starts: Vec<u32>,
+    /// Numbers of names that have a slash behind them.
+    followed: Vec<u32>,
 }
 
 /// The reason why names cannot be listed.
@@ -51,20 +53,31 @@ pub(crate) enum Beside {
 }
 
 impl NameList {
-    /// Of these names, in any order.
+    /// Of these names, in any order. Of one with a slash behind it a link is followed that leads to a directory.
     ///
     /// # Errors
     /// One is no path, or they are too many.
     pub fn new(names: impl IntoIterator<Item = Vec<u8>>) -> Result<Self, NameListError> {
-        let names = names.into_iter().map(EntryPath::new);
+        let names = names.into_iter().map(ListedName::new);
         let mut names = names.collect::<Result<Vec<_>, _>>()?;
-        names.sort_unstable_by(|one, other| order(one.as_bytes(), other.as_bytes()));
-        let mut list = Self::default();
+        // Of one that is there with and without a slash that with it.
+        names.sort_unstable_by(|one, other| {
+            let by_path = order(one.path.as_bytes(), other.path.as_bytes());
+            by_path.then(other.follows.cmp(&one.follows))
+        });
+        let (mut list, mut followed) = (Self::default(), Vec::new());
         for name in names {
-            if !list.has_above(name.as_bytes()) {
-                list.push(&name)?;
+            let path = name.path.as_bytes();
+            match list.within(path) {
+                None => list.push(&name)?,
+                // Who lists what is in it means a directory.
+                Some(above) if list.get(above) != Some(path) => followed.push(above as u32),
+                Some(_) => {}
             }
         }
+        list.followed.append(&mut followed);
+        list.followed.sort_unstable();
+        list.followed.dedup();
         Ok(list)
     }
 
@@ -72,15 +85,17 @@ impl NameList {
     ///
     /// # Errors
     /// It is not behind them, or there is no room; nothing was added then.
-    pub fn push(&mut self, name: &EntryPath) -> Result<(), NameListError> {
-        let name = name.as_bytes();
-        let follows = self.last().is_none_or(|last| order(last, name) == Ordering::Less);
-        if !follows || self.has_above(name) {
+    pub fn push(&mut self, name: &ListedName) -> Result<(), NameListError> {
+        let ListedName { path, follows } = name;
+        let name = path.as_bytes();
+        let is_behind = self.last().is_none_or(|last| order(last, name) == Ordering::Less);
+        if !is_behind || self.within(name).is_some() {
             return Err(NameListError::Order);
         }
         if self.bytes.len() + name.len() >= NAME_LIST_MAX {
             return Err(NameListError::TooMany);
         }
+        self.followed.extend(follows.then_some(self.starts.len() as u32));
         self.starts.push(self.bytes.len() as u32);
         self.bytes.extend_from_slice(name);
         self.bytes.push(0);
@@ -109,20 +124,30 @@ impl NameList {
         (0..self.len()).filter_map(|number| self.get(number))
     }
 
+    /// True if a link is followed that has this listed name and leads to a directory.
+    pub fn follows(&self, name: &[u8]) -> bool {
+        let number = self.past(name);
+        self.get(number) == Some(name) && self.followed.binary_search(&(number as u32)).is_ok()
+    }
+
     /// A number that is the same for the same names, and for no others.
     pub fn digest(&self) -> [u8; 32] {
-        *blake3::hash(&self.bytes).as_bytes()
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&self.bytes);
+        self.followed.iter().for_each(|number| _ = hasher.update(&number.to_be_bytes()));
+        *hasher.finalize().as_bytes()
     }
 
     fn last(&self) -> Option<&[u8]> {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// True if the path or one above it is listed.
-    fn has_above(&self, path: &[u8]) -> bool {
+    /// Number of the name that the path is, or is in.
+    fn within(&self, path: &[u8]) -> Option<usize> {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-        let mut above = ends.map(|(end, _)| &path[..end]).chain([path]);
-        above.any(|path| self.get(self.past(path)) == Some(path))
+        let above = ends.map(|(end, _)| &path[..end]).chain([path]);
+        let mut numbers = above.map(|path| (self.past(path), path));
+        numbers.find_map(|(number, path)| (self.get(number) == Some(path)).then_some(number))
     }
 
     /// Number of the first name that is not before a path.
@@ -138,7 +163,7 @@ impl NameList {
     }
 
     pub(crate) fn beside(&self, path: &[u8]) -> Beside {
-        if self.has_above(path) {
+        if self.within(path).is_some() {
             return Beside::Within;
         }
         // Before all names in a directory that can be.
@@ -204,6 +229,16 @@ mod tests {
         let list = list(&["b", "a-b", "a/x", "a", "b/c/d", "c/e", "c-d", "c/e", "c/d/x"]);
         assert_eq!(shown(&list), ["a", "a-b", "b", "c-d", "c/e", "c/d/x"]);
         assert!(NameList::new([b"../x".to_vec()]).is_err());
+        assert!(NameList::new([b"x//".to_vec()]).is_err());
+    }
+
+    #[test]
+    fn a_slash_behind_a_name_is_no_part_of_it_and_is_kept() {
+        let slashed = list(&["b", "a/x/", "b/", "c", "c", "e/f/g", "e"]);
+        assert_eq!(shown(&slashed), ["b", "c", "e", "a/x"]);
+        let follows = ["b", "c", "e", "a/x", "a"].map(|name| slashed.follows(name.as_bytes()));
+        assert_eq!(follows, [true, false, true, true, false]);
+        assert_ne!(slashed.digest(), list(&["b", "a/x", "c", "e"]).digest());
     }
 
     #[test]
@@ -228,7 +263,7 @@ mod tests {
     #[test]
     fn names_of_a_peer_come_in_order_and_are_bounded() {
         let push =
-            |list: &mut NameList, name: &str| list.push(&EntryPath::new(name.into()).unwrap());
+            |list: &mut NameList, name: &str| list.push(&ListedName::new(name.into()).unwrap());
         let mut one = list(&["c/d"]);
         for wrong in ["a", "c", "c/d", "c/d/e", "c/c", "c/d/e/f"] {
             assert_eq!(push(&mut one, wrong), Err(NameListError::Order), "{wrong}");

@@ -61,7 +61,7 @@ pub use message::{
     AccessEntry, AccessList, Account, AnswerMessage, Attributes, DataRanges, Deletes, Direction,
     Entry, EntryEnd, EntryKind, EntryPath, FileHashes, FilterKind, FilterRule, HardLink,
     HashOutcome, Hashed, HostAccount, HostLosses, InvalidPath, KeptAttributes, Left, LeftState,
-    LeftoversRequest, ListRequest, Listed, ListedKind, MAX_ATTRIBUTES, MAX_DATA_RANGES,
+    LeftoversRequest, ListRequest, Listed, ListedKind, ListedName, MAX_ATTRIBUTES, MAX_DATA_RANGES,
     MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, MAX_RULES, ManifestObject, Message, MessageReader,
     Metadata, Offered, PipeRequest, PipeRole, Question, Refused, Request, SinkMessage,
     SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr,

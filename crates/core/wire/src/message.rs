@@ -32,6 +32,7 @@ pub use self::entry::{Entry, EntryKind, EntryPath, InvalidPath, MAX_PATH};
 pub use self::host::{HostAccount, HostLosses, StallTimes};
 pub use self::leftovers::{Left, LeftState, LeftoversRequest};
 pub use self::listing::{AnswerMessage, ListRequest, Listed, ListedKind};
+pub use self::names::ListedName;
 pub use self::reader::MessageReader;
 pub use self::report::SourceReport;
 pub use self::request::{Deletes, Direction, FilterKind, FilterRule, Request};
@@ -248,7 +249,7 @@ pub enum SinkMessage {
     /// NAMES: more of the names that are to be copied.
     Names {
         /// Paths below the source, in ascending order of their components.
-        names: Vec<EntryPath>,
+        names: Vec<ListedName>,
         /// No more names follow.
         is_last: bool,
     },

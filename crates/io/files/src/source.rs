@@ -326,7 +326,8 @@ impl SourceTree {
         }
     }
 
-    /// The same through links above a listed name, but not below; without such a name `error`.
+    /// The same through links above a listed name, or that a name with a slash means, but not below; without such
+    /// a name `error`.
     fn open_listed(
         &self,
         root: usize,
@@ -336,8 +337,11 @@ impl SourceTree {
     ) -> io::Result<OwnedFd> {
         let ends = rest.iter().enumerate().rev().filter(|(_, byte)| **byte == b'/');
         let mut prefixes = [rest.len()].into_iter().chain(ends.map(|(end, _)| end));
-        let is_above = |end: &usize| self.names.get().is_some_and(|it| it.is_above(&rest[..*end]));
-        let Some(end) = prefixes.find(is_above) else { return Err(error) };
+        let leads_on = |end: &usize| {
+            let path = &rest[..*end];
+            self.names.get().is_some_and(|it| it.is_above(path) || it.follows(path))
+        };
+        let Some(end) = prefixes.find(leads_on) else { return Err(error) };
         match rest.get(end + 1..) {
             None => self.open_directory_behind(root, rest, flags),
             Some(below) => {

@@ -147,8 +147,10 @@ impl Files {
                 .next()
                 .is_some_and(|(next, _)| next.starts_with(&below))
         };
-        let names = self.by_path.keys().filter(|path| !is_above(path)).cloned();
-        NameList::new(names).expect("scenarios have possible entries")
+        let names = self.by_path.keys().filter(|path| !is_above(path));
+        // To some a slash is put, which says nothing here.
+        let slash = |path: &[u8]| if path.len().is_multiple_of(3) { &b"/"[..] } else { b"" };
+        NameList::new(names.map(|path| [path, slash(path)].concat())).expect("scenarios have possible entries")
     }
 
     pub fn len(&self) -> usize {

@@ -192,10 +192,13 @@ fn literal_bytes() {
     check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
     check(b"\x02\x1d\x00", SinkMessage::Rate(None));
     check(b"\x03\x1d\x41\x00", SinkMessage::Rate(Some(Rate::from_bps(256))));
-    let names = vec![path.clone()];
+    let name = |follows| ListedName { path: path.clone(), follows };
+    let names = vec![name(false)];
     check(b"\x06\x1b\x01\x03a/b", SinkMessage::Names { names, is_last: true });
+    let names = vec![name(true)];
+    check(b"\x07\x1b\x01\x04a/b/", SinkMessage::Names { names, is_last: true });
     check(b"\x02\x1b\x00", SinkMessage::Names { names: Vec::new(), is_last: false });
-    for wrong in [&b"\x02\x1b\x02"[..], b"\x03\x1b\x00\x00", b"\x05\x1b\x01\x02/b"] {
+    for wrong in [&b"\x02\x1b\x02"[..], b"\x03\x1b\x00\x00", b"\x05\x1b\x01\x02/b", b"\x04\x1b\x01\x01/"] {
         assert!(decode(wrong).is_err());
     }
     let paths = vec![b"a".to_vec(), b"b/c".to_vec()];
@@ -586,7 +589,8 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|paths| SinkMessage::Deleted { paths }),
         number().prop_map(|rate| SinkMessage::Rate((rate > 0).then(|| Rate::from_bps(rate)))),
         (any::<bool>(), "[a-z]{1,8}(/[a-z]{1,8}){0,3}").prop_map(|(is_last, name)| {
-            let names = vec![EntryPath::new(name.into_bytes()).unwrap()];
+            let path = EntryPath::new(name.into_bytes()).unwrap();
+            let names = vec![ListedName { path, follows: !is_last }];
             SinkMessage::Names { names, is_last }
         }),
         some_ranges().prop_map(|groups| {

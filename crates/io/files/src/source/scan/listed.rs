@@ -1,7 +1,7 @@
 //! The part of a scan that looks for listed names, and for no others.
 
 use std::ffi::CString;
-use std::io;
+use std::io::{self, ErrorKind::NotADirectory, ErrorKind::NotFound};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -126,7 +126,7 @@ impl<'a> Scan<'a> {
         self.listed.next += usize::from(above.is_none());
         // Nobody learns of hidden directories, nor reads in them.
         if identify::is_hidden_name(split(path).1) {
-            return Some(self.missing(path, &io::ErrorKind::NotFound.into()));
+            return Some(self.missing(path, &NotFound.into()));
         }
         match above {
             Some(path) => Some(self.directory_above(path)),
@@ -141,13 +141,29 @@ impl<'a> Scan<'a> {
     /// True if what has this path is copied, false if a rule excludes it; an error where nothing is there.
     fn look_for(&mut self, path: &[u8]) -> io::Result<bool> {
         if path.split(|byte| *byte == b'/').any(identify::is_hidden_name) {
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(NotFound.into());
         }
         let (parent, name) = split(path);
         let (directory, _) = self.enter(parent)?;
         let stat = statat(directory, CString::new(name)?, AtFlags::SYMLINK_NOFOLLOW)?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
-        Ok(self.tree.admits(path, is_directory))
+        Ok(self.tree.admits(path, is_directory || self.means_directory(path, &stat)?))
+    }
+
+    /// True if a listed link means the directory that it leads to: it has a slash behind it. An error where that leads
+    /// out of what is served.
+    fn means_directory(&self, path: &[u8], stat: &Stat) -> io::Result<bool> {
+        let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+        let is_meant = is_link && !self.tree.follows();
+        if !is_meant || !self.listed.names.is_some_and(|names| names.follows(path)) {
+            return Ok(false);
+        }
+        match self.tree.open_directory_behind(0, path, OFlags::PATH) {
+            Ok(_) => Ok(true),
+            // The link itself is copied.
+            Err(error) if matches!(error.kind(), NotADirectory | NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Where nothing of what is listed in the directory `path` is there, this fails in its place: no directory is made
@@ -230,7 +246,12 @@ impl<'a> Scan<'a> {
             Ok(behind) => behind.unwrap_or(stat),
             Err(end) => return Some(unreadable(path.to_vec(), end)),
         };
-        let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+        let is_directory = match self.means_directory(path, &stat) {
+            Ok(is_meant) => {
+                is_meant || FileType::from_raw_mode(stat.st_mode) == FileType::Directory
+            }
+            Err(error) => return Some(self.missing(path, &error)),
+        };
         if !self.tree.admits(path, is_directory) {
             return None;
         }
