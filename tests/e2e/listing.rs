@@ -1,6 +1,8 @@
 //! Listings: names and status of what a server has.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::sync::{Arc, Mutex};
 
@@ -85,6 +87,26 @@ fn ls_prints_what_is_there() {
         assert_eq!(names, ["a file", "out", "sub"]);
         assert_eq!((&entries[0]["type"], &entries[0]["size"]), (&json!("file"), &json!(8)));
         assert_eq!(entries[1]["target"], "../../here");
+    });
+}
+
+#[test]
+fn names_have_one_form_and_a_line_each() {
+    limited(|test| {
+        fs::create_dir(test.there("odd")).unwrap();
+        for name in [&b"a\nb"[..], b"caf\xe9", b"c\\d", b"\x1b[2J"] {
+            symlink("to\rthere", test.there("odd").join(OsStr::from_bytes(name))).unwrap();
+        }
+        let server = Server::start(test);
+        let at = format!("lh://{}/odd", server.address);
+        let ended = ls(test, &["-R"], &at);
+        assert_eq!(ended.stdout, "\\u{1b}[2J\na\\nb\nc\\\\d\ncaf\\xe9\n", "{ended:?}");
+        let json = ls(test, &["-R", "--json"], &at).json();
+        let entries = json["entries"].as_array().unwrap();
+        let paths: Vec<_> = entries.iter().map(|entry| entry["path"].as_str().unwrap()).collect();
+        assert_eq!(ended.stdout.lines().collect::<Vec<_>>(), paths);
+        let long = ls(test, &["-l"], &at);
+        assert_eq!(long.stdout.lines().filter(|line| line.ends_with(" -> to\\rthere")).count(), 4);
     });
 }
 

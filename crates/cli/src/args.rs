@@ -633,9 +633,9 @@ pub struct ProbeArgs {
 /// `longhaul ls`.
 ///
 /// Lists what is at a place of a server, which has to allow reading: names sorted directory by
-/// directory, a slash behind those of directories. Links are listed, not followed. On a terminal names are
-/// escaped, elsewhere they are as ls(1) writes them there, bytes and ends of lines in them too. With --json one
-/// object with `entries` (path, type, size, mode, modified, for a link target), `listed` and `failures`.
+/// directory, a slash behind those of directories. Links are listed, not followed. What acts on terminals is
+/// escaped, as in JSON: each name has a line. With --json one object with `entries` (path, type, size, mode,
+/// modified, for a link target), `listed` and `failures`.
 #[derive(Args, Debug)]
 #[command(after_help = LS_EXAMPLES)]
 pub struct ListArgs {

@@ -1,6 +1,6 @@
 //! `longhaul ls`.
 
-use std::io::{self, BufWriter, ErrorKind, IsTerminal, Write};
+use std::io::{self, BufWriter, ErrorKind, Write};
 use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
@@ -77,8 +77,6 @@ fn fields(report: &ListReport) -> Map<String, Value> {
 struct Printer {
     long: bool,
     json: bool,
-    /// Nothing steers a terminal.
-    plain: bool,
     out: BufWriter<io::Stdout>,
     zone: TimeZone,
     /// That of the place, for one that is no directory.
@@ -94,12 +92,10 @@ struct Printer {
 impl Printer {
     fn new(long: bool, json: bool, own_name: Vec<u8>) -> Self {
         let out = BufWriter::new(io::stdout());
-        let plain = !io::stdout().is_terminal();
         let (zone, group) = (TimeZone::system(), Vec::new());
         Self {
             long,
             json,
-            plain,
             out,
             zone,
             own_name,
@@ -146,26 +142,16 @@ impl Printer {
         if self.long {
             write!(self.out, "{} ", self.details(listed))?;
         }
-        match listed.path.is_empty() {
-            true => self.name(&self.own_name.clone())?,
-            false => self.name(listed.path.as_bytes())?,
-        }
-        match &listed.kind {
-            ListedKind::Directory => self.out.write_all(b"/")?,
-            ListedKind::Link { target } if self.long => {
-                self.out.write_all(b" -> ")?;
-                self.name(target)?;
-            }
-            _ => {}
-        }
-        self.out.write_all(b"\n")
-    }
-
-    fn name(&mut self, name: &[u8]) -> io::Result<()> {
-        match self.plain {
-            true => self.out.write_all(name),
-            false => self.out.write_all(shown_path(name).as_bytes()),
-        }
+        let path = match listed.path.is_empty() {
+            true => &self.own_name,
+            false => listed.path.as_bytes(),
+        };
+        let behind = match &listed.kind {
+            ListedKind::Directory => "/".to_owned(),
+            ListedKind::Link { target } if self.long => format!(" -> {}", shown_path(target)),
+            _ => String::new(),
+        };
+        writeln!(self.out, "{}{behind}", shown_path(path))
     }
 
     /// Mode, size and time.
