@@ -246,10 +246,21 @@ fn names_that_are_not_utf_8_are_found_by_the_list_that_a_copy_writes() {
 fn b3sum_checks_what_a_copy_writes() {
     limited(|test| {
         tree(test, &test.folder().join("here"));
+        let returns = ["tree/sub/a\rb", "tree/sub/c\r", "tree/sub/d\n\r"];
+        for name in returns {
+            fs::write(test.here(name), name).unwrap();
+        }
         let server = Server::start(test);
         let place = format!("lh://{}/", server.address);
         let words = ["cp", "--token-file", "token", "--manifest", "list", "here/tree", &place];
         Program::start(test, &words).end().assert_succeeded();
+        // And the other way round.
+        let mut b3sum = Command::new("b3sum");
+        b3sum.args(NAMES).args(returns).current_dir(test.there(""));
+        let written = fs::read(test.folder().join("list")).unwrap();
+        fs::write(test.folder().join("list"), b3sum.output().unwrap().stdout).unwrap();
+        assert_eq!(verify(test, &[], &place).status, Some(0));
+        fs::write(test.folder().join("list"), written).unwrap();
         let check = || {
             let mut b3sum = Command::new("b3sum");
             b3sum.arg("--check").arg(test.folder().join("list")).current_dir(test.there(""));
@@ -258,7 +269,7 @@ fn b3sum_checks_what_a_copy_writes() {
         let checked = check();
         assert!(checked.status.success(), "{checked:?}");
         let lines = String::from_utf8(checked.stdout).unwrap();
-        assert_eq!(lines.lines().filter(|line| line.ends_with(": OK")).count(), NAMES.len());
+        assert_eq!(lines.lines().filter(|line| line.ends_with(": OK")).count(), NAMES.len() + returns.len());
         fs::write(test.there("tree/sub/leaf"), "fall").unwrap();
         assert!(!check().status.success());
     });

@@ -119,7 +119,8 @@ impl HashList {
 }
 
 /// The line for a file `name` with such a hash. A name that is not UTF-8 has its bytes, as with `sha256sum`: `b3sum`
-/// would put other characters there, and then find no such file.
+/// would put other characters there, and then find no such file. A carriage return is itself, as `b3sum` 1.2 reads and
+/// writes it.
 pub fn line(hash: &[u8; 32], name: &[u8]) -> Vec<u8> {
     let hash = blake3::Hash::from_bytes(*hash).to_hex();
     let escaped = escape(name);
@@ -128,13 +129,12 @@ pub fn line(hash: &[u8; 32], name: &[u8]) -> Vec<u8> {
 }
 
 fn escape(name: &[u8]) -> Cow<'_, [u8]> {
-    if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n' | b'\r')) {
+    if !name.iter().any(|byte| matches!(byte, b'\\' | b'\n')) {
         return name.into();
     }
     let escaped = name.iter().flat_map(|byte| match byte {
         b'\\' => b"\\\\",
         b'\n' => b"\\n",
-        b'\r' => b"\\r",
         byte => std::slice::from_ref(byte),
     });
     escaped.copied().collect::<Vec<u8>>().into()
@@ -143,7 +143,6 @@ fn escape(name: &[u8]) -> Cow<'_, [u8]> {
 /// Hash and name of a line.
 fn parse(line: &[u8]) -> Result<([u8; 32], EntryPath), &'static str> {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
     let (line, is_escaped) = match line.strip_prefix(b"\\") {
         Some(rest) => (rest, true),
         None => (line, false),
@@ -170,6 +169,7 @@ fn unescape(name: &[u8]) -> Option<Vec<u8>> {
             b'\\' => match bytes.next()? {
                 b'\\' => b'\\',
                 b'n' => b'\n',
+                // As later ones write it.
                 b'r' => b'\r',
                 _ => return None,
             },
@@ -198,10 +198,13 @@ mod tests {
         let hash = *blake3::hash(b"foo").as_bytes();
         let hex = "04e0bb39f30b1a3feb89f536c93be15055482df748674b00d26e5a75777702e9";
         assert_eq!(line(&hash, b"a b"), format!("{hex}  a b\n").as_bytes());
-        assert_eq!(line(&hash, b"a\nb\\c\r"), format!("\\{hex}  a\\nb\\\\c\\r\n").as_bytes());
-        let list = read(&[line(&hash, b"a\nb\\c\r"), line(&hash, b"./d/e")].concat()).unwrap();
+        assert_eq!(line(&hash, b"a\nb\\c\r"), format!("\\{hex}  a\\nb\\\\c\r\n").as_bytes());
+        assert_eq!(line(&hash, b"a\rb\r"), format!("{hex}  a\rb\r\n").as_bytes());
+        let list = read(&[line(&hash, b"a\nb\\c\r"), line(&hash, b"./d/e\r")].concat()).unwrap();
         assert_eq!((list.len(), list.name(0), list.hash(1)), (2, &b"a\nb\\c\r"[..], &hash));
-        assert!(list.contains(b"d/e") && !list.contains(b"d"));
+        assert!(list.contains(b"d/e\r") && !list.contains(b"d"));
+        let later = read(&format!("\\{hex}  a\\r\n")).unwrap();
+        assert_eq!(later.name(0), b"a\r");
     }
 
     #[test]
