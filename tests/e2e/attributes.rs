@@ -210,15 +210,23 @@ fn without_a_word_nothing_is_kept_and_what_is_lost_is_counted() {
             set(&from.join("empty"), "user.e", b"y");
             let all = "2 files or directories have an access list, 4 files or directories have \
                        extended attributes: -a keeps them";
-            let report = run(test, &options).unwrap();
-            assert_eq!(report.remarks, [all]);
             // Nobody looks at files that are unchanged and have something to read.
+            let unchanged = "1 file or directory has an access list, 2 files or directories have extended \
+                             attributes: -a keeps them";
+            for expected in [all, unchanged] {
+                for dry_run in [true, false] {
+                    options.dry_run = dry_run;
+                    let report = run(test, &options).unwrap();
+                    assert_eq!(report.remarks, [expected], "{report:?}");
+                }
+            }
+            options.records.unmissed = KeptAttributes::ACCESS_LISTS;
             let report = run(test, &options).unwrap();
             assert_eq!(
                 report.remarks,
-                ["1 file or directory has an access list, 2 files or directories have extended \
-                  attributes: -a keeps them"]
+                ["2 files or directories have extended attributes: -a keeps them"]
             );
+            options.records.unmissed = KeptAttributes::default();
             // One is hashed first, then sent: that is one.
             File::options().write(true).open(from.join("large")).unwrap().write_all(b"x").unwrap();
             options.checksum = true;

@@ -75,6 +75,13 @@ impl AttributeArgs {
             .with(KeptAttributes::NUMBERS, self.numeric_ids)
             .with(KeptAttributes::FOLLOW, self.follow)
     }
+
+    /// Attributes that the user declines.
+    pub(crate) fn declined(self) -> KeptAttributes {
+        KeptAttributes::default()
+            .with(KeptAttributes::ACCESS_LISTS, self.no_acls)
+            .with(KeptAttributes::XATTRS, self.no_xattrs)
+    }
 }
 
 #[cfg(test)]
@@ -110,5 +117,12 @@ mod tests {
         assert_eq!(of(&["-A"]), sum(&all[..2]));
         assert_eq!(of(&["-Xog"]), sum(&all[2..]));
         assert_eq!(of(&["-o", "--numeric-ids"]), sum(&[Kept::OWNERS, Kept::NUMBERS]));
+        let declined = |words: &[&str]| {
+            let words = ["cp"].into_iter().chain(words.iter().copied());
+            Words::parse_from(words).attributes.declined()
+        };
+        assert_eq!(declined(&["-aH"]), Kept::default());
+        assert_eq!(declined(&["-a", "--no-acls", "--no-X"]), sum(&all[1..3]));
+        assert_eq!(declined(&["--no-A", "-A"]), Kept::default());
     }
 }

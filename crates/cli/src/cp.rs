@@ -310,6 +310,7 @@ fn options(
     options.delete = args.change.delete.then_some(Deletes { most: args.change.max_delete });
     options.max_errors = args.change.max_errors;
     options.attributes = args.attributes.kept();
+    options.records.unmissed = args.attributes.declined();
     options.dry_run = args.change.dry_run;
     options.records.changes = output.names_changes(args.change.dry_run);
     options.rules = rules;

@@ -223,6 +223,8 @@ pub struct CopyRecords {
     /// hash and its name, as `b3sum` writes it. Not without [`CopyOptions::verify`], with
     /// [`CopyOptions::update`] or [`CopyOptions::dry_run`].
     pub manifest: Option<PathBuf>,
+    /// Of these attributes, which sources have and the copy is not to keep, no remark is made.
+    pub unmissed: KeptAttributes,
 }
 
 /// A copy between this host and a server.

@@ -3,7 +3,7 @@
 use std::os::unix::ffi::OsStrExt;
 
 use longhaul_units::shown_path;
-use longhaul_wire::{SourceReport, Summary};
+use longhaul_wire::{KeptAttributes, SourceReport, Summary};
 
 use crate::options::CopyPaths;
 
@@ -14,6 +14,8 @@ pub(crate) struct Unkept {
     pub missed: (u64, u64),
     /// Entries of which the destination could not keep all that it was to.
     pub not_kept: u64,
+    /// Attributes that it was to keep.
+    pub kept: KeptAttributes,
 }
 
 impl Unkept {
@@ -23,6 +25,14 @@ impl Unkept {
             self.missed = (report.access_lists, report.xattrs);
         }
     }
+
+    /// The same without those of which the user wants to know nothing.
+    pub(crate) fn without(self, unmissed: KeptAttributes) -> Self {
+        let (lists, xattrs) = self.missed;
+        let of = |count, bit| if unmissed.has(bit) { 0 } else { count };
+        let lists = of(lists, KeptAttributes::ACCESS_LISTS);
+        Self { missed: (lists, of(xattrs, KeptAttributes::XATTRS)), ..self }
+    }
 }
 
 /// A sentence for each of `notes`, as [`Summary::notes`] of a copy of `paths`, and for what is not there.
@@ -30,7 +40,7 @@ pub(crate) fn of(notes: u64, paths: &CopyPaths, unkept: &Unkept) -> Vec<String> 
     let meant = REMARKS.iter().filter(|(note, _)| notes & note != 0);
     let meant = meant.map(|(_, remark)| (*remark).to_owned());
     let left_alone = (notes & Summary::LEFT_ALONE != 0).then(|| left_alone(notes, paths));
-    meant.chain(left_alone).chain(not_kept(unkept.not_kept)).chain(missed(unkept.missed)).collect()
+    meant.chain(left_alone).chain(not_kept(unkept.not_kept)).chain(missed(unkept)).collect()
 }
 
 /// Its name is in the destination directory, or beside the new name that is the destination.
@@ -62,7 +72,16 @@ fn not_kept(entries: u64) -> Option<String> {
     ))
 }
 
-fn missed((lists, xattrs): (u64, u64)) -> Option<String> {
+fn missed(unkept: &Unkept) -> Option<String> {
+    let (lists, xattrs) = unkept.missed;
+    let keeps_none = unkept.kept.with(KeptAttributes::FOLLOW, false).is_empty();
+    let advice = match (lists > 0, xattrs > 0) {
+        (false, false) => return None,
+        _ if keeps_none => "-a keeps them",
+        (true, false) => "-A keeps them",
+        (false, true) => "-X keeps them",
+        (true, true) => "-A and -X keep them",
+    };
     let entries = |count: u64| match count {
         1 => "1 file or directory has".to_owned(),
         count => format!("{count} files or directories have"),
@@ -70,7 +89,7 @@ fn missed((lists, xattrs): (u64, u64)) -> Option<String> {
     let lists = (lists > 0).then(|| format!("{} an access list", entries(lists)));
     let xattrs = (xattrs > 0).then(|| format!("{} extended attributes", entries(xattrs)));
     let parts: Vec<String> = lists.into_iter().chain(xattrs).collect();
-    (!parts.is_empty()).then(|| format!("{}: -a keeps them", parts.join(", ")))
+    Some(format!("{}: {advice}", parts.join(", ")))
 }
 
 const REMARKS: [(u64, &str); 6] = [
@@ -141,8 +160,8 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_counted() {
-        let of =
-            |missed, not_kept| super::of(0, &to(b"there"), &Unkept { missed, not_kept }).join("; ");
+        let words = |unkept: &Unkept| super::of(0, &to(b"there"), unkept).join("; ");
+        let of = |missed, not_kept| words(&Unkept { missed, not_kept, ..Unkept::default() });
         assert_eq!(of((0, 0), 0), "");
         assert_eq!(
             of((0, 12), 0),
@@ -153,5 +172,14 @@ mod tests {
             "1 file or directory has an access list, 1 file or directory has extended attributes: -a keeps them"
         );
         assert!(of((0, 0), 3).contains("of 3 entries could not be kept"));
+        let kept = |kept, missed| words(&Unkept { missed, kept, ..Unkept::default() });
+        assert!(kept(KeptAttributes::FOLLOW, (1, 0)).ends_with("-a keeps them"));
+        assert!(kept(KeptAttributes::XATTRS, (1, 0)).ends_with("-A keeps them"));
+        assert!(kept(KeptAttributes::ACCESS_LISTS, (0, 1)).ends_with("-X keeps them"));
+        assert!(kept(KeptAttributes::HARD_LINKS, (1, 1)).ends_with("-A and -X keep them"));
+        let both = Unkept { missed: (1, 1), ..Unkept::default() };
+        assert!(words(&both.without(KeptAttributes::ACCESS_LISTS)).starts_with("1 file or directory has extended"));
+        let all = KeptAttributes::XATTRS.with(KeptAttributes::ACCESS_LISTS, true);
+        assert_eq!(words(&both.without(all)), "");
     }
 }

@@ -7,7 +7,7 @@ use longhaul_objects::{
     Belief, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, GroupTask, NameList,
     NamedChange, PushError, Source, SourceError, SourceStats,
 };
-use longhaul_units::{Extent, Instant, ObjectId, Rate};
+use longhaul_units::{Extent, Instant, ObjectId, RangeSet, Rate};
 use longhaul_wire::{
     Bottleneck, Entry, EntryEnd, SinkMessage, SourceMessage, SourceReport, Summary,
 };
@@ -63,6 +63,11 @@ impl OutgoingCopy {
     /// See [`Source::begin_dry_run`].
     pub fn begin_dry_run(&mut self) {
         self.source.begin_dry_run();
+    }
+
+    /// See [`Source::would_change`].
+    pub fn would_change(&self) -> &RangeSet {
+        self.source.would_change()
     }
 
     /// See [`Source::expect_deletions`].

@@ -66,6 +66,8 @@ pub struct Source {
     belief: Belief,
     /// The sink says what a copy would change.
     dry_run: bool,
+    /// Entries that a copy would change, in a dry run.
+    would_change: RangeSet,
     /// The sink deletes, and says what.
     deletes: bool,
     /// Groups of objects that are not accepted: those that the sink is to know as believed, and those
@@ -364,6 +366,7 @@ impl Source {
             dealing: 0,
             belief,
             dry_run: false,
+            would_change: RangeSet::new(),
             deletes: false,
             believed: BTreeMap::new(),
             unread: BTreeMap::new(),
@@ -388,6 +391,11 @@ impl Source {
     /// Nothing is copied: the sink says what a copy would change. Without, it may not say so.
     pub fn begin_dry_run(&mut self) {
         self.dry_run = true;
+    }
+
+    /// In a dry run: numbers of the entries that the sink would change.
+    pub fn would_change(&self) -> &RangeSet {
+        &self.would_change
     }
 
     /// The sink was asked to delete what is not announced. Without, it may not say that it has.

@@ -18,7 +18,7 @@ use longhaul_objects::{EntryId, FileIdentity, GroupTask, NameList, ReadPiece, id
 use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, RangeSet};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, KeptAttributes};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 
@@ -58,6 +58,8 @@ pub struct SourceTree {
     /// Of the contents of the one source these alone are copied.
     pub(crate) names: OnceLock<Arc<NameList>>,
     reading: Reading,
+    /// Nothing is read but what is compared.
+    pub(crate) dry_run: bool,
 }
 
 /// Directory that paths are relative to, and confined to.
@@ -104,6 +106,7 @@ impl SourceTree {
             filter: None,
             names: OnceLock::new(),
             reading: Reading::default(),
+            dry_run: false,
         }
     }
 
@@ -113,15 +116,20 @@ impl SourceTree {
         let _ = self.names.set(names);
     }
 
+    /// Looks in a scan already, if `dry_run`, at attributes that a copy finds out when it reads a file.
+    pub fn dry_run(self, dry_run: bool) -> Self {
+        Self { dry_run, ..self }
+    }
+
     /// Keeps these attributes; those that are not the user's where they are `allowed`.
     pub fn keeping(self, kept: KeptAttributes, allowed: bool) -> Self {
         Self { reading: Reading::new(kept, allowed), ..self }
     }
 
     /// Entries with access lists, and with extended attributes of the user's, which are not kept: of files those that
-    /// were read, or have nothing to read.
-    pub fn missed_attributes(&self) -> (u64, u64) {
-        self.reading.missed()
+    /// were read, or have nothing to read; in a dry run those that `would_change`, by their numbers, count as read.
+    pub fn missed_attributes(&self, would_change: &RangeSet) -> (u64, u64) {
+        self.reading.missed(would_change)
     }
 
     /// Memory for names of directories that were found and are still to be read: those beyond it are

@@ -19,7 +19,7 @@ use longhaul_connection::{
 };
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Bytes, Duration};
+use longhaul_units::{Bytes, Duration, RangeSet};
 use longhaul_wire::{CloseCode, EntryEnd, HostAccount, Refused, SourceReport};
 
 use crate::api::EndedEntries;
@@ -31,6 +31,9 @@ pub(crate) type Half = SharedHalf<Arc<Buffer>, Buffer>;
 
 /// What starts a transfer when the client's request arrives, or says why not.
 pub(crate) type Opener = Box<dyn FnOnce(&Arc<Shared>, &Wish) -> Result<(), Refused> + Send>;
+
+/// Counts entries whose attributes are not kept; see [`Shared::count_missed`].
+type MissedCounter = Box<dyn Fn(&RangeSet) -> (u64, u64) + Send + Sync>;
 
 /// What all threads of a connection share.
 pub(crate) struct Shared {
@@ -71,8 +74,8 @@ pub(crate) struct Shared {
     notes: AtomicU64,
     /// Entries of it whose attributes could not all be kept.
     not_kept: AtomicU64,
-    /// Files that were sent with access lists and with extended attributes that the request does not keep.
-    missed: [AtomicU64; 2],
+    /// Counts files with access lists and with extended attributes that the request does not keep.
+    missed: OnceLock<MissedCounter>,
     /// What waits for storage, for the monitor of this host.
     stored: StoredSeen,
 }
@@ -189,7 +192,7 @@ impl Shared {
             remedies: AtomicU64::new(0),
             notes: AtomicU64::new(0),
             not_kept: AtomicU64::new(0),
-            missed: [const { AtomicU64::new(0) }; 2],
+            missed: OnceLock::new(),
             stored: StoredSeen::default(),
         })
     }
@@ -320,14 +323,16 @@ impl Shared {
 
     /// Entries sent from here with access lists and with extended attributes that the request does not keep.
     pub fn missed(&self) -> (u64, u64) {
-        let [lists, xattrs] = &self.missed;
-        (lists.load(Ordering::Relaxed), xattrs.load(Ordering::Relaxed))
+        let Some(counter) = self.missed.get() else { return (0, 0) };
+        match self.lock().transfer() {
+            Some(Transfer::OutgoingCopy(copy)) => counter(copy.would_change()),
+            _ => (0, 0),
+        }
     }
 
-    /// There are so many of them by now.
-    pub fn note_missed(&self, (lists, xattrs): (u64, u64)) {
-        self.missed[0].fetch_max(lists, Ordering::Relaxed);
-        self.missed[1].fetch_max(xattrs, Ordering::Relaxed);
+    /// They are counted by `counter`, which gets the numbers of those that would change in a dry run.
+    pub fn count_missed(&self, counter: impl Fn(&RangeSet) -> (u64, u64) + Send + Sync + 'static) {
+        let _ = self.missed.set(Box::new(counter));
     }
 
     /// The carrier knows that of this host, as long as it lives.

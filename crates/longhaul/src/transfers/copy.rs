@@ -391,7 +391,8 @@ fn push(
         .direct(options.direct)
         .filter(filter)
         .limit_names(budget.of_names())
-        .keeping(options.attributes, true);
+        .keeping(options.attributes, true)
+        .dry_run(options.dry_run);
     let belief = match (options.verify, &options.secret) {
         (false, _) => Belief::Unhashed,
         (true, None) => Belief::Nothing,
@@ -586,7 +587,8 @@ fn report(
     let mut unannounced = Vec::new();
     let (mut stays, mut would_change, mut carried) = ((0, 0), (0, 0), (0, 0));
     let mut stayed = Stayed::default();
-    let mut lost = Unkept { missed: task.shared.missed(), not_kept: task.shared.not_kept() };
+    let (missed, not_kept) = (task.shared.missed(), task.shared.not_kept());
+    let mut lost = Unkept { missed, not_kept, kept: options.attributes };
     let (bytes, files, resumed_bytes, notes) = match task.shared.lock().transfer() {
         Some(Transfer::OutgoingCopy(copy)) => {
             let stats = copy.stats();
@@ -633,7 +635,7 @@ fn report(
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
         discarded: task.discards(),
         verified: options.verify && failures.is_empty(),
-        remarks: remarks::of(notes, &options.paths, &lost),
+        remarks: remarks::of(notes, &options.paths, &lost.without(options.records.unmissed)),
         failures,
         skipped: task.shared.skipped(),
         unchanged: (stays.0.into(), stays.1),

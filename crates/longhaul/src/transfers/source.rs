@@ -58,6 +58,8 @@ impl SourceDriver {
     /// Starts its threads; they end when the transfer is stopped.
     pub fn start(self: &Arc<Self>, shared: &Arc<Shared>) -> io::Result<()> {
         let source = self.clone();
+        shared.count_missed(move |would_change| source.tree.missed_attributes(would_change));
+        let source = self.clone();
         shared.spawn("scan", move |shared| {
             source.scan(shared);
             Ok(())
@@ -109,7 +111,6 @@ impl SourceDriver {
                 shared.mailboxes.wake_messages();
             }
         }
-        shared.note_missed(self.tree.missed_attributes());
         shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
     }
 
@@ -147,7 +148,6 @@ impl SourceDriver {
             let len = task.len as usize;
             let failures = self.tree.read_group(&task, &mut buffer[..len]);
             let hashed = self.hash(&task, &buffer[..len]);
-            shared.note_missed(self.tree.missed_attributes());
             if failures.is_empty() {
                 self.note(&task, &buffer[..len], &hashed);
             }

@@ -179,6 +179,9 @@ impl Source {
         if entry.is_none() && !is_failed {
             return Err(error);
         }
+        if end.code.would_change() {
+            self.would_change.insert_one(id.as_wire());
+        }
         let is_dealt = slot.is_some_and(|slot| slot.object < self.accepted);
         if end.code.stays() && !is_dealt {
             self.unchanged.insert_one(u64::from(id.0));

@@ -1,5 +1,6 @@
 //! Metadata that a copy keeps, read at the source.
 
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use longhaul_objects::EntryId;
@@ -29,6 +30,8 @@ pub(crate) struct Reading {
 pub(crate) struct Missed {
     access_list: bool,
     xattrs: bool,
+    /// Of a file that a dry run does not read, and a copy would if the sink has another.
+    is_unread: bool,
 }
 
 /// Entries with such, each counted once, however often it is read.
@@ -37,6 +40,15 @@ struct MissedEntries {
     entries: RangeSet,
     access_lists: u64,
     xattrs: u64,
+    /// Those that are not read, by number.
+    unread: BTreeMap<u64, Missed>,
+}
+
+impl Missed {
+    /// The same of a file that is not read, if it `is_unread`.
+    pub(crate) fn unread(self, is_unread: bool) -> Self {
+        Self { is_unread, ..self }
+    }
 }
 
 impl Reading {
@@ -117,25 +129,33 @@ impl Reading {
                 name == ACCESS || name == DEFAULT
             }),
             xattrs: misses(KeptAttributes::XATTRS, |name| name.starts_with(USER)),
+            is_unread: false,
         }
     }
 
     /// An entry has this.
     pub(crate) fn count_missed(&self, id: EntryId, missed: Missed) {
-        if missed == Missed::default() {
+        if !missed.access_list && !missed.xattrs {
             return;
         }
         let mut all = lock(&self.missed);
-        if all.entries.insert_one(id.as_wire()) {
+        if missed.is_unread {
+            all.unread.insert(id.as_wire(), missed);
+        } else if all.entries.insert_one(id.as_wire()) {
             all.access_lists += u64::from(missed.access_list);
             all.xattrs += u64::from(missed.xattrs);
         }
     }
 
-    /// Entries with access lists and with attributes of the user's that were not kept.
-    pub(crate) fn missed(&self) -> (u64, u64) {
+    /// Entries with access lists and with attributes of the user's that were not kept, or would not be where a copy
+    /// read those that `would_change`, too.
+    pub(crate) fn missed(&self, would_change: &RangeSet) -> (u64, u64) {
         let all = lock(&self.missed);
-        (all.access_lists, all.xattrs)
+        let is_read = |id: &u64| would_change.contains(*id) && !all.entries.contains(*id);
+        let more = all.unread.iter().filter(|(id, _)| is_read(id));
+        more.fold((all.access_lists, all.xattrs), |(lists, xattrs), (_, missed)| {
+            (lists + u64::from(missed.access_list), xattrs + u64::from(missed.xattrs))
+        })
     }
 }
 

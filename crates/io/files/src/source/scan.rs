@@ -418,10 +418,12 @@ fn missed_of(
     link: Option<(BorrowedFd<'_>, &CStr)>,
 ) -> Missed {
     let Scanned::Entry(entry) = found else { return Missed::default() };
-    if entry.kind != EntryKind::File || entry.data_len() > 0 || !tree.reading.misses_any() {
+    let is_read = entry.data_len() > 0;
+    let is_unread = is_read && tree.dry_run;
+    if entry.kind != EntryKind::File || is_read && !is_unread || !tree.reading.misses_any() {
         return Missed::default();
     }
-    match link {
+    let missed = match link {
         Some((directory, name)) if true_sizes == Some(stat.st_dev) => {
             tree.reading.missed_of(&Node::named(&directory, name.to_bytes()))
         }
@@ -430,7 +432,8 @@ fn missed_of(
             .ok()
             .filter(|file| pseudo::true_sizes(file, stat).is_some())
             .map_or_else(Missed::default, |file| tree.reading.missed_of(&Node::open(&file))),
-    }
+    };
+    missed.unread(is_unread)
 }
 
 /// The same of a directory.

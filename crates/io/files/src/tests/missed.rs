@@ -4,6 +4,7 @@ use std::fs::create_dir_all;
 use std::sync::Arc;
 
 use longhaul_objects::NameList;
+use longhaul_units::RangeSet;
 use longhaul_wire::KeptAttributes;
 use rustix::fs::{XattrFlags, lsetxattr};
 
@@ -44,19 +45,19 @@ fn what_is_missed_is_counted_once_where_files_are_read_or_have_nothing_to_read()
     let scratch = Scratch::new();
     let from = tree(&scratch);
     let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &scratch.at("to"));
-    assert_eq!(copy.tree.missed_attributes(), (1, 2), "nothing is read yet");
+    assert_eq!(copy.tree.missed_attributes(&RangeSet::new()), (1, 2), "nothing is read yet");
     while copy.exchange() | copy.act() {}
     let credit = lock(&copy.sink).credit();
     let task = lock(&copy.source).next_group(credit).unwrap();
     for _ in 0..2 {
         assert_eq!(copy.tree.read_group(&task, &mut [0; 1 << 10]), []);
-        assert_eq!(copy.tree.missed_attributes(), (1, 3));
+        assert_eq!(copy.tree.missed_attributes(&RangeSet::new()), (1, 3));
     }
 
     let kept = |bits| {
         let tree = SourceTree::local(std::slice::from_ref(&from), false).keeping(bits, true);
         scan(&tree);
-        tree.missed_attributes()
+        tree.missed_attributes(&RangeSet::new())
     };
     assert_eq!(kept(KeptAttributes::XATTRS), (1, 0));
     assert_eq!(kept(KeptAttributes::ACCESS_LISTS), (0, 2));
@@ -65,11 +66,22 @@ fn what_is_missed_is_counted_once_where_files_are_read_or_have_nothing_to_read()
     // A single file, and names of a list with the directories above them.
     let alone = SourceTree::local(&[from.join("sub/empty")], false);
     scan(&alone);
-    assert_eq!(alone.missed_attributes(), (0, 1));
+    assert_eq!(alone.missed_attributes(&RangeSet::new()), (0, 1));
     let listed = SourceTree::local(&[from], true);
     listed.list_names(Arc::new(NameList::new([b"sub/empty".to_vec()]).unwrap()));
     scan(&listed);
-    assert_eq!(listed.missed_attributes(), (1, 2));
+    assert_eq!(listed.missed_attributes(&RangeSet::new()), (1, 2));
+}
+
+#[test]
+fn in_a_dry_run_what_would_be_read_counts_as_read() {
+    let scratch = Scratch::new();
+    let tree = SourceTree::local(&[tree(&scratch)], false).dry_run(true);
+    scan(&tree);
+    let mut would_change = RangeSet::new();
+    assert_eq!(tree.missed_attributes(&would_change), (1, 2));
+    would_change.insert(0..9);
+    assert_eq!(tree.missed_attributes(&would_change), (1, 3));
 }
 
 /// One that estimates the size of a copy sees entries that are not announced.
@@ -81,5 +93,5 @@ fn a_scan_that_only_looks_counts_nothing() {
     while let Some(Scanned::Entry(_)) = scan.next() {
         scan.pass();
     }
-    assert_eq!(tree.missed_attributes(), (0, 0));
+    assert_eq!(tree.missed_attributes(&RangeSet::new()), (0, 0));
 }

@@ -118,6 +118,7 @@ impl ServedCopies {
         let tree = SourceTree::below(root, &paths, contents);
         let tree = tree.direct(self.direct).filter(filter).limit_names(memory);
         let tree = tree.keeping(request.keeps_attributes, asked.rights.owners);
+        let tree = tree.dry_run(request.dry_run);
         let source =
             SourceDriver::new(tree, !request.unhashed).awaiting_names(request.names_follow);
         asked.grant(Driver::Source(Arc::new(source)));
