@@ -269,7 +269,10 @@ fn b3sum_checks_what_a_copy_writes() {
         let checked = check();
         assert!(checked.status.success(), "{checked:?}");
         let lines = String::from_utf8(checked.stdout).unwrap();
-        assert_eq!(lines.lines().filter(|line| line.ends_with(": OK")).count(), NAMES.len() + returns.len());
+        assert_eq!(
+            lines.lines().filter(|line| line.ends_with(": OK")).count(),
+            NAMES.len() + returns.len()
+        );
         fs::write(test.there("tree/sub/leaf"), "fall").unwrap();
         assert!(!check().status.success());
     });

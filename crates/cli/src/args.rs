@@ -20,7 +20,8 @@ use crate::lab::args::LabArgs;
 use crate::link::{choice, rate};
 use crate::serve::log::LogFormat;
 use crate::values::{
-    carrier, fsync, memory, parameters_help, parse_time, path, ports, profile_help, protect, retry,
+    carrier, fsync, memory, parameters_help, parse_time, path, period, ports, profile_help,
+    protect, retry,
 };
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -170,7 +171,7 @@ pub struct CpArgs {
     /// By it `longhaul verify` and `b3sum --check` check a copy, in the directory that holds it: names begin with
     /// that of the copy, those of SRC/. are those in it. Names that are not UTF-8 have their bytes, which b3sum does
     /// not read. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
-    /// written when all was copied.
+    /// written when all was copied; - is none.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     #[arg(conflicts_with_all = ["no_verify", "update", "dry_run"])]
     pub manifest: Option<PathBuf>,
@@ -279,7 +280,7 @@ pub struct LinkArgs {
     ///
     /// Its fields are `elapsed` (seconds), `bytes`, `bytes_total`, `files`, `files_total` (null while the tree
     /// is listed), `rate_bps`, `rtt_ms`, `packets_sent`, `packets_lost`, `bottleneck`.
-    #[arg(long, value_name = "TIME", value_parser = when::parse_time, hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = period, hide_short_help = true)]
     pub stats: Option<std::time::Duration>,
     /// One of the profile's parameters; may be given several times
     #[arg(long = "param", value_name = "NAME=VALUE", long_help = parameters_help())]

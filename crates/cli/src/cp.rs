@@ -150,11 +150,7 @@ fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
 
 /// The same without numbers of system errors, and with sources that are missing as the user has written them: with
 /// their host, and the path above.
-fn as_written(
-    failures: &EndedEntries,
-    options: &CopyOptions,
-    paths: &[OsString],
-) -> EndedEntries {
+fn as_written(failures: &EndedEntries, options: &CopyOptions, paths: &[OsString]) -> EndedEntries {
     let mut failures = failures.clone();
     failures.sample.iter_mut().for_each(|it| it.reason = without_numbers(&it.reason));
     let sources = &paths[..paths.len().saturating_sub(1)];
@@ -164,7 +160,8 @@ fn as_written(
         failures.sample.iter_mut().for_each(there);
     }
     // What is listed is not the source, if called so.
-    let is_source = |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.is_none();
+    let is_source =
+        |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.is_none();
     for failure in failures.sample.iter_mut().filter(is_source) {
         let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
         let parsed = sources.iter().find_map(|text| {
@@ -262,6 +259,11 @@ impl Wanted {
             sources.iter().map(|it| location::parse_source(it)).collect();
         let paths = paths.map_err(usage)?;
         let destination = location::parse(destination).map_err(usage)?;
+        if args.manifest.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            return Err(Failure::usage(
+                "--manifest -: the list is a file, since other results go to standard output: name one",
+            ));
+        }
         let is_listed = args.names.files_from.is_some();
         if is_listed && paths.len() > 1 {
             return Err(Failure::usage(

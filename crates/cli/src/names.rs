@@ -21,6 +21,9 @@ pub(crate) fn read(path: &Path, ends_in_zero: bool) -> Result<Option<Arc<NameLis
 
 /// As rsync reads it: without zeros, lines that are empty or begin with `#` or `;` are no names.
 fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, String> {
+    if !ends_in_zero && text.contains(&0) {
+        return Err("a name holds NUL: -0 reads names that end in NUL".into());
+    }
     let is_end = |byte: &u8| match ends_in_zero {
         true => *byte == 0,
         false => matches!(byte, b'\n' | b'\r'),
@@ -40,7 +43,10 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
         }
         match below(line) {
             None if upwards.len() < LINES_SHOWN => {
-                upwards.push(format!("{unit} {at}: {}: it leads out of SRC, upwards", shown_path(line)));
+                upwards.push(format!(
+                    "{unit} {at}: {}: it leads out of SRC, upwards",
+                    shown_path(line)
+                ));
             }
             None => {}
             Some(name) => {
@@ -105,5 +111,6 @@ mod tests {
         assert_eq!(error(b"\r\n../x\n\nb\r\na/../../y", false), lines);
         assert_eq!(error(b"a\nb\0../x\0", true), sentence("name 2: ../x"));
         assert!(parse(&[b'a'; 5000], false).is_err());
+        assert!(error(b"a\0b\0", false).contains("-0 reads names that end in NUL"));
     }
 }

@@ -90,6 +90,14 @@ pub(crate) fn ports(text: &str) -> Result<(u16, u16), String> {
     Ok((first, last))
 }
 
+/// A time between lines of progress.
+pub(crate) fn period(text: &str) -> Result<std::time::Duration, String> {
+    match when::parse_time(text)? {
+        std::time::Duration::ZERO => Err(format!("{text} is no time between lines: like 30s")),
+        period => Ok(period),
+    }
+}
+
 /// A time, or 0.
 pub(crate) fn retry(text: &str) -> Result<std::time::Duration, String> {
     match text {
@@ -120,5 +128,7 @@ mod tests {
         for wrong in ["", "100", "ms", "1.2.3s", "61s", "1h", "-1s"] {
             assert!(parse_time(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(period("30s"), Ok(ms(30_000)));
+        assert!(period("0s").unwrap_err().contains("no time between lines"));
     }
 }

@@ -81,6 +81,8 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["get", "lh://h/a", "b"], "there is no command get: `longhaul cp SRC... DST`"),
         (&["cp", "-rz", "a", "lh://h/b"], "there is no -z or --compress: nothing is compressed"),
         (&["cp", "--bwlimit", "3m", "a", "lh://h/b"], "limited by --rate"),
+        (&["cp", "--stats", "0s", "a", "lh://h/b"], "0s is no time between lines"),
+        (&["cp", "--manifest", "-", "a", "lh://h/b"], "--manifest -: the list is a file"),
         (&["cp", "-P", "7420", "a", "lh://h/b"], "lh://HOST:7420/PATH"),
         (&["cp", "-r", "-R", "-p", "-P", "--progress", "a", "b"], "both sides are on this host"),
         (&["cp", "a", "s3://bucket/b"], "does not speak s3"),

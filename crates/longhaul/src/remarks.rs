@@ -178,7 +178,10 @@ mod tests {
         assert!(kept(KeptAttributes::ACCESS_LISTS, (0, 1)).ends_with("-X keeps them"));
         assert!(kept(KeptAttributes::HARD_LINKS, (1, 1)).ends_with("-A and -X keep them"));
         let both = Unkept { missed: (1, 1), ..Unkept::default() };
-        assert!(words(&both.without(KeptAttributes::ACCESS_LISTS)).starts_with("1 file or directory has extended"));
+        assert!(
+            words(&both.without(KeptAttributes::ACCESS_LISTS))
+                .starts_with("1 file or directory has extended")
+        );
         let all = KeptAttributes::XATTRS.with(KeptAttributes::ACCESS_LISTS, true);
         assert_eq!(words(&both.without(all)), "");
     }

@@ -150,7 +150,8 @@ impl Files {
         let names = self.by_path.keys().filter(|path| !is_above(path));
         // To some a slash is put, which says nothing here.
         let slash = |path: &[u8]| if path.len().is_multiple_of(3) { &b"/"[..] } else { b"" };
-        NameList::new(names.map(|path| [path, slash(path)].concat())).expect("scenarios have possible entries")
+        NameList::new(names.map(|path| [path, slash(path)].concat()))
+            .expect("scenarios have possible entries")
     }
 
     pub fn len(&self) -> usize {

@@ -261,7 +261,10 @@ impl Sink {
     }
 
     fn became_durable(&mut self, covered: Covered) {
-        for id in covered.names {
+        // A user reads them in this order.
+        let mut names = covered.names;
+        names.sort_unstable();
+        for id in names {
             self.name_is_durable(id);
         }
         let whole = self.keep(covered.whole);

@@ -137,6 +137,9 @@ fn a_dry_run_looks_at_every_entry_and_moves_nothing() {
         let expected = (changed.count() as u32, bytes);
         let (source_stats, sink_stats) = (*source.stats(), *sink.stats());
         assert_eq!(source_stats.would_change, expected, "{seed}");
+        for (number, entry) in (0..).zip(&entries) {
+            assert_eq!(source.would_change().contains(number), is_changed(&entry), "{seed}");
+        }
         assert_eq!(sink_stats.would_change, expected, "{seed}");
         let (all, failed) =
             (entries.len() as u32, entries.iter().filter(is_blocked).count() as u32);

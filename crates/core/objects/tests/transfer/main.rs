@@ -4,6 +4,7 @@
 mod asides;
 mod attributes;
 mod cases;
+mod changes;
 mod contents;
 mod dry_run;
 mod hard_links;

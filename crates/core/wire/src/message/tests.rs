@@ -198,7 +198,9 @@ fn literal_bytes() {
     let names = vec![name(true)];
     check(b"\x07\x1b\x01\x04a/b/", SinkMessage::Names { names, is_last: true });
     check(b"\x02\x1b\x00", SinkMessage::Names { names: Vec::new(), is_last: false });
-    for wrong in [&b"\x02\x1b\x02"[..], b"\x03\x1b\x00\x00", b"\x05\x1b\x01\x02/b", b"\x04\x1b\x01\x01/"] {
+    for wrong in
+        [&b"\x02\x1b\x02"[..], b"\x03\x1b\x00\x00", b"\x05\x1b\x01\x02/b", b"\x04\x1b\x01\x01/"]
+    {
         assert!(decode(wrong).is_err());
     }
     let paths = vec![b"a".to_vec(), b"b/c".to_vec()];
