@@ -1,5 +1,7 @@
 //! A peer that lies: an error, and nothing changed.
 
+use std::sync::Arc;
+
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{
     ACTION_ENTRIES_MAX, ANSWERS_MAX, GROUP_SIZE, NAME_MEMORY, OBJECT_MAX, PATH_COST, UNSETTLED_COST,
@@ -7,8 +9,8 @@ use longhaul_objects::limits::{
 use longhaul_objects::storage;
 use longhaul_objects::testing::{MemoryStorage, file};
 use longhaul_objects::{
-    Action, Answer, EntryError, EntryId, NamedEntry, Prepared, PushError, Sink, SinkConfig,
-    SinkError, Source, SourceError, TopNames, Verdict,
+    Action, Answer, EntryError, EntryId, NameList, NamedEntry, Prepared, PushError, Sink,
+    SinkConfig, SinkError, Source, SourceError, TopNames, Verdict,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId};
 use longhaul_wire::{
@@ -919,4 +921,41 @@ fn what_does_not_verify_four_times_fails() {
     assert_eq!(disk.contents(b"a"), Some(&[0; 10][..]));
     assert_eq!(disk.node(b"b"), None);
     assert_eq!(disk.temp_count(), 0);
+}
+
+/// A source may say that it fails, and may not make a file of it.
+#[test]
+fn what_stands_for_a_directory_above_listed_names_is_never_given_its_name() {
+    let mut source = Source::default();
+    source.push_entry(directory("")).unwrap();
+    source.push_entry(Entry { mode: 0, modified: 0, ..file("a", 1) }).unwrap();
+    source.finish_entries();
+    let list = Arc::new(NameList::new([b"a/x".to_vec()]).unwrap());
+    let config = SinkConfig { names: TopNames::Listed(list), ..SinkConfig::default() };
+    let mut sink = Sink::new(config, Default::default());
+    let mut disk = MemoryStorage::new();
+    let mut rounds = 0;
+    while !source.is_done() {
+        rounds += 1;
+        assert!(rounds < 1_000, "each end waits for the other");
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).unwrap();
+        }
+        while let Some(task) = source.next_group(sink.credit()) {
+            let value = group_chaining_value(b"!", task.group, task.only);
+            source.group_hashed(task.object, task.group, value);
+            if let Verdict::Write(write) = sink.group_received(task.object, task.group, value) {
+                sink.group_written(&write, &storage::write(&mut disk, &write, b"!"));
+            }
+        }
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            sink.handle_answer(storage::perform(&mut disk, action).unwrap());
+        }
+        while let Some(message) = sink.poll_message() {
+            source.handle(message).unwrap();
+        }
+    }
+    assert_eq!((source.stats().failed, disk.node(b"a")), (1, None));
+    assert_eq!(sink.failures()[0].end.code, EntryCode::NotFound);
+    assert!(sink.failures()[0].end.reason.contains("names in it are listed"));
 }
