@@ -60,10 +60,18 @@ fn ls_prints_what_is_there() {
         }
         fs::remove_dir_all(test.there("tree/sub/run-2")).unwrap();
         fs::remove_dir(test.there("tree/sub/run-[1]")).unwrap();
-        ls(test, &[], &at("tree/none*")).assert_failed("no such file");
-        let ended = ls(test, &[], &at("tree/[z-a]"));
+        for (path, why) in [
+            ("tree/none*", "no such file or directory"),
+            ("tree/none", "no such file or directory"),
+            ("tree/a%20file/x", "what it should be in is no directory"),
+        ] {
+            ls(test, &[], &at(path)).assert_failed(&format!("longhaul: {}: {why}\n", at(path)));
+        }
+        let place = at("tree/[z-a]");
+        let ended = ls(test, &[], &place);
         assert_eq!(ended.status, Some(2), "{ended:?}");
-        assert!(ended.stderr.contains("wrong set of characters"), "{ended:?}");
+        let words = format!("{place}: the pattern \"[z-a]\" has a wrong set of characters");
+        assert!(ended.stderr.contains(&words), "{ended:?}");
         // A file alone has its own name.
         let ended = ls(test, &["-l"], &at("tree/a%20file"));
         assert!(

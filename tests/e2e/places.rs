@@ -90,7 +90,7 @@ fn a_source_that_is_missing_is_named_as_the_user_wrote_it_and_with_its_side() {
         missing("here/./zip", &format!("lh://{at}/"), words);
         fs::write(test.here("file"), "no directory").unwrap();
         let ended = Program::cp(test, &["here/file/x", &format!("lh://{at}/")]).end();
-        ended.assert_failed("cannot be read on this host: Not a directory");
+        ended.assert_failed("here/file/x: what it should be in is no directory on this host");
         assert!(!ended.stderr.contains("os error"), "{ended:?}");
     });
 }

@@ -120,6 +120,7 @@ fn a_key_with_a_command_dials_no_other_host_for_anybody() {
         fs::write(test.there("file"), "contents").unwrap();
         let copy = sshd.cp(&["dtn2:file", "dtn3:copy"]);
         assert_failed(&copy, "dtn2: this key lets nobody copy from here to another host");
+        assert_eq!(copy.stderr.matches("this key lets nobody").count(), 1, "{copy:?}");
         assert!(!test.there("copy").exists());
         until("the servers have ended", || sshd.processes().is_empty().then_some(()));
     });

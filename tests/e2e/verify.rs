@@ -83,7 +83,7 @@ fn what_a_server_has_is_compared_there() {
         assert!(ended.stdout.contains("missing  tree/empty\n"), "{ended:?}");
         let ended = verify(test, &["--ignore-extra", "--json"], &place);
         assert_eq!(ended.json()["extra"]["count"], 0, "{ended:?}");
-        verify(test, &[], &format!("{place}none")).assert_failed("no such file or directory");
+        verify(test, &[], &format!("{place}none")).assert_failed("none: no such directory");
         verify(test, &[], &format!("{place}other")).assert_failed("it is no directory");
         drop(server);
         let server = Server::with(test, |options| options.access[0].allow_read = false);

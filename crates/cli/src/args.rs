@@ -697,8 +697,8 @@ pub struct VerifyArgs {
 
 /// `longhaul resume`.
 ///
-/// A line for each copy to PLACE, or to a directory below it, that was interrupted: how long ago, the bytes that it
-/// keeps, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
+/// A line for each copy to PLACE, or to a directory below it, that was interrupted: how long ago, how much has
+/// arrived of the files that it has begun, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
 /// PLACE are not looked through. A server has to allow reading, and for --discard deletion too.
 #[derive(Args, Debug)]
 pub struct ResumeArgs {

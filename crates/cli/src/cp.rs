@@ -19,7 +19,7 @@ use longhaul_units::{EntryCode, Instant, shown, shown_path};
 use serde_json::{Map, Value};
 
 use crate::args::CpArgs;
-use crate::failure::{Failure, without_numbers};
+use crate::failure::Failure;
 use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Location, Server};
@@ -148,11 +148,9 @@ fn name_first(entries: &EndedEntries, mut say: impl FnMut(String)) {
     }
 }
 
-/// The same without numbers of system errors, and with sources that are missing as the user has written them: with
-/// their host, and the path above.
+/// The same, with sources that are missing as the user has written them: with their host, and the path above.
 fn as_written(failures: &EndedEntries, options: &CopyOptions, paths: &[OsString]) -> EndedEntries {
     let mut failures = failures.clone();
-    failures.sample.iter_mut().for_each(|it| it.reason = without_numbers(&it.reason));
     let sources = &paths[..paths.len().saturating_sub(1)];
     if sources.iter().any(|it| matches!(location::parse(it), Ok(it) if it.location.is_remote())) {
         // Where another host copies for this one its words are its own.

@@ -3,13 +3,14 @@ use std::io;
 use std::process::ExitCode;
 
 use longhaul::{Error, ErrorKind};
+use longhaul_units::without_numbers;
 use serde_json::{Map, Value, json};
 
 /// Why a command did not do what was asked, in words for the user.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) status: u8,
-    /// What failed, on which file or host, what is kept, what to do next.
+    /// What failed, on which file or host, what is kept, what to do next; empty where somebody else says it.
     pub(crate) message: String,
     /// What else there is to say in JSON.
     pub(crate) fields: Map<String, Value>,
@@ -99,6 +100,11 @@ impl Failure {
         Self { of_output: true, ..self }
     }
 
+    /// The same, where somebody else says it.
+    pub(crate) fn without_words(self) -> Self {
+        Self { message: String::new(), ..self }.without_json()
+    }
+
     /// The same, with more lines of words.
     pub(crate) fn adding(self, text: impl fmt::Display) -> Self {
         Self { message: format!("{}\n{text}", self.message), ..self }
@@ -113,20 +119,6 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }
-}
-
-/// The words of a message, without the numbers of system errors, which nobody can look up.
-pub(crate) fn without_numbers(message: &str) -> String {
-    let mut parts = message.split(" (os error ");
-    let mut words = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let (number, rest) = part.split_once(')').unwrap_or(("", part));
-        match number.parse::<u32>() {
-            Ok(_) => words.push_str(rest),
-            Err(_) => words.extend([" (os error ", part]),
-        }
-    }
-    words
 }
 
 const FAILED: u8 = 1;

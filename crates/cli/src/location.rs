@@ -5,9 +5,9 @@ use std::net::Ipv6Addr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use longhaul::{DEFAULT_PORT, Endpoint, SshHost};
+use longhaul::{DEFAULT_PORT, Endpoint, SshHost, escaped};
 use longhaul_units::shown;
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
+use percent_encoding::percent_decode;
 
 /// A file or tree, here or at a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,8 +173,8 @@ fn other_scheme(text: &str) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{text}: Longhaul does not speak {}; one side is a path of this host, the other \
-         {SCHEME}HOST[:PORT]/PATH",
+        "{text}: Longhaul does not speak {}; one side is a path of this host, the other [USER@]HOST:PATH \
+         over ssh or {SCHEME}HOST[:PORT]/PATH",
         shown(scheme)
     ))
 }
@@ -187,19 +187,7 @@ pub fn display(location: &Location) -> String {
             let colon = text.split('/').next().unwrap_or_default().contains(':');
             if colon { format!("./{text}") } else { text }
         }
-        Location::Remote { server: Server::At(Endpoint { host, port }), path } => {
-            let host = match host.split_once('%') {
-                // Of an interface's name that begins so it would be taken for a part of the escape.
-                Some((address, zone)) if zone.starts_with("25") => format!("[{address}%25{zone}]"),
-                _ if host.contains(':') => format!("[{host}]"),
-                _ => host.clone(),
-            };
-            let path = percent_encode(path, ESCAPED);
-            match *port {
-                DEFAULT_PORT => format!("{SCHEME}{host}/{path}"),
-                port => format!("{SCHEME}{host}:{port}/{path}"),
-            }
-        }
+        Location::Remote { server: Server::At(server), path } => server.place(path),
         Location::Remote { server: Server::BySsh(host), path } => {
             let address = host.host();
             let bare = host.destination();
@@ -208,7 +196,7 @@ pub fn display(location: &Location) -> String {
                 false => bare,
             };
             let port = host.port().map_or(String::new(), |port| format!(":{port}"));
-            format!("{SSH_SCHEME}{named}{port}/{}", percent_encode(path, ESCAPED))
+            format!("{SSH_SCHEME}{named}{port}/{}", escaped(path))
         }
     }
 }
@@ -367,11 +355,6 @@ pub(crate) fn number(digits: &str) -> Result<u16, String> {
         .ok_or_else(|| format!("{digits} is not a port"))
 }
 
-/// A component as a place at a server is written, and no pattern.
-pub(crate) fn escaped(component: &[u8]) -> String {
-    percent_encode(component, ESCAPED).to_string()
-}
-
 /// A component with its escapes replaced.
 pub(crate) fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
     for (at, _) in raw.iter().enumerate().filter(|(_, byte)| **byte == b'%') {
@@ -389,30 +372,6 @@ pub(crate) fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
 
 const SCHEME: &str = "lh://";
 const SSH_SCHEME: &str = "ssh://";
-
-/// What a shell, or a person, would stumble over.
-const ESCAPED: &AsciiSet = &CONTROLS
-    .add(b' ')
-    .add(b'"')
-    .add(b'%')
-    .add(b'\'')
-    .add(b'\\')
-    .add(b'`')
-    .add(b'$')
-    .add(b'*')
-    .add(b'?')
-    .add(b'[')
-    .add(b'!')
-    .add(b'{')
-    .add(b'}')
-    .add(b'(')
-    .add(b')')
-    .add(b'#')
-    .add(b'&')
-    .add(b';')
-    .add(b'<')
-    .add(b'>')
-    .add(b'|');
 
 #[cfg(test)]
 mod tests {

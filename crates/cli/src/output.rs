@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use longhaul_sys::standard::Stream;
-use longhaul_units::shown;
+use longhaul_units::{shown, without_numbers};
 use serde_json::{Value, json};
 
 use crate::args::Common;
@@ -72,14 +72,14 @@ impl Output {
     /// A line for people.
     pub(crate) fn say(&self, text: impl AsRef<str>) {
         if !self.quiet {
-            complain(text);
+            complain(without_numbers(text.as_ref()));
         }
     }
 
     /// A line for those who want details.
     pub(crate) fn detail(&self, text: impl AsRef<str>) {
         if self.verbose {
-            complain(text);
+            complain(without_numbers(text.as_ref()));
         }
     }
 
@@ -93,7 +93,9 @@ impl Output {
 
     /// Says why a command failed.
     pub(crate) fn failed(&self, failure: &Failure) -> ExitCode {
-        complain(format!("longhaul: {failure}"));
+        if !failure.message.is_empty() {
+            complain(format!("longhaul: {failure}"));
+        }
         if self.json && !failure.of_output {
             let mut fields = failure.fields.clone();
             fields.insert("error".into(), failure.message.clone().into());

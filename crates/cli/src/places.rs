@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use longhaul::{ConnectOptions, ListOptions, Listed, ListedKind, Stop, list};
+use longhaul::{ConnectOptions, ListOptions, Listed, ListedKind, Stop, escaped, list};
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use serde_json::Map;
@@ -55,7 +55,7 @@ fn find(line: &str, stop: &Stop) -> Option<Vec<String>> {
     list(&ListOptions::new(connect, path, Arc::new(sink)), stop).ok()?;
     let name = |listed: &Listed| {
         let slash = if matches!(listed.kind, ListedKind::Directory) { "/" } else { "" };
-        format!("{}{slash}", location::escaped(listed.path.as_bytes()))
+        format!("{}{slash}", escaped(listed.path.as_bytes()))
     };
     let listed = std::mem::take(&mut *lock(&found));
     let mut names: Vec<String> =

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use longhaul::{
     LeftoversOptions, SshPurpose, Stop, UnfinishedCopies, UnfinishedCopy, discard, leftovers,
+    open_directory,
 };
-use longhaul_sys::files::ConfinedDir;
-use longhaul_units::{Bytes, shown, shown_path};
+use longhaul_units::{Bytes, shown, shown_path, without_numbers};
 use serde_json::{Map, Value, json};
 
 use crate::args::ResumeArgs;
@@ -48,9 +48,7 @@ struct Found {
 impl Found {
     /// Looks through a directory of this host.
     fn look_here(&mut self, place: &Path, discards: bool, output: &Output) -> Result<(), Failure> {
-        let root = ConfinedDir::open_own(place).map_err(|error| {
-            Failure::failed(format!("cannot look through {}: {error}", self.at))
-        })?;
+        let root = open_directory(place).map_err(|error| Failure::of(&error, Map::new))?;
         for found in UnfinishedCopies::below(&root) {
             let copy = match found {
                 Ok(copy) => copy,
@@ -100,7 +98,7 @@ impl Found {
     }
 
     fn fail(&mut self, reason: &str) {
-        complain(format!("longhaul: {reason}"));
+        complain(format!("longhaul: {}", without_numbers(reason)));
         self.failed += 1;
     }
 

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use longhaul::{DEFAULT_PORT, ServeEvent, ServeOptions, Server, SshServeOptions, Stop};
+use longhaul::{DEFAULT_PORT, ErrorKind, ServeEvent, ServeOptions, Server, SshServeOptions, Stop};
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use serde_json::{Map, Value, json};
@@ -187,8 +187,11 @@ fn by_ssh(args: &ServeArgs, serve: ServeOptions, stop: &Stop) -> Result<(), Fail
     let own = |stream: io::Result<OwnedFd>| stream.map_err(here);
     let input = own(io::stdin().as_fd().try_clone_to_owned())?;
     let output = own(io::stdout().as_fd().try_clone_to_owned())?;
-    longhaul::serve_over_ssh(&options, input, output, &|_| {}, stop)
-        .map_err(|error| Failure::of(&error, Map::new))
+    longhaul::serve_over_ssh(&options, input, output, &|_| {}, stop).map_err(|error| {
+        let failure = Failure::of(&error, Map::new);
+        // The client says it.
+        if error.kind == ErrorKind::Refused { failure.without_words() } else { failure }
+    })
 }
 
 /// Time between two looks for signals.

@@ -4,6 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use longhaul_files::stood_for;
 use longhaul_objects::EndedEntry as Ended;
 use longhaul_objects::limits::FAILURES_MAX;
 use longhaul_objects::{Deletion, Deletions};
@@ -250,7 +251,8 @@ impl EndedEntries {
         let left = FAILURES_MAX.saturating_sub(self.sample.len());
         let more = sample.iter().take(left);
         let entry = |Ended { path, end, .. }: &Ended| {
-            EndedEntry::new(path.to_string(), end.code, &*end.reason)
+            let path = stood_for(path.as_bytes()).map_or(path.to_string(), shown_path);
+            EndedEntry::new(path, end.code, &*end.reason)
         };
         self.sample.extend(more.map(entry));
         self

@@ -1,13 +1,12 @@
 //! The one error of the public calls.
 
 use std::fmt;
-use std::net::SocketAddr;
 
 use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::HostFailure;
 use longhaul_control::ConnectError;
 use longhaul_files::DestinationError;
-use longhaul_units::Duration;
+use longhaul_units::{Duration, without_numbers};
 use longhaul_wire::{CloseCode, PipeRole};
 
 use crate::api::Snapshot;
@@ -124,7 +123,7 @@ impl Kept {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, side: Side, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let message = without_numbers(&message.into());
         Self { kind, side, path: None, message, kept: None, hint: None, may_pass: false }
     }
 
@@ -190,11 +189,9 @@ impl Error {
             Failure::Ssh(failure) => {
                 Self::new(ErrorKind::Lost, between, failure.reason).keeping(kept)
             }
-            Failure::Refused { server, reason, .. } => {
-                Self::new(ErrorKind::Refused, Side::There, format!("{server} refuses: {reason}"))
-            }
+            Failure::Refused { words, .. } => Self::new(ErrorKind::Refused, Side::There, words),
             Failure::Lost { server, reason, .. } => {
-                Self::ended((ErrorKind::Lost, between), server, &reason, kept)
+                Self::ended((ErrorKind::Lost, between), &server, &reason, kept)
             }
             Failure::NoRoute { reasons, was_there } => {
                 let message = format!("no route is left: {}", reasons.join("; "));
@@ -233,7 +230,7 @@ impl Error {
             }
             Failure::Stopped => Self::stopped().keeping(kept),
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
-                Self::ended((ErrorKind::Lost, between), server, &reason, kept)
+                Self::ended((ErrorKind::Lost, between), &server, &reason, kept)
             }
             Failure::Closed { server, code, by_peer, reason } => {
                 let kind = match (code, by_peer) {
@@ -241,14 +238,14 @@ impl Error {
                     (CloseCode::PROTOCOL_VIOLATION, false) => (ErrorKind::Violation, Side::There),
                     _ => (ErrorKind::Lost, between),
                 };
-                Self::ended(kind, server, &reason, kept)
+                Self::ended(kind, &server, &reason, kept)
             }
         }
     }
     /// A transfer that `server`, or the connection to it, has ended.
     fn ended(
         (kind, side): (ErrorKind, Side),
-        server: SocketAddr,
+        server: &str,
         reason: &str,
         kept: Option<Kept>,
     ) -> Self {
@@ -301,16 +298,22 @@ mod tests {
 
     #[test]
     fn an_error_names_kind_and_side_and_its_text_ends_with_what_is_kept_and_what_to_do() {
-        let server = SocketAddr::from(([192, 0, 2, 7], 7420));
+        let server = || "192.0.2.7:7420".to_owned();
         let closed = |code, by_peer| Failure::Closed {
-            server,
+            server: server(),
             code,
             by_peer,
             reason: "no space left".into(),
         };
         let narrow = |by_tcp| {
             let reason = "1280 bytes pass".into();
-            Failure::TooNarrow(TooNarrow { server, reason, passed: None, moved: true, by_tcp })
+            Failure::TooNarrow(TooNarrow {
+                server: server(),
+                reason,
+                passed: None,
+                moved: true,
+                by_tcp,
+            })
         };
         let (written, sent) = (Some(Kept::Written), Some(Kept::Sent(7)));
         let again = Some(AGAIN);

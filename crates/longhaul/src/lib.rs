@@ -10,11 +10,13 @@
 
 mod api;
 mod connection;
+mod directory;
 mod endpoint;
 mod error;
 mod implementation;
 mod memory;
 mod options;
+mod place;
 mod progress;
 mod remarks;
 mod transfers;
@@ -30,6 +32,7 @@ pub use connection::circuit::{
 pub use connection::links::{LinkChoice, LinkUse};
 pub use connection::path_history::HistoryReport;
 pub use connection::steering::RateSchedule;
+pub use directory::open_directory;
 pub use endpoint::serve::{Server, serve};
 pub use endpoint::ssh::arrivals::SshArrivals;
 pub use endpoint::ssh::between::{BetweenOptions, copy_between};
@@ -57,6 +60,7 @@ pub use options::{
     Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyRecords, DEFAULT_PORT,
     DISCARD_AFTER, Endpoint, Limits, Route, ServeOptions,
 };
+pub use place::escaped;
 pub use progress::Progress;
 pub use transfers::copy::copy;
 pub use transfers::leftovers::{LeftoversOptions, LeftoversReport, leftovers};

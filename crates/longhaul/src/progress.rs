@@ -5,7 +5,7 @@ use std::sync::Mutex;
 
 use longhaul_objects::NamedChange;
 use longhaul_sys::sync::lock;
-use longhaul_units::Losses;
+use longhaul_units::{Losses, without_numbers};
 use longhaul_wire::SourceReport;
 
 use crate::api::Snapshot;
@@ -104,7 +104,7 @@ impl Progress {
     }
 
     pub(crate) fn tell(&self, news: &str) {
-        lock(&self.news).push(news.into());
+        lock(&self.news).push(without_numbers(news));
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use jiff::Timestamp;
 use longhaul::ServeEvent;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, without_numbers};
 use serde_json::{Map, Value, json};
 
 use super::log::LogFormat;
@@ -66,6 +66,7 @@ impl Account {
                     self.complain_of_rest(count);
                 }
                 if shows {
+                    let reason = &without_numbers(reason);
                     complain(match self.log {
                         Some(log) => log.refused(Timestamp::now(), *client, reason),
                         None => format!("{client}: refused: {reason}"),

@@ -1,4 +1,5 @@
 use longhaul::{ServeFailure, Served};
+use longhaul_units::without_numbers;
 
 use crate::figures;
 
@@ -27,7 +28,10 @@ impl Outcome {
                 let (failed, skipped) = (failures.count, skipped.count);
                 Self { is_whole: true, bytes: *bytes, failed, skipped, reason }
             }
-            Err(failure) => Self { reason: Some(failure.to_string()), ..Self::default() },
+            Err(failure) => {
+                let reason = Some(without_numbers(&failure.to_string()));
+                Self { reason, ..Self::default() }
+            }
         }
     }
 

@@ -1,5 +1,8 @@
 //! Stream 0: the messages that each end may send, their order, and their end.
 
+use alloc::vec::Vec;
+use core::slice;
+
 use longhaul_wire::{
     AnswerMessage, DecodeError, Direction, LeftoversRequest, ListRequest, Message, MessageReader,
     PipeRequest, PipeRole, Refused, Request, SinkMessage, SourceMessage, VerifyRequest,
@@ -65,6 +68,19 @@ pub enum Wish {
     Verify(VerifyRequest),
     /// Interrupted copies.
     Leftovers(LeftoversRequest),
+}
+
+impl Wish {
+    /// Its paths at the server; those of a pipe are none.
+    pub fn paths(&self) -> &[Vec<u8>] {
+        match self {
+            Self::Copy(request) => &request.paths,
+            Self::Pipe(_) => &[],
+            Self::List(request) => slice::from_ref(&request.path),
+            Self::Verify(request) => slice::from_ref(&request.path),
+            Self::Leftovers(request) => slice::from_ref(&request.path),
+        }
+    }
 }
 
 /// A message that the peer may send now.

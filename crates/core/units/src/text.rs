@@ -50,9 +50,45 @@ pub fn shown_path(path: &[u8]) -> String {
     out
 }
 
+/// The words of a message, without the numbers of system errors, which nobody can look up.
+///
+/// ```
+/// use longhaul_units::without_numbers;
+///
+/// assert_eq!(without_numbers("a: full (os error 28); b"), "a: full; b");
+/// ```
+pub fn without_numbers(message: &str) -> String {
+    let mut parts = message.split(NUMBER);
+    let mut words = String::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let (number, rest) = part.split_once(')').unwrap_or(("", part));
+        match number.parse::<u32>() {
+            Ok(_) => words.push_str(rest),
+            Err(_) => words.extend([NUMBER, part]),
+        }
+    }
+    words
+}
+
+/// The standard library's words before such a number.
+const NUMBER: &str = " (os error ";
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_numbers_of_system_errors_are_left_out() {
+        for (message, words) in [
+            ("full (os error 28)", "full"),
+            ("a (os error 5); b (os error 113), c", "a; b, c"),
+            ("a (os error of ours)", "a (os error of ours)"),
+            ("a (os error 5", "a (os error 5"),
+            ("", ""),
+        ] {
+            assert_eq!(without_numbers(message), words);
+        }
+    }
 
     #[test]
     fn each_name_is_shown_in_a_form_of_its_own() {

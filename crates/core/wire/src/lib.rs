@@ -58,19 +58,19 @@ pub use header::{
 /// Types that messages and frames name.
 pub use longhaul_units::{Bottleneck, EntryCode, Losses};
 pub use message::{
-    AccessEntry, AccessList, Account, AnswerMessage, Attributes, DataRanges, Deletes, Direction,
-    Entry, EntryEnd, EntryKind, EntryPath, FileHashes, FilterKind, FilterRule, HardLink,
+    AccessEntry, AccessList, Account, AnswerMessage, AskedPart, Attributes, DataRanges, Deletes,
+    Direction, Entry, EntryEnd, EntryKind, EntryPath, FileHashes, FilterKind, FilterRule, HardLink,
     HashOutcome, Hashed, HostAccount, HostLosses, InvalidPath, KeptAttributes, Left, LeftState,
     LeftoversRequest, ListRequest, Listed, ListedKind, ListedName, MAX_ATTRIBUTES, MAX_DATA_RANGES,
     MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, MAX_RULES, ManifestObject, Message, MessageReader,
     Metadata, Offered, PipeRequest, PipeRole, Question, Refused, Request, SinkMessage,
-    SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr,
+    SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr, names_of,
 };
 pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;
 pub use ssh::{
     MAX_SSH_DATA, MAX_SSH_NOISE, MAX_SSH_PORTS, SSH_MARK_LEN, SSH_VERSION, SSH_WINDOW, SshAnswer,
-    SshAsk, SshEntry, SshFrame, SshOnward, SshPurpose, SshServing, SshTaken,
+    SshAsk, SshEntry, SshFrame, SshOnward, SshPurpose, SshRefusal, SshServing, SshTaken,
 };
 pub use tcp_record::{
     JOIN_LEN, Join, MAX_FRAMES_RECORD, MAX_OBJECT_RECORD, MAX_RECORD_HEAD, RecordHead,

@@ -97,8 +97,31 @@ pub enum PipeRole {
 pub struct Refused {
     /// Why, for programs.
     pub code: CloseCode,
-    /// Why, for people.
+    /// Why, for people. Names no path of the request.
     pub reason: String,
+    /// Part of the request that it is about, if it is about a path of it.
+    pub part: Option<AskedPart>,
+}
+
+/// The beginning of a path of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AskedPart {
+    /// Number of the path, from 0 on.
+    pub path: u64,
+    /// So many of its names, from the root on.
+    pub names: u64,
+}
+
+impl AskedPart {
+    /// All of `path`, which is number `number` of a request, or begins it.
+    pub fn all_of(number: u64, path: &[u8]) -> Self {
+        Self { path: number, names: names_of(path).count() as u64 }
+    }
+}
+
+/// Names of a path, which are those below a root.
+pub fn names_of(path: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+    path.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."))
 }
 
 /// A message from the source to the sink.
@@ -363,10 +386,7 @@ impl Message {
             LISTED | UNLISTED | LIST_END | HASHED | LEFT => {
                 Self::Answer(AnswerMessage::decode(number, &mut r)?)
             }
-            REFUSED => Self::Refused(Refused {
-                code: CloseCode(r.u16()?),
-                reason: r.text(MAX_REASON)?.into(),
-            }),
+            REFUSED => Self::Refused(Refused::decode(&mut r)?),
             COMPARE => match Compare::decode(&mut r)? {
                 Compare::Asked(files) => Self::Sink(SinkMessage::Compare(files)),
                 Compare::Answered(files) => Self::Source(SourceMessage::Compared(files)),
@@ -467,10 +487,20 @@ impl Refused {
     /// # Errors
     /// As there.
     pub fn encode(&self, out: &mut Vec<u8>) -> Result<(), Full> {
+        let AskedPart { path, names } = self.part.unwrap_or(AskedPart { path: 0, names: 0 });
         append(out, REFUSED, |w| {
             w.u16(self.code.0)?;
+            w.varint(if self.part.is_some() { path + 1 } else { 0 })?;
+            w.varint(names)?;
             w.bytes(cut_reason(&self.reason).as_bytes())
         })
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let code = CloseCode(r.u16()?);
+        let (path, names) = (r.varint()?, r.varint()?);
+        let part = path.checked_sub(1).map(|path| AskedPart { path, names });
+        Ok(Self { code, reason: r.text(MAX_REASON)?.into(), part })
     }
 }
 

@@ -71,7 +71,28 @@ pub struct SshAnswer {
     /// Name that the server gives itself.
     pub implementation: Option<String>,
     /// Where it listens, or why it does not.
-    pub outcome: Result<SshServing, String>,
+    pub outcome: Result<SshServing, SshRefusal>,
+}
+
+/// Why a server does not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SshRefusal {
+    /// Why, for people. Names no path of the question.
+    pub reason: String,
+    /// Number of the path of the question that it is about, if it is about one.
+    pub path: Option<u16>,
+}
+
+impl From<String> for SshRefusal {
+    fn from(reason: String) -> Self {
+        Self { reason, path: None }
+    }
+}
+
+impl From<&str> for SshRefusal {
+    fn from(reason: &str) -> Self {
+        String::from(reason).into()
+    }
 }
 
 /// A server that does what was asked. Its token is not for logs: there is no `Debug`.
@@ -187,7 +208,10 @@ impl SshAnswer {
             put(&mut body, IMPLEMENTATION, text.as_bytes());
         }
         match &self.outcome {
-            Err(reason) => put(&mut body, REFUSAL, cut_reason(reason).as_bytes()),
+            Err(SshRefusal { reason, path }) => {
+                put(&mut body, REFUSAL, cut_reason(reason).as_bytes());
+                path.iter().for_each(|path| put(&mut body, REFUSED_PATH, &path.to_be_bytes()));
+            }
             Ok(SshServing { entry, address, paths, frames, taken }) => {
                 put(&mut body, VERSION, &SSH_VERSION.to_be_bytes());
                 put_paths(&mut body, paths)?;
@@ -230,7 +254,12 @@ impl SshAnswer {
         let options = read(body, By::Server)?;
         let implementation = options.text(IMPLEMENTATION, MAX_IMPLEMENTATION)?;
         if let Some(reason) = options.text(REFUSAL, MAX_REASON)? {
-            return Ok(Some((Self { implementation, outcome: Err(reason) }, end)));
+            let path = match options.find(REFUSED_PATH) {
+                None => None,
+                Some(_) => Some(u16::from_be_bytes(options.array(REFUSED_PATH)?)),
+            };
+            let outcome = Err(SshRefusal { reason, path });
+            return Ok(Some((Self { implementation, outcome }, end)));
         }
         if options.array(VERSION)? != SSH_VERSION.to_be_bytes() {
             return Err(DecodeError::UnsupportedVersion);
@@ -299,6 +328,7 @@ kinds! {
     10 false FRAMES Server "frames over ssh"
     11 true ONWARD Client "other server over ssh"
     12 false TAKEN Server "taken ports over ssh"
+    13 false REFUSED_PATH Server "refused path over ssh"
 }
 
 fn read(body: &[u8], by: By) -> Result<Options<'_>, DecodeError> {

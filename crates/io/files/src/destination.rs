@@ -128,7 +128,14 @@ pub enum DestinationError {
 }
 
 impl DestinationError {
-    /// The destination, or what it should be in.
+    /// Why, without the path.
+    pub fn reason(&self) -> String {
+        let words = self.to_string();
+        let path = format!("{}: ", self.path());
+        words.strip_prefix(&path).unwrap_or(&words).to_owned()
+    }
+
+    /// The destination, or what it is or should be in.
     pub fn path(&self) -> &str {
         match self {
             Self::NotDirectory { path }
@@ -346,9 +353,13 @@ impl Destination<'_> {
 
     fn parent(&self, path: &[u8]) -> Result<ConfinedDir, DestinationError> {
         self.open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                let path = if path.is_empty() { b"." } else { path };
-                DestinationError::NoParent { path: path.escape_ascii().to_string() }
+            io::ErrorKind::NotFound => DestinationError::NoParent { path: shown(path) },
+            io::ErrorKind::NotADirectory => {
+                // The topmost, which is in the way of all that is below it.
+                let above = as_path(path).ancestors().map(|it| it.as_os_str().as_bytes());
+                let is_in_the_way = |it: &&[u8]| !it.is_empty() && is_no_directory(self.open(it));
+                let first = above.take_while(is_in_the_way).last().unwrap_or(path);
+                DestinationError::NotDirectory { path: shown(first) }
             }
             _ => self.error("cannot open what it is in", error),
         })
@@ -387,11 +398,19 @@ impl Destination<'_> {
     }
 
     pub(crate) fn shown(&self) -> String {
-        match self.bytes() {
-            b"" => ".".into(),
-            path => path.escape_ascii().to_string(),
-        }
+        shown(self.bytes())
     }
+}
+
+fn shown(path: &[u8]) -> String {
+    match path {
+        b"" => ".".into(),
+        path => path.escape_ascii().to_string(),
+    }
+}
+
+fn is_no_directory<T>(opened: io::Result<T>) -> bool {
+    opened.is_err_and(|error| error.kind() == io::ErrorKind::NotADirectory)
 }
 
 /// True if nothing is in `root` but hidden directories of transfers.

@@ -38,12 +38,22 @@ pub(crate) fn at_source(error: &io::Error) -> EntryEnd {
 pub(crate) fn at_root(error: &io::Error) -> EntryEnd {
     match error.kind() {
         ErrorKind::NotFound => EntryEnd::new(NotFound, "no such file or directory"),
+        ErrorKind::NotADirectory => EntryEnd::new(NotFound, "what it should be in is no directory"),
         // It would lead out of what is served.
         _ if error.get_ref().is_some() => ended(Refused, error.to_string()),
         _ if is_link(error) => {
             EntryEnd::new(Failed, "it is a link that leads back to itself, or too many in a row")
         }
         _ => at_source(error),
+    }
+}
+
+/// Why a directory that the user has named could not be opened.
+pub fn at_directory(error: &io::Error) -> EntryEnd {
+    match error.kind() {
+        ErrorKind::NotFound => EntryEnd::new(NotFound, "no such directory"),
+        ErrorKind::NotADirectory => EntryEnd::new(NotFound, "it is no directory"),
+        _ => at_root(error),
     }
 }
 

@@ -30,7 +30,10 @@ pub enum FilterError {
         pattern: String,
     },
     /// A set of characters is no set.
-    #[error("the pattern {pattern:?} has a wrong set of characters: {reason}")]
+    #[error(
+        "the pattern {pattern:?} has a wrong set of characters: {reason}; a [ that is part of a name is \
+         written \\["
+    )]
     Set {
         /// The pattern.
         pattern: String,
@@ -224,7 +227,7 @@ fn push_literal(out: &mut String, byte: u8) {
     out.push_str(&format!("\\x{byte:02x}"));
 }
 
-fn shown(pattern: &[u8]) -> String {
+pub(crate) fn shown(pattern: &[u8]) -> String {
     pattern.escape_ascii().to_string()
 }
 

@@ -8,7 +8,7 @@ use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Bytes;
 use longhaul_wire::{EntryCode, EntryEnd, FilterKind, FilterRule, MAX_RULES};
 
-use crate::filter::{Filter, FilterError};
+use crate::filter::{Filter, FilterError, shown};
 use crate::identify::{as_path, is_hidden_name};
 use crate::source::own_name;
 
@@ -151,7 +151,13 @@ impl NamePattern {
     pub(crate) fn new(pattern: &[u8]) -> Result<Self, FilterError> {
         let anchored = [b"/", pattern].concat();
         let rule = FilterRule { kind: FilterKind::Exclude, pattern: anchored };
-        Ok(Self { pattern: pattern.to_vec(), filter: Filter::new(&[rule])? })
+        // Without what anchors it, which nobody has written.
+        let as_written = |error| match error {
+            FilterError::Set { reason, .. } => FilterError::Set { pattern: shown(pattern), reason },
+            error => error,
+        };
+        let filter = Filter::new(&[rule]).map_err(as_written)?;
+        Ok(Self { pattern: pattern.to_vec(), filter })
     }
 
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
@@ -222,6 +228,9 @@ mod tests {
         assert!(patterns.admit(b"a1") && patterns.admit(b"a[12]"));
         assert_eq!(patterns.unmet(), [b"*.h5".to_vec()]);
         assert!(patterns.admit(b"x.h5") && patterns.unmet().is_empty());
-        assert!(AskedPatterns::new([&b"[z-a]"[..]]).is_err());
+        let error = AskedPatterns::new([&b"a[b"[..]]).unwrap_err().to_string();
+        let words =
+            "the pattern \"a[b\" has a wrong set of characters: it has no end: ] is missing;";
+        assert!(error.starts_with(words) && error.ends_with("is written \\["), "{error}");
     }
 }

@@ -59,13 +59,8 @@ impl Hashing {
     /// # Errors
     /// It is not there, or no directory: in words for people.
     pub fn open(root: &ConfinedDir, path: &[u8]) -> Result<Self, EntryEnd> {
-        let top = root.open_dir(as_path(path)).map_err(|error| {
-            let error = io::Error::from(error);
-            match Errno::from_io_error(&error) {
-                Some(Errno::NOTDIR) => EntryEnd::new(EntryCode::Failed, "it is no directory"),
-                _ => explain::at_root(&error),
-            }
-        })?;
+        let top = root.open_dir(as_path(path));
+        let top = top.map_err(|error| explain::at_directory(&error.into()))?;
         Ok(Self { top, large: Mutex::default() })
     }
 

@@ -4,6 +4,7 @@ mod holes;
 pub(crate) mod metadata;
 pub(crate) mod pseudo;
 pub(crate) mod scan;
+pub(crate) mod stand_in;
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

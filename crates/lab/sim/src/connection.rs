@@ -370,7 +370,7 @@ impl Connection {
                 self.begin(now, wish.part().other(), scenario, env);
             } else {
                 let reason = "this server is read-only".into();
-                self.half.refuse(Refused { code: CloseCode::REFUSED, reason });
+                self.half.refuse(Refused { code: CloseCode::REFUSED, reason, part: None });
             }
         }
         if let (End::Client, Some(refused)) = (self.end, self.half.refused().cloned()) {

@@ -19,8 +19,8 @@ use longhaul_connection::{
 };
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
-use longhaul_units::{Bytes, Duration, RangeSet};
-use longhaul_wire::{CloseCode, EntryEnd, HostAccount, Refused, SourceReport};
+use longhaul_units::{Bytes, Duration, RangeSet, without_numbers};
+use longhaul_wire::{AskedPart, CloseCode, EntryEnd, HostAccount, Refused, SourceReport};
 
 use crate::api::EndedEntries;
 use crate::memory::budget::{Budget, SINK_SPARE};
@@ -491,7 +491,12 @@ impl Memory {
 
 /// A refusal in words for people.
 pub(crate) fn refuse(code: CloseCode, reason: impl Into<String>) -> Refused {
-    Refused { code, reason: reason.into() }
+    Refused { code, reason: without_numbers(&reason.into()), part: None }
+}
+
+/// One for what is at `path`, the first of the request, or begins that.
+pub(crate) fn refuse_at(path: &[u8], code: CloseCode, reason: impl Into<String>) -> Refused {
+    Refused { part: Some(AskedPart::all_of(0, path)), ..refuse(code, reason) }
 }
 
 #[cfg(test)]

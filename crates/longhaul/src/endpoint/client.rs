@@ -16,8 +16,8 @@ use longhaul_rate_control::ChosenProfile;
 use longhaul_session::ClientConfig;
 use longhaul_sys::process::raise_descriptor_limit;
 use longhaul_sys::udp::UdpOptions;
-use longhaul_units::{Bytes, Duration, Instant};
-use longhaul_wire::{Carrier, CloseCode, ReceiveLimits};
+use longhaul_units::{Bytes, Duration, Instant, shown};
+use longhaul_wire::{Carrier, CloseCode, ReceiveLimits, Refused};
 
 use crate::api::{LinkReport, Snapshot};
 use crate::connection::circuit::Errand;
@@ -80,7 +80,7 @@ pub(crate) struct Finished<T> {
     pub resumed_first: Option<u64>,
 }
 
-/// Why a task was not done.
+/// Why a task was not done. Servers are named as people know them: [`Client::server_name`].
 #[derive(Debug)]
 pub(crate) enum Failure {
     Usage(String),
@@ -95,14 +95,13 @@ pub(crate) enum Failure {
     /// No server was started in the place of one that was lost.
     Ssh(NoServer),
     Refused {
-        /// Its address, or name where ssh has started it.
-        server: String,
         code: CloseCode,
-        reason: String,
+        /// The server or a place there, and why.
+        words: String,
     },
     /// The path to the server, or the server, is gone.
     Lost {
-        server: SocketAddr,
+        server: String,
         reason: String,
         /// The task can be done over another connection.
         again: bool,
@@ -114,13 +113,13 @@ pub(crate) enum Failure {
         was_there: bool,
     },
     UdpBlocked {
-        server: SocketAddr,
+        server: String,
     },
     TooNarrow(TooNarrow),
     /// This host lets no UDP be sent.
     NoUdp(String),
     Closed {
-        server: SocketAddr,
+        server: String,
         code: CloseCode,
         by_peer: bool,
         reason: String,
@@ -137,7 +136,7 @@ pub(crate) enum Failure {
 /// The path takes no packets as large as UDP needs them, or as TCP sends them.
 #[derive(Debug)]
 pub(crate) struct TooNarrow {
-    pub server: SocketAddr,
+    pub server: String,
     pub reason: String,
     /// Bytes of the largest IP packet that is known to pass.
     pub passed: Option<u64>,
@@ -213,17 +212,26 @@ impl<'a> Client<'a> {
         // Where that is not allowed, files are opened more often.
         let _ = raise_descriptor_limit();
         descriptors::check().map_err(Failure::Local)?;
-        self.reconnecting(&make, progress, stop).map_err(|failure| self.with_name(failure))
+        self.reconnecting(&make, progress, stop)
     }
 
-    /// The same failure; where ssh has started the server, whose address says little, with the user's names.
-    fn with_name(&self, failure: Failure) -> Failure {
-        match (failure, &self.options.ssh) {
-            (Failure::Refused { code, reason, .. }, Some(ssh)) => {
-                let (server, reason) = ssh.as_written(&reason);
-                Failure::Refused { server, code, reason }
-            }
-            (failure, _) => failure,
+    /// A refusal by the server of that name, in words for people: places are as the user has written them.
+    fn refused(&self, server: &str, refused: &Refused) -> Failure {
+        let reason = shown(&refused.reason);
+        let place = refused.part.and_then(|part| self.options.named(&self.wish, part));
+        let words = match place {
+            Some(place) => format!("{place}: {reason}"),
+            None => format!("{server} refuses: {reason}"),
+        };
+        Failure::Refused { code: refused.code, words }
+    }
+
+    /// The server at that address for people: by its address, or where ssh has started it, so that it may have none
+    /// that leads there, by the user's word.
+    fn server_name(&self, address: SocketAddr) -> String {
+        match &self.options.ssh {
+            Some(ssh) => shown(ssh.destination()),
+            None => address.to_string(),
         }
     }
 
@@ -296,7 +304,8 @@ impl<'a> Client<'a> {
         };
         let (mut opened, mut packet_max) = (None, None);
         let why = match &failure {
-            Failure::UdpBlocked { server } => {
+            Failure::UdpBlocked { .. } => {
+                let server = dialed.server;
                 self.note_swallowed(&dialed);
                 opened = rival.as_mut().and_then(Rival::take);
                 match dialed.tunnel {
@@ -415,7 +424,7 @@ impl<'a> Client<'a> {
             notices.extend(self.of_no_effect());
         }
         notices.iter().for_each(|notice| progress.tell(notice));
-        Running::start(self, begun, notices, make, stop)?.attend(rival, progress, stop)
+        Running::start(self, begun, notices, make, stop)?.attend((self, rival), progress, stop)
     }
 
     /// The connections that may take the place of lanes that begin now.
@@ -468,7 +477,10 @@ pub(crate) fn through_ssh(dialed: &Dialed, over_tcp: bool, relayed: bool) -> Opt
         (false, false) => "the control connection goes through ssh",
         (false, true) => "the control connection goes through the host of this command, by ssh",
     };
-    Some(format!("no TCP connection comes through to {server}: {what}"))
+    Some(match server.ip().is_unspecified() {
+        true => format!("{UNKNOWN}: {what}"),
+        false => format!("no TCP connection comes through to {server}: {what}"),
+    })
 }
 
 const DATA_THROUGH_SSH: &str = "data goes through ssh, and as fast as that (open ports there, TCP and UDP, as of --ports A-B, for more)";

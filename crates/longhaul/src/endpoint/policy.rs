@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use longhaul_files::is_hidden_name;
+use longhaul_files::{at_directory, is_hidden_name};
 use longhaul_session::Keyring;
-use longhaul_sys::descriptors;
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::{Bytes, Rate};
 
@@ -127,7 +126,7 @@ fn open(access: &Access) -> Result<ConfinedDir, Error> {
     // What transfers keep for themselves is nobody else's.
     root.map(|root| root.without(is_hidden_name)).map_err(|error| {
         let root = access.root.display().to_string();
-        let message = format!("cannot serve {root}: {}", descriptors::explained(&error.into()));
+        let message = format!("cannot serve {root}: {}", at_directory(&error.into()).reason);
         Error::path(root, message)
     })
 }

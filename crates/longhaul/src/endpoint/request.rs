@@ -2,11 +2,14 @@
 
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use longhaul_connection::{Part, Wish};
+use longhaul_sys::sync::lock;
+use longhaul_units::shown_path;
 use longhaul_wire::{
-    CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused, Request,
+    AskedPart, CloseCode, ConnectionId, Direction, PipeRequest, PipeRole, Protect, Refused,
+    Request, names_of,
 };
 
 use crate::api::Action;
@@ -77,7 +80,24 @@ impl Asked<'_> {
     /// Why it is not granted.
     pub fn handle(&self, handlers: &Handlers) -> Result<(), Refused> {
         let accepted = handlers.iter().find_map(|handler| handler.accept(self));
-        accepted.unwrap_or_else(|| Err(refuse(CloseCode::REFUSED, NO_HANDLER)))
+        let accepted = accepted.unwrap_or_else(|| Err(refuse(CloseCode::REFUSED, NO_HANDLER)));
+        let words = |refused: &Refused| match refused.part {
+            Some(part) => format!("{}: {}", self.shown(part), refused.reason),
+            None => refused.reason.clone(),
+        };
+        *lock(&self.granted.refusal) = accepted.as_ref().err().map(words);
+        accepted
+    }
+
+    /// The beginning of a path that was asked for, for people.
+    fn shown(&self, part: AskedPart) -> String {
+        let paths = self.wish.paths();
+        let path = usize::try_from(part.path).ok().and_then(|at| paths.get(at));
+        let names = names_of(path.map_or(&[], |path| path)).take(part.names as usize);
+        match shown_path(&names.collect::<Vec<_>>().join(&b'/')) {
+            path if path.is_empty() => "/".into(),
+            path => path,
+        }
     }
 
     /// Before the transfer begins, so that a thread that sees the transfer finds what was granted.
@@ -95,13 +115,17 @@ impl Asked<'_> {
             Wish::Verify(request) => (Action::Verify, request.path.clone()),
             Wish::Leftovers(request) => (Action::Leftovers, request.path.clone()),
         };
-        let _ = self.granted.0.set(Grant { sends, subject, request: Box::new(request) });
+        let _ = self.granted.grant.set(Grant { sends, subject, request: Box::new(request) });
     }
 }
 
 /// The grant of a client, if there is one.
 #[derive(Default)]
-pub(crate) struct Granted(OnceLock<Grant>);
+pub(crate) struct Granted {
+    grant: OnceLock<Grant>,
+    /// Why the last request was not granted, for the log.
+    refusal: Mutex<Option<String>>,
+}
 
 struct Grant {
     /// Contents go from here to the client.
@@ -113,17 +137,22 @@ struct Grant {
 
 impl Granted {
     pub fn request(&self) -> Option<&dyn GrantedRequest> {
-        self.0.get().map(|grant| &*grant.request)
+        self.grant.get().map(|grant| &*grant.request)
     }
 
     /// Its kind, and the client's word for its place.
     pub fn subject(&self) -> Option<&(Action, Vec<u8>)> {
-        self.0.get().map(|grant| &grant.subject)
+        self.grant.get().map(|grant| &grant.subject)
+    }
+
+    /// Why the last request was not granted, for the log.
+    pub fn refusal(&self) -> Option<String> {
+        lock(&self.refusal).clone()
     }
 
     /// True if contents go from here to the client.
     pub fn sends(&self) -> bool {
-        self.0.get().is_some_and(|grant| grant.sends)
+        self.grant.get().is_some_and(|grant| grant.sends)
     }
 }
 

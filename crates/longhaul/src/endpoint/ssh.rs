@@ -1,7 +1,7 @@
 //! A server that ssh starts for one client, and hands its token (docs/protocol.md section 10).
 
 pub mod arrivals;
-mod asked;
+pub mod asked;
 pub mod between;
 pub mod command;
 pub mod grant;

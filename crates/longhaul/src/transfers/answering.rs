@@ -62,12 +62,6 @@ impl Answering {
     }
 }
 
-/// A path of a request, and why it is refused.
-pub(crate) fn at(path: &[u8], reason: &str) -> String {
-    let path = if path.is_empty() { b"/" } else { path };
-    format!("{}: {reason}", path.escape_ascii())
-}
-
 /// Waits until an answer has room. False where nobody reads it any more.
 pub(crate) fn await_room(shared: &Shared) -> bool {
     let mut half = shared.lock();

@@ -79,6 +79,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let filter = Filter::new(&options.rules).map_err(|error| Error::usage(error.to_string()))?;
     let failed = |failure| Error::of(failure, Some(Kept::of_copy(&progress.snapshot())));
     let wish = Wish::Copy(request(options));
+    check_patterns(options, &wish)?;
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
@@ -309,6 +310,17 @@ fn check_names(paths: Vec<&[u8]>) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Checks that own names of a pull's sources which are patterns are right ones.
+fn check_patterns(options: &CopyOptions, wish: &Wish) -> Result<(), Error> {
+    let CopyPaths::Pull { sources, .. } = &options.paths else { return Ok(()) };
+    let own = |path| own_name(path).filter(|_| !options.copy_contents);
+    (0..).zip(sources).try_for_each(|(number, path)| {
+        let pattern = own(path).filter(|name| is_pattern(name));
+        let made = AskedPatterns::new(pattern).map(drop);
+        made.map_err(|error| options.connect.wrong_pattern(wish, (number, path), &error))
+    })
 }
 
 /// No server takes a longer path.
@@ -624,7 +636,7 @@ fn report(
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
     let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures);
     for name in unannounced {
-        let reason = "the server says nothing of it, not even that it failed";
+        let reason = "the server has announced neither it nor a failure, so it was not copied";
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
     }
     CopyReport {

@@ -81,13 +81,15 @@ pub struct ListReport {
 pub fn list(options: &ListOptions, stop: &Stop) -> Result<ListReport, Error> {
     let started = clock::now();
     check_path(&options.path)?;
-    let pattern = ListedPattern::new(&options.path, options.recursive);
-    let pattern = pattern.map_err(|error| Error::usage(error.to_string()))?.map(Arc::new);
-    let request = ListRequest { recursive: options.recursive, path: options.path.clone() };
+    let ListOptions { connect, path, recursive, .. } = options;
+    let wish = Wish::List(ListRequest { recursive: *recursive, path: path.clone() });
+    let pattern = ListedPattern::new(path, *recursive);
+    let wrong = |error| connect.wrong_pattern(&wish, (0, path), &error);
+    let pattern = pattern.map_err(wrong)?.map(Arc::new);
     let sink = options.sink.clone();
     let take: Take =
         Arc::new(move |shared: &Shared, answer| take(shared, answer, &sink, pattern.as_deref()));
-    let finished = ask(&options.connect, Wish::List(request), &take, started, stop)?;
+    let finished = ask(connect, wish, &take, started, stop)?;
     let Finished { task, elapsed, .. } = finished;
     let listed = task.shared.lock().transfer().and_then(Transfer::done).unwrap_or(0);
     Ok(ListReport { listed, failures: task.shared.failures(), elapsed })

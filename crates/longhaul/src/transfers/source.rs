@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use longhaul_carriers::buffer::Buffer;
 use longhaul_connection::OutgoingCopy;
-use longhaul_files::{Again, CopiedHashes, Scan, ScanFailure, Scanned, SourceTree};
+use longhaul_files::{Again, CopiedHashes, Scan, ScanFailure, Scanned, SourceTree, stood_for};
 use longhaul_objects::{
     ChainingValue, Comparison, EntryId, GroupTask, NameList, PushError, SourceStats, hash,
 };
@@ -223,7 +223,10 @@ fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStat
     let copy = half.outgoing_copy()?;
     let path = shown_path(&failure.path);
     // The sink knows no path but the stand-in's.
-    let is_named = |entry: &Entry| entry.path.as_bytes() == failure.path;
+    let is_named = |entry: &Entry| {
+        let own = entry.path.as_bytes();
+        own == failure.path || stood_for(own) == Some(&failure.path)
+    };
     let end = match &failure.stand_in {
         Some(entry) if !is_named(entry) => {
             EntryEnd::new(failure.end.code, &format!("{}: {path}", failure.end))

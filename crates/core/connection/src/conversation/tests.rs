@@ -27,7 +27,7 @@ fn asked(direction: Direction) -> (Conversation, Conversation) {
 }
 
 fn refused() -> Refused {
-    Refused { code: CloseCode::REFUSED, reason: "no".into() }
+    Refused { code: CloseCode::REFUSED, reason: "no".into(), part: None }
 }
 
 fn accept() -> SinkMessage {

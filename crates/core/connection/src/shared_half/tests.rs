@@ -63,7 +63,7 @@ fn closed(code: CloseCode) -> Closed {
 fn a_refused_client_may_close_and_its_server_waits_for_that() {
     let (mut client, mut server) = (client(Direction::Push), Half::server());
     assert_eq!(pass(&mut client, &mut server), Ok(Some(wish(Direction::Push))));
-    let refused = Refused { code: CloseCode::REFUSED, reason: "no".into() };
+    let refused = Refused { code: CloseCode::REFUSED, reason: "no".into(), part: None };
     server.refuse(refused.clone());
     assert_eq!(server.end(), None, "the client has to hear it");
     pass(&mut server, &mut client).unwrap();

@@ -3,8 +3,8 @@
 use longhaul_session::Session;
 use longhaul_units::{Bytes, Duration, LaneId, MemoryUse, ObjectId, PacketNumber, Rate};
 use longhaul_wire::{
-    Attributes, Bottleneck, Cipher, CloseCode, Direction, Entry, EntryCode, EntryEnd, EntryKind,
-    EntryPath, Frame, JOIN_LEN, Losses, ManifestObject, Message, MessageReader, Offered,
+    AskedPart, Attributes, Bottleneck, Cipher, CloseCode, Direction, Entry, EntryCode, EntryEnd,
+    EntryKind, EntryPath, Frame, JOIN_LEN, Losses, ManifestObject, Message, MessageReader, Offered,
     PipeRequest, PipeRole, RecordHead, Refused, Request, SinkMessage, SourceMessage, SourceReport,
     Summary, Writer,
 };
@@ -97,7 +97,8 @@ fn messages(page: &mut Page) {
         },
     };
     show(page, "REPORT", SourceMessage::Report(report.into()).into());
-    let refused = Refused { code: CloseCode::REFUSED, reason: "read-only".into() };
+    let part = Some(AskedPart { path: 0, names: 2 });
+    let refused = Refused { code: CloseCode::REFUSED, reason: "no such directory".into(), part };
     show(page, "REFUSED", refused.into());
     let pipe = PipeRequest { role: PipeRole::Send, name: b"run-17".to_vec() };
     show(page, "PIPE", pipe.into());

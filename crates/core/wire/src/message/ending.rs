@@ -1,6 +1,6 @@
 use alloc::string::String;
 
-use longhaul_units::EntryCode;
+use longhaul_units::{EntryCode, without_numbers};
 
 use crate::close::{MAX_REASON, cut_reason};
 use crate::error::{DecodeError, Full};
@@ -19,9 +19,9 @@ pub struct EntryEnd {
 }
 
 impl EntryEnd {
-    /// With the start of `reason` that a message may hold.
+    /// With the start of `reason` that a message may hold, without numbers of system errors.
     pub fn new(code: EntryCode, reason: &str) -> Self {
-        Self { code, reason: cut_reason(reason).into() }
+        Self { code, reason: cut_reason(&without_numbers(reason)).into() }
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>, code: EntryCode) -> Result<(), Full> {

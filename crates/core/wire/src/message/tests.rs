@@ -115,7 +115,10 @@ fn literal_bytes() {
     ];
     let bytes = b"\x22\x26\x01\x05\x40\x64\x03a/b\x05lh://\x02\x00\x00\x03a/b\x00\x03\x03\x07\x03a/b\x03lh:";
     check(bytes, AnswerMessage::Left(all));
-    check(b"\x05\x0c\x00\x06no", Refused { code: CloseCode::REFUSED, reason: "no".into() });
+    let refused = |part| Refused { code: CloseCode::REFUSED, reason: "no".into(), part };
+    check(b"\x07\x0c\x00\x06\x00\x00no", refused(None));
+    let part = Some(AskedPart { path: 1, names: 3 });
+    check(b"\x07\x0c\x00\x06\x02\x03no", refused(part));
 
     let object = ManifestObject { id: ObjectId(1), first_entry: 7, entries: 1, size: 100 };
     let manifest =
@@ -667,8 +670,11 @@ fn message() -> impl Strategy<Value = Message> {
         1 => answer.prop_map(Message::from),
         1 => request.prop_map(Message::from),
         1 => pipe.prop_map(Message::from),
-        1 => (any::<u16>(), reason())
-            .prop_map(|(code, reason)| Refused { code: CloseCode(code), reason }.into()),
+        1 => (any::<u16>(), reason(), prop::option::of((0..1u64 << 40, 0..1u64 << 40)))
+            .prop_map(|(code, reason, part)| {
+                let part = part.map(|(path, names)| AskedPart { path, names });
+                Refused { code: CloseCode(code), reason, part }.into()
+            }),
         4 => source.prop_map(Message::from),
         4 => sink.prop_map(Message::from),
     ]

@@ -95,13 +95,20 @@ fn an_answer_says_which_ports_others_have() {
 
 #[test]
 fn a_refusal_stands_alone() {
-    let refused = SshAnswer { implementation: Some("y".into()), outcome: Err("no".into()) };
-    let mut out = Vec::new();
-    refused.encode(&MARK, &mut out).unwrap();
-    assert_eq!(out, message(&[0, 5, 0, 1, b'y', 0x80, 9, 0, 2, b'n', b'o']));
-    let len = out.len();
-    out.extend([7, 0]);
-    assert!(SshAnswer::parse(&MARK, &out) == Ok(Some((refused, len))));
+    let place = [0, 13, 0, 2, 1, 2];
+    for (path, place) in [(None, &place[..0]), (Some(0x102), &place)] {
+        let outcome = Err(SshRefusal { reason: "no".into(), path });
+        let refused = SshAnswer { implementation: Some("y".into()), outcome };
+        let mut out = Vec::new();
+        refused.encode(&MARK, &mut out).unwrap();
+        let body = [&[0, 5, 0, 1, b'y', 0x80, 9, 0, 2, b'n', b'o'], place].concat();
+        assert_eq!(out, message(&body));
+        let len = out.len();
+        out.extend([7, 0]);
+        assert!(SshAnswer::parse(&MARK, &out) == Ok(Some((refused, len))));
+    }
+    let body = [0x80, 9, 0, 1, b'x', 0, 13, 0, 1, 1];
+    assert!(SshAnswer::parse(&MARK, &message(&body)).is_err(), "no number");
 }
 
 fn onward() -> SshOnward {

@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use self::listed::ListedScan;
 use super::hard_links::FoundLinks;
 use super::holes::{data_ranges, may_have_holes};
-use super::pseudo;
+use super::{pseudo, stand_in};
 use crate::metadata::node::Node;
 use crate::place::open_at;
 use crate::source::metadata::Missed;
@@ -165,10 +165,7 @@ impl<'a> Scan<'a> {
     /// Stands in for what is at `path`, which no entry can have: in the same tree.
     fn nameless(&mut self, path: &[u8]) -> Option<Entry> {
         self.nameless += 1;
-        // No file has that name already, and nobody can make one that will.
-        let name = format!("(not copied {}, {:08x})", self.nameless, self.salt);
-        let top = path.iter().position(|byte| *byte == b'/').map_or(&b""[..], |end| &path[..end]);
-        EntryPath::new(join(top, name.as_bytes())).ok().map(stand_in_at)
+        EntryPath::new(stand_in::path(path, self.nameless, self.salt)).ok().map(stand_in_at)
     }
 
     fn start_directory(&mut self, pending: Pending) -> Option<Scanned> {

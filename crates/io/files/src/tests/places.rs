@@ -50,7 +50,7 @@ fn a_file_goes_where_cp_puts_it() {
     let error = cp(&scratch, &["file"], "missing/new").unwrap_err();
     assert!(error.ends_with("/missing: no such directory"), "{error}");
     let error = cp(&scratch, &["file"], "old/new").unwrap_err();
-    assert!(error.ends_with("/old: no such directory"), "{error}");
+    assert!(error.ends_with("/old: is not a directory"), "{error}");
     let error = cp(&scratch, &["file"], "old/").unwrap_err();
     assert!(error.ends_with("/old/: is not a directory"), "{error}");
     assert_eq!(scratch.names(""), ["file", "old", "there", "tree"]);
@@ -102,7 +102,7 @@ fn several_sources_go_into_a_directory() {
     let failures = cp(&scratch, &sources, "there").unwrap();
     assert_eq!(failures[0], ("missing".into(), "no such file or directory on this host".into()));
     let [_, (stand_in, reason)] = &failures[..] else { panic!("{failures:?}") };
-    assert!(stand_in.starts_with("(not copied 1, "), "{stand_in}");
+    assert!(stand_in.starts_with("file (not copied 1, "), "{stand_in}");
     assert_eq!(reason, "another source has the same name");
     assert_eq!(scratch.read("there/file"), "file");
     assert_eq!(scratch.read("there/tree/sub/leaf"), "leaf");
@@ -111,7 +111,7 @@ fn several_sources_go_into_a_directory() {
     scratch.file("other/one", "one");
     let failures = cp(&scratch, &["tree/.", "other/."], "both").unwrap();
     let [(stand_in, reason)] = &failures[..] else { panic!("{failures:?}") };
-    assert!(stand_in.starts_with("(not copied 1, "), "{stand_in}");
+    assert!(stand_in.starts_with("sub (not copied 1, "), "{stand_in}");
     assert_eq!(reason, "another source holds the same name");
     assert_eq!(scratch.read("both/one"), "one");
     assert_eq!(scratch.read("both/sub/leaf"), "leaf");

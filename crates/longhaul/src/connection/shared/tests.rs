@@ -76,6 +76,6 @@ fn a_refused_client_hears_why_and_nothing_behind_it() {
     assert!(server.is_finished());
     let mut reader = MessageReader::new();
     reader.push(&sent);
-    let refused = Refused { code: CloseCode::REFUSED, reason: "no".into() };
+    let refused = Refused { code: CloseCode::REFUSED, reason: "no".into(), part: None };
     assert_eq!(reader.next_message(), Ok(Some(Message::Refused(refused))));
 }

@@ -142,9 +142,7 @@ impl Failure {
     /// In words that the server is there and has no place now, or another transfer what this one wants.
     fn as_busy(&self) -> Option<String> {
         match self {
-            Self::Refused { server, code: CloseCode::BUSY, reason } => {
-                Some(format!("{server} refuses: {reason}"))
-            }
+            Self::Refused { code: CloseCode::BUSY, words } => Some(words.clone()),
             Self::Connect(error @ ConnectError::Refused { code: CloseCode::BUSY, .. }) => {
                 Some(error.to_string())
             }

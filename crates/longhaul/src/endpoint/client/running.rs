@@ -15,8 +15,8 @@ use longhaul_history::{Direction, PathKey};
 use longhaul_objects::NamedChange;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-use longhaul_units::{Duration, Instant, Rate, shown};
-use longhaul_wire::{BASE_DATAGRAM, CloseCode};
+use longhaul_units::{Duration, Instant, Rate, without_numbers};
+use longhaul_wire::{BASE_DATAGRAM, CloseCode, Refused};
 
 use super::link::{Link, udp_address};
 use super::rival::Rival;
@@ -123,11 +123,11 @@ impl<'c, T: Task> Running<'c, T> {
     /// Until the task is done or cannot be, and its report.
     pub fn attend(
         mut self,
-        mut rival: Option<&mut Rival>,
+        (client, mut rival): (&Client<'_>, Option<&mut Rival>),
         progress: &Progress,
         stop: &Stop,
     ) -> Result<Finished<T>, Failure> {
-        let (shared, server) = (self.shared.clone(), self.dialed.server);
+        let (shared, server) = (self.shared.clone(), client.server_name(self.dialed.server));
         // Of UDP, since packets could come.
         let mut silence = Silence::since(clock::now());
         let mut attendant = Attendant::new(&shared, &*self.lanes, &self.dialed.control, None);
@@ -169,12 +169,12 @@ impl<'c, T: Task> Running<'c, T> {
                         && let Some(advice) = self.lanes.advice_on_silence() =>
                 {
                     let reason = format!("{}; {advice}", closed.reason);
-                    break outcome(server, End::Closed(Closed { reason, ..closed }));
+                    break outcome(client, &server, End::Closed(Closed { reason, ..closed }));
                 }
-                Some(end) => break outcome(server, self.lanes.explain(end, Role::Client)),
+                Some(end) => break outcome(client, &server, self.lanes.explain(end, Role::Client)),
                 None => {}
             }
-            if let Some(failure) = self.given_up(stop) {
+            if let Some(failure) = self.given_up(&server, stop) {
                 break Err(failure);
             }
             let blocked = match &mut rival {
@@ -193,12 +193,12 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     /// Why this end gives up, though the other is there.
-    fn given_up(&self, stop: &Stop) -> Option<Failure> {
+    fn given_up(&self, server: &str, stop: &Stop) -> Option<Failure> {
         if stop.is_requested() {
             return Some(Failure::Stopped);
         }
         let refusal = self.lanes.refusal().filter(|it| it.is_lasting(clock::now()));
-        let refused = |refusal| self.refused(self.dialed.server, refusal);
+        let refused = |refusal| self.refused(server, refusal);
         self.task.given_up().or_else(|| refusal.map(refused))
     }
 
@@ -212,12 +212,12 @@ impl<'c, T: Task> Running<'c, T> {
     }
 
     /// This host's kernel takes no packets, for good.
-    fn refused(&self, server: SocketAddr, refusal: KernelRefusal) -> Failure {
+    fn refused(&self, server: &str, refusal: KernelRefusal) -> Failure {
         if !self.lanes.have_moved() && self.task.leave() {
             return Failure::NoUdp(refusal.in_words(Role::Client));
         }
         let (code, reason) = (CloseCode::TIMEOUT, refusal.with_advice(Role::Client));
-        Failure::Closed { server, code, by_peer: false, reason }
+        Failure::Closed { server: server.into(), code, by_peer: false, reason }
     }
 
     fn finish(
@@ -344,7 +344,7 @@ impl<'c, T: Task> Running<'c, T> {
             history,
             via: Vec::new(),
             reconnects: 0,
-            notices: self.notices,
+            notices: self.notices.iter().map(|notice| without_numbers(notice)).collect(),
         };
         let validated = half.validated();
         drop(half);
@@ -371,28 +371,24 @@ fn recollection(options: &ConnectOptions, ends: Ends, lanes: &dyn Carrier) -> Op
 }
 
 /// How a connection ended, for the user of `server`.
-fn outcome(server: SocketAddr, end: End) -> Result<(), Failure> {
+fn outcome(client: &Client<'_>, server: &str, end: End) -> Result<(), Failure> {
     Err(match end {
         End::Done => return Ok(()),
-        End::Refused(refused) => Failure::Refused {
-            server: server.to_string(),
-            code: refused.code,
-            reason: shown(&refused.reason),
-        },
+        End::Refused(refused) => client.refused(server, &refused),
         End::Failed(failure) => Failure::Local(failure),
         End::Stalled(stalled) => Failure::Closed {
-            server,
+            server: server.into(),
             code: CloseCode::TIMEOUT,
             by_peer: false,
             reason: stalled.to_string(),
         },
         // It had granted the request, and found out why it cannot be.
         End::Closed(Closed { code: code @ CloseCode::REFUSED, reason, by_peer: true }) => {
-            Failure::Refused { server: server.to_string(), code, reason }
+            client.refused(server, &Refused { code, reason, part: None })
         }
         End::Closed(Closed { code, reason, by_peer }) => {
             let reason = if reason.is_empty() { code.to_string() } else { reason };
-            Failure::Closed { server, code, by_peer, reason }
+            Failure::Closed { server: server.into(), code, by_peer, reason }
         }
     })
 }

@@ -272,7 +272,7 @@ impl Running<'_> {
         }
         shared.stop();
         shared.join();
-        outcome
+        outcome.map_err(|(code, reason)| (code, granted.refusal().unwrap_or(reason)))
     }
 
     /// The transfer that was granted begins. Returns the history of the path that this host sends over.

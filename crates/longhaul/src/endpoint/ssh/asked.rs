@@ -1,89 +1,71 @@
-//! Refusals of a server that ssh has started, with the path that the user has written.
+//! Paths behind `HOST:` in the words of the user.
 
-use longhaul_units::{shown, shown_path};
+use longhaul_units::shown_path;
 
-/// The reason of a refusal, in which a path of the server stands in front, with the path behind `host` that
-/// people know, if it is one of the `places` that `asked` means there, above one or below one.
-pub(super) fn as_asked(
-    host: &str,
-    (asked, places): (&[Vec<u8>], &[Vec<u8>]),
-    reason: &str,
-) -> Option<String> {
-    let (path, rest) = reason.split_once(": ")?;
-    let path: Vec<&str> = components(path);
-    let written = |(asked, place): (&Vec<u8>, &Vec<u8>)| {
-        let place = place.escape_ascii().to_string();
-        let mut place = components(&place);
-        if !path.iter().zip(&place).all(|(one, other)| one == other) {
-            return None;
+/// The first `kept` of the `names` of a place, as the user has written them, whose word for the place is `asked`.
+pub(crate) fn written(asked: &[u8], names: &[&[u8]], kept: usize) -> String {
+    if kept == names.len() && !asked.is_empty() {
+        return shown_path(asked);
+    }
+    let mut head = asked;
+    for name in names[kept..].iter().rev() {
+        let (above, last) = split(head);
+        if last != *name {
+            // The user has written less, or something else than the names.
+            return format!("/{}", shown_path(&names[..kept].join(&b'/')));
         }
-        if path == place && !asked.is_empty() {
-            return Some(shown_path(asked));
-        }
-        let whole = asked.escape_ascii().to_string();
-        let mut head = &whole[..];
-        // Where the user's names are those of the place.
-        while let (Some(last), (above, name)) = (place.last(), split(head))
-            && *last == name
-        {
-            (head, _) = (above, place.pop());
-        }
-        let below = path.get(place.len()..)?.join("/");
-        Some(match (head, &below[..]) {
-            ("" | ".", "") => ".".into(),
-            ("" | ".", below) => below.into(),
-            (head, "") => head.into(),
-            (head, below) => format!("{}/{below}", head.trim_end_matches('/')),
-        })
-    };
-    let written = asked.iter().zip(places).find_map(written)?;
-    Some(format!("{}:{written}: {rest}", shown(host)))
-}
-
-/// Names of a path, which are those below a root.
-fn components(path: &str) -> Vec<&str> {
-    path.split('/').filter(|it| !matches!(*it, "" | ".")).collect()
+        head = above;
+    }
+    match head {
+        b"" => ".".into(),
+        head => shown_path(head),
+    }
 }
 
 /// The path above the last name, with a slash where it is the root, and the name.
-fn split(path: &str) -> (&str, &str) {
-    let path = path.trim_end_matches("/.").trim_end_matches('/');
-    match path.rfind('/') {
-        None => ("", path),
-        Some(0) => ("/", &path[1..]),
-        Some(at) => (path[..at].trim_end_matches('/'), &path[at + 1..]),
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let path = trimmed(path.strip_suffix(b"/.").unwrap_or(path));
+    match path.iter().rposition(|byte| *byte == b'/') {
+        None => (b"", path),
+        Some(0) => (b"/", &path[1..]),
+        Some(at) => (trimmed(&path[..at]), &path[at + 1..]),
     }
+}
+
+/// Without slashes at its end.
+fn trimmed(path: &[u8]) -> &[u8] {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    &path[..end]
 }
 
 #[cfg(test)]
 mod tests {
+    use longhaul_wire::names_of;
+
     use super::*;
 
     #[test]
-    fn a_refusal_names_the_path_as_the_user_has_written_it() {
-        for (asked, place, reason, expected) in [
-            ("run/x", "home/me/run/x", "home/me/run/x: gone", "DTN:run/x: gone"),
-            ("run/./x/", "home/me/run/x", "home/me/run/x: gone", "DTN:run/./x/: gone"),
-            ("run/x", "home/me/run/x", "home/me/run: no such: x", "DTN:run: no such: x"),
-            ("run/x", "home/me/run/x", "home/me/run/x/a/b: gone", "DTN:run/x/a/b: gone"),
-            ("~/run/x", "home/me/run/x", "home/me/run: gone", "DTN:~/run: gone"),
-            ("/data/x", "data/x", "data: gone", "DTN:/data: gone"),
-            ("/x", "x", ".: gone", "DTN:/: gone"),
-            ("/", "", "/: gone", "DTN:/: gone"),
-            ("", "home/me", "home/me: gone", "DTN:.: gone"),
-            ("", "home/me", "home/me/x: gone", "DTN:x: gone"),
-            ("a/../x", "home/me/x", "home/me/x: gone", "DTN:a/../x: gone"),
-            ("*", "home/me/*", "home/me/*: gone", "DTN:*: gone"),
-            ("ä", "home/me/ä", r"home/me/\xc3\xa4: gone", "DTN:ä: gone"),
+    fn a_place_or_one_above_it_is_named_as_the_user_has_written_it() {
+        for (asked, place, kept, expected) in [
+            ("run/x", "home/me/run/x", 4, "run/x"),
+            ("run/./x/", "home/me/run/x", 4, "run/./x/"),
+            ("run/x", "home/me/run/x", 3, "run"),
+            ("run/x", "home/me/run/x", 2, "."),
+            ("run/x", "home/me/run/x", 1, "/home"),
+            ("~/run/x", "home/me/run/x", 3, "~/run"),
+            ("/data/x", "data/x", 1, "/data"),
+            ("/data//x/.", "data/x", 1, "/data"),
+            ("/x", "x", 0, "/"),
+            ("/", "", 0, "/"),
+            ("", "home/me", 2, "."),
+            ("", "home/me", 1, "/home"),
+            ("a/../x", "home/me/x", 3, "a/../x"),
+            ("a/..", "home/me", 1, "/home"),
+            ("*", "home/me/*", 3, "*"),
+            ("ä\x1b", "home/me/ä\x1b", 3, "ä\\u{1b}"),
         ] {
-            let (asked, places) = ([asked.as_bytes().to_vec()], [place.as_bytes().to_vec()]);
-            let found = as_asked("DTN", (&asked, &places), reason);
-            assert_eq!(found.as_deref(), Some(expected), "{reason}");
-        }
-        // Another path, and none.
-        for reason in ["home/you: gone", "home: gone", "nobody may: ask", "no"] {
-            let (asked, places) = ([b"run/x".to_vec()], [b"home/me/run/x".to_vec()]);
-            assert_eq!(as_asked("DTN", (&asked, &places), reason), None, "{reason}");
+            let names: Vec<&[u8]> = names_of(place.as_bytes()).collect();
+            assert_eq!(written(asked.as_bytes(), &names, kept), expected, "{asked} {kept}");
         }
     }
 }

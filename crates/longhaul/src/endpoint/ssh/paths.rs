@@ -34,16 +34,15 @@ impl Base {
     /// # Errors
     /// Why there is none, in words.
     pub fn place(&self, asked: &[u8]) -> Result<Vec<u8>, String> {
-        let failed = |why: &str| format!("{}: {why}", asked.escape_ascii());
         let (home, rest) = match asked.strip_prefix(b"~") {
             None => (false, asked),
             Some(rest) if rest.is_empty() || rest.starts_with(b"/") => (true, rest),
-            Some(_) => return Err(failed(OTHER_HOME)),
+            Some(_) => return Err(OTHER_HOME.into()),
         };
         let rest = Path::new(OsStr::from_bytes(rest));
         let below = match self {
             Self::Root(_) if rest.components().any(|it| it == Component::ParentDir) => {
-                return Err(failed("it leads upwards, and this server has but one directory"));
+                return Err("it leads upwards, and this server has but one directory".into());
             }
             Self::Root(_) => rest.to_owned(),
             Self::User { start, home: own } => {
@@ -52,7 +51,7 @@ impl Base {
                     (true, within) => own.join(within.unwrap_or(rest)),
                     (false, _) => start.join(rest),
                 };
-                upwards(&whole).map_err(|error| failed(&error))?
+                upwards(&whole)?
             }
         };
         let names = below.components().filter_map(|component| match component {
@@ -61,7 +60,7 @@ impl Base {
         });
         let path = names.collect::<Vec<_>>().join(&b'/');
         if path.len() > MAX_PATH {
-            return Err(failed("it is too long"));
+            return Err("it is too long".into());
         }
         Ok(path)
     }

@@ -13,7 +13,8 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::{clock, random};
 use longhaul_wire::{
-    DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshEntry, SshOnward, SshPurpose, SshServing,
+    DecodeError, SSH_MARK_LEN, SshAnswer, SshAsk, SshEntry, SshOnward, SshPurpose, SshRefusal,
+    SshServing,
 };
 
 use super::arrivals::{SshArrivals, SshEnds};
@@ -49,7 +50,8 @@ impl SshServeOptions {
 /// done, `input` ends or `stop` is asked for, which it is at the end in any case. Connections of the client may come by both as well.
 ///
 /// # Errors
-/// The input is no question, or asks for more than may be had; or as [`serve()`](crate::serve()).
+/// [`ErrorKind::Refused`]: the client has got the reason; it asks for more than may be had, or nothing can be served.
+/// Else the input is no question; or as [`serve()`](crate::serve()).
 pub fn serve_over_ssh(
     options: &SshServeOptions,
     input: OwnedFd,
@@ -62,7 +64,7 @@ pub fn serve_over_ssh(
         Ok(ask) => ask,
         Err(mark) => {
             let client = Client { input, output, mark };
-            return Err(client.refuse(OTHER_VERSION.into()));
+            return Err(client.refuse(OTHER_VERSION));
         }
     };
     let client = Client { input, output, mark: ask.mark };
@@ -118,7 +120,7 @@ pub fn serve_over_ssh(
     };
     let served = Server::new(serve_options).and_then(|it| it.run(&on_event, stop, &drain));
     stop.request();
-    served.inspect_err(|error| drop(client.answer(Err(error.to_string()))))
+    served.map_err(|error| client.end(error, lock(&first).is_none()))
 }
 
 /// Random bytes of a token.
@@ -134,7 +136,7 @@ struct Client {
 }
 
 impl Client {
-    fn answer(&self, outcome: Result<SshServing, String>) -> std::io::Result<()> {
+    fn answer(&self, outcome: Result<SshServing, SshRefusal>) -> std::io::Result<()> {
         let mut bytes = Vec::new();
         let implementation = Some(crate::implementation::IMPLEMENTATION.into());
         let answer = SshAnswer { implementation, outcome };
@@ -142,10 +144,17 @@ impl Client {
         written.and_then(|()| (&self.output).write_all(&bytes))
     }
 
-    fn refuse(&self, reason: String) -> Error {
+    fn refuse(&self, refusal: impl Into<SshRefusal>) -> Error {
+        let refusal = refusal.into();
+        let error = Error::new(ErrorKind::Refused, Side::Here, &*refusal.reason);
         // Where nobody reads it, nobody waits for it.
-        let _ = self.answer(Err(reason.clone()));
-        Error::new(ErrorKind::Refused, Side::Here, reason)
+        let _ = self.answer(Err(refusal));
+        error
+    }
+
+    /// Serving failed. One that was `answered` learns it by the end of its streams.
+    fn end(&self, error: Error, answered: bool) -> Error {
+        if answered { error } else { self.refuse(error.message) }
     }
 
     /// Copies to another server for the client, and says how that goes.
@@ -222,7 +231,7 @@ impl ServeOptions {
 
 impl SshServeOptions {
     /// A server for what `ask` wants, and the paths that requests have to name.
-    fn fit(&self, ask: &SshAsk) -> Result<(ServeOptions, Vec<Vec<u8>>), String> {
+    fn fit(&self, ask: &SshAsk) -> Result<(ServeOptions, Vec<Vec<u8>>), SshRefusal> {
         let access = &self.serve.access;
         let allow_read = access.iter().any(|access| access.allow_read);
         let allow_write = access.iter().any(|access| access.allow_write);
@@ -254,8 +263,11 @@ impl SshServeOptions {
             None => user().map_err(|error| format!("no directory to begin in: {error}"))?,
         };
         let is_pipe = matches!(ask.purpose, SshPurpose::Send | SshPurpose::Receive);
-        let place = |path: &Vec<u8>| if is_pipe { Ok(path.clone()) } else { base.place(path) };
-        let paths = ask.paths.iter().map(place).collect::<Result<Vec<_>, _>>()?;
+        let place = |(number, path): (u16, &Vec<u8>)| match is_pipe {
+            true => Ok(path.clone()),
+            false => base.place(path).map_err(|reason| SshRefusal { reason, path: Some(number) }),
+        };
+        let paths = (0..).zip(&ask.paths).map(place).collect::<Result<Vec<_>, _>>()?;
         let mut options = self.serve.clone();
         options.access.iter_mut().for_each(|it| it.root = base.root().to_owned());
         if is_pipe {
@@ -383,7 +395,7 @@ mod tests {
         ask(SshPurpose::Push).encode(&mut bytes).unwrap();
         let (output, ended) = answered(&bytes, &options(true, false));
         let (answer, _) = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
-        assert!(answer.outcome.err().unwrap().contains("lets nobody copy to here"));
+        assert!(answer.outcome.err().unwrap().reason.contains("lets nobody copy to here"));
         assert_eq!(ended.unwrap_err().kind, ErrorKind::Refused);
     }
 
@@ -394,7 +406,7 @@ mod tests {
         other.encode(&mut bytes).unwrap();
         let (output, _) = answered(&bytes, &options(true, true));
         let (answer, _) = SshAnswer::parse(&[9; 16], &output).unwrap().unwrap();
-        assert!(answer.outcome.err().unwrap().contains("no version"));
+        assert!(answer.outcome.err().unwrap().reason.contains("no version"));
         for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\nand more than a mark and a length"] {
             let (output, ended) = answered(bytes, &options(true, true));
             assert!(output.is_empty());

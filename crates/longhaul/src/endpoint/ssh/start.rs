@@ -14,8 +14,8 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, random, threads};
-use longhaul_units::shown;
-use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshServing};
+use longhaul_units::{shown, shown_path};
+use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshRefusal, SshServing};
 
 use super::command::SshOptions;
 use super::started::{Found, NoServer, SshServer, Streams};
@@ -116,9 +116,12 @@ fn begin_once(
     let mut running = Running::start(options.command()?, words)?;
     let resolved = options.configuration().map(hostname);
     let (answer, rest) = running.converse(&question, &ask.mark, options, stop)?;
-    let serving = answer.outcome.map_err(|reason| {
-        let message = format!("{}: {}", options.host, shown(&reason));
-        Error::new(ErrorKind::Refused, Side::There, message)
+    let serving = answer.outcome.map_err(|SshRefusal { reason, path }| {
+        let path = path.and_then(|path| ask.paths.get(usize::from(path)));
+        let host = shown(&options.host.destination());
+        let place =
+            path.map_or(format!("{host}: "), |path| format!("{host}:{}: ", shown_path(path)));
+        Error::new(ErrorKind::Refused, Side::There, format!("{place}{}", shown(&reason)))
     })?;
     check_names(options, &ask.paths, &serving.paths)?;
     Ok(Begun { parts: running.take(), serving, rest, asked: ask.paths, resolved })

@@ -13,10 +13,7 @@ use longhaul_sys::process::wait_for_end;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads::spawn;
-use longhaul_units::shown;
 use longhaul_wire::{SshEntry, SshTaken};
-
-use super::asked::as_asked;
 
 /// A server that ssh has started for this client, as long as this lives: see
 /// [`start_by_ssh`](crate::start_by_ssh).
@@ -77,11 +74,12 @@ pub(super) struct Found {
 impl Found {
     /// In words that others have ports that it may listen at.
     pub(super) fn lacks_ports(&self) -> Option<String> {
-        let kind = match self.taken? {
-            SshTaken::Udp => "UDP port",
-            SshTaken::All => "port",
+        let use_of_it = match self.taken? {
+            SshTaken::Udp => "both TCP and UDP",
+            // Nobody knows of UDP where there is no TCP.
+            SshTaken::All => "TCP",
         };
-        Some(format!("{}: no {kind} of those of --ports is free at the server", self.host))
+        Some(format!("{}: no port of --ports is free for {use_of_it} at the server", self.host))
     }
 }
 
@@ -168,13 +166,6 @@ impl SshServer {
     /// Paths that it was asked for, as people write them.
     pub(crate) fn asked(&self) -> &[Vec<u8>] {
         &self.found.asked
-    }
-
-    /// A refusal, and who it comes from, with places as the user has written them.
-    pub(crate) fn as_written(&self, reason: &str) -> (String, String) {
-        let Found { destination, asked, paths, .. } = &self.found;
-        let written = as_asked(destination, (asked, paths), reason);
-        (shown(destination), written.unwrap_or_else(|| reason.to_owned()))
     }
 
     pub(crate) const fn port(&self) -> u16 {

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{IncomingCopy, Wish};
 use longhaul_files::{
-    Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, expand_sources,
-    transfer_id,
+    Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, at_directory,
+    expand_sources, transfer_id,
 };
 use longhaul_objects::{Belief, Keeps, SinkConfig};
 use longhaul_sys::files::ConfinedDir;
@@ -21,7 +21,7 @@ use longhaul_wire::{
 };
 
 use super::{Driver, UNCHECKED, fsync, outgoing, receive, send, sink_config};
-use crate::connection::shared::{Shared, refuse};
+use crate::connection::shared::{Shared, refuse, refuse_at};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::endpoint::ssh::grant::Grant;
 use crate::options::ServeOptions;
@@ -158,7 +158,7 @@ impl ServedCopies {
         };
         let destination = Destination::Below { root: &asked.rights.root, path };
         let (tree, resume) = Target::open(destination, &options)
-            .map_err(|error| refuse(code(&error), error.to_string()))?;
+            .map_err(|error| refuse_at(error.path().as_bytes(), code(&error), error.reason()))?;
         // Who may not read is not to learn what is here.
         let wanted = Keeps {
             unchanged: request.keeps_unchanged,
@@ -223,7 +223,10 @@ fn check_listed(root: &ConfinedDir, request: &Request) -> Result<(), Refused> {
     let path = if path.is_empty() { b"." } else { &path[..] };
     match root.open_dir(FilePath::new(OsStr::from_bytes(path))) {
         Ok(_) => Ok(()),
-        Err(error) => refused(format!("{}: {error}", path.escape_ascii())),
+        Err(error) => {
+            let reason = at_directory(&error.into()).reason;
+            Err(refuse_at(path, CloseCode::REFUSED, reason))
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{OutgoingAnswers, Wish};
-use longhaul_files::{Look, UnfinishedCopies, UnfinishedCopy, discard};
+use longhaul_files::{Look, UnfinishedCopies, UnfinishedCopy, at_directory, discard};
 use longhaul_sys::clock;
 use longhaul_sys::descriptors::explained;
 use longhaul_sys::files::ConfinedDir;
@@ -18,10 +18,10 @@ use longhaul_wire::{
     Refused, SshPurpose,
 };
 
-use crate::connection::shared::{Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse, refuse_at};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::options::ServeOptions;
-use crate::transfers::answering::{Answering, at, await_room, push};
+use crate::transfers::answering::{Answering, await_room, push};
 use crate::transfers::asking::PATIENCE;
 
 /// Directories whose interrupted copies clients may look at.
@@ -51,7 +51,7 @@ impl ServedLeftovers {
         let place = if path.is_empty() { b"." } else { &path[..] };
         let directory = rights.root.open_dir(Path::new(OsStr::from_bytes(place)));
         let directory = directory.map_err(|error| {
-            refuse(CloseCode::REFUSED, at(path, &explained(&error.into()).to_string()))
+            refuse_at(path, CloseCode::REFUSED, at_directory(&error.into()).reason)
         })?;
         let (discards, memory) = (request.discard, asked.memory.of_names());
         let looking = Looking(Mutex::new(Some(Place { directory, discards, memory })));

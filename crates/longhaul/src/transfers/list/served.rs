@@ -10,10 +10,10 @@ use longhaul_sys::sync::lock;
 use longhaul_units::Instant;
 use longhaul_wire::{AnswerMessage, CloseCode, ListRequest, Refused, SshPurpose};
 
-use crate::connection::shared::{Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse, refuse_at};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::options::ServeOptions;
-use crate::transfers::answering::{Answering, at, await_room, push};
+use crate::transfers::answering::{Answering, await_room, push};
 use crate::transfers::asking::PATIENCE;
 
 /// Places that clients may look at: those that they may copy from.
@@ -39,7 +39,7 @@ impl ServedListings {
             true => Matches::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
             false => Listing::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
         };
-        let listing = listing.map_err(|end| refuse(CloseCode::REFUSED, at(path, &end.reason)))?;
+        let listing = listing.map_err(|end| refuse_at(path, CloseCode::REFUSED, end.reason))?;
         self.0.begin(asked, Granted(Mutex::new(Some(listing))), OutgoingAnswers::default());
         Ok(())
     }

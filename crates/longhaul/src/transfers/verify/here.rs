@@ -7,7 +7,6 @@ use std::thread;
 
 use longhaul_files::{Found, Hashing, is_hidden_name};
 use longhaul_sys::clock;
-use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
@@ -17,6 +16,7 @@ use longhaul_wire::{AnswerMessage, EntryPath, Hashed, Question};
 use super::comparison::Comparison;
 use crate::api::Snapshot;
 use crate::connection::shared::ThreadError;
+use crate::directory::open_directory;
 use crate::error::{Error, ErrorKind, Side};
 use crate::progress::Progress;
 
@@ -31,8 +31,7 @@ pub(super) fn compare(
         let path = path.display().to_string();
         Error::path(path.clone(), format!("{path}: {reason}"))
     };
-    let root = ConfinedDir::open_own(path).map_err(|error| unusable(error.to_string()))?;
-    let root = root.without(is_hidden_name);
+    let root = open_directory(path)?.without(is_hidden_name);
     let hashing = Hashing::open(&root, b"").map_err(|end| unusable(end.reason))?;
     let work = Work { hashing, comparison, asked: Mutex::default(), stop };
     let started = clock::now();

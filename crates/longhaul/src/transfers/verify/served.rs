@@ -15,10 +15,10 @@ use longhaul_wire::{
 };
 
 use super::here::threads;
-use crate::connection::shared::{Shared, ThreadError, refuse};
+use crate::connection::shared::{Shared, ThreadError, refuse, refuse_at};
 use crate::endpoint::request::{Asked, GrantedRequest, RequestHandler};
 use crate::options::ServeOptions;
-use crate::transfers::answering::{Answering, at, await_room, push};
+use crate::transfers::answering::{Answering, await_room, push};
 use crate::transfers::asking::PATIENCE;
 use crate::transfers::list::served::Answers;
 
@@ -40,7 +40,7 @@ impl ServedHashes {
         }
         self.0.check(SshPurpose::Verify, &request.path, "compares nothing")?;
         let hashing = Hashing::open(&asked.rights.root, &request.path)
-            .map_err(|end| refuse(CloseCode::REFUSED, at(&request.path, &end.reason)))?;
+            .map_err(|end| refuse_at(&request.path, CloseCode::REFUSED, end.reason))?;
         let (memory, state) = (asked.memory.of_names(), Mutex::default());
         let granted = Granted(Arc::new(Work { hashing, memory, state }));
         self.0.begin(asked, granted, OutgoingAnswers::to(request.clone()));
