@@ -110,7 +110,8 @@ fn left(state: u8, path: &[u8]) -> Bytes {
 }
 
 fn left_from(state: u8, path: &[u8], sources: &[u8]) -> Bytes {
-    Bytes::new().varint(38).u8(state).varint(5).varint(100).sized(path).sized(sources)
+    let figures = Bytes::new().varint(38).u8(state).varint(5).varint(100).varint(200);
+    figures.sized(path).sized(sources)
 }
 
 const HIDDEN: &[u8] = b"d/.longhaul-0123456789abcdef0123456789abcdef";

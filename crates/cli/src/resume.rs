@@ -124,8 +124,9 @@ impl Found {
             "path": path,
             "idle_seconds": copy.idle.as_secs(),
             "bytes": copy.bytes,
+            "bytes_total": copy.total,
             "running": copy.runs,
-            "sources": Some(shown_path(&copy.sources)).filter(|sources| !sources.is_empty()),
+            "sources": sources(copy).collect::<Vec<_>>(),
             "discarded": is_gone,
         }));
         Ok(())
@@ -158,12 +159,17 @@ fn line(path: &str, copy: &UnfinishedCopy, is_gone: bool) -> String {
         (false, true) => "running",
         (false, false) => "",
     };
-    let bytes = Bytes::new(copy.bytes).to_string();
-    let from = match &copy.sources[..] {
+    let bytes = format!("{} of {}", Bytes::new(copy.bytes), Bytes::new(copy.total));
+    let from = match &sources(copy).collect::<Vec<_>>()[..] {
         [] => String::new(),
-        sources => format!(" from {}", shown_path(sources)),
+        sources => format!(" from {}", sources.join(" ")),
     };
-    format!("{:>8} {bytes:>10} {state:9} {path}{from}", age(copy.idle))
+    format!("{:>8} {bytes:>20} {state:9} {path}{from}", age(copy.idle))
+}
+
+/// Places that it comes from.
+fn sources(copy: &UnfinishedCopy) -> impl Iterator<Item = String> {
+    copy.sources.iter().map(|source| shown_path(source))
 }
 
 /// In the largest unit of which it has some.

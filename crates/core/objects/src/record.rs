@@ -95,8 +95,8 @@ pub fn replay(bytes: &[u8], transfer: &[u8; 16], fsync: Fsync) -> ResumeState {
     state
 }
 
-/// The sources of a copy, for people, as far as the beginning of its record names them: [`BEGINNING`] bytes hold
-/// them.
+/// The sources of a copy, for people, with zero bytes between them, as far as the beginning of its record names them:
+/// [`BEGINNING`] bytes hold them.
 pub fn sources(beginning: &[u8]) -> Option<&[u8]> {
     let (header, mut rest) = beginning.split_at_checked(HEADER_LEN)?;
     let transfer = header.strip_prefix(MAGIC)?.try_into().ok()?;
@@ -108,6 +108,14 @@ pub fn sources(beginning: &[u8]) -> Option<&[u8]> {
         (checksum, rest) = (next, after);
     }
     None
+}
+
+/// Groups of each unpublished large file that a record vouches for in this boot, ascending: how far a copy came.
+pub fn arrived(bytes: &[u8], boot: [u8; 16]) -> BTreeMap<TempName, Vec<u32>> {
+    let transfer = bytes.get(MAGIC.len()..HEADER_LEN).and_then(|it| it.try_into().ok());
+    let state = transfer.map(|transfer| replay(bytes, transfer, Fsync::Never { boot }));
+    let files = state.unwrap_or_default().partial.into_values();
+    files.map(|file| (file.temp, file.groups.iter().map(|(group, ..)| *group).collect())).collect()
 }
 
 impl ResumeState {
@@ -303,9 +311,12 @@ impl RecordWriter {
         Self { len, checksum, transfer, boot, sources: Vec::new(), begun: false }
     }
 
-    /// With the sources, for people: the first [`SOURCES_MAX`] bytes.
+    /// With the sources, for people: the first ones, whole, of [`SOURCES_MAX`] bytes; of one that is longer its beginning.
     pub(crate) fn of_sources(self, mut sources: Vec<u8>) -> Self {
-        sources.truncate(SOURCES_MAX);
+        if sources.len() > SOURCES_MAX {
+            let end = sources[..=SOURCES_MAX].iter().rposition(|byte| *byte == 0);
+            sources.truncate(end.unwrap_or(SOURCES_MAX));
+        }
         Self { sources, ..self }
     }
 
@@ -570,9 +581,14 @@ mod tests {
     #[test]
     fn the_sources_stand_at_the_beginning_and_claim_nothing() {
         let new = || RecordWriter::new(&ResumeState::default(), TRANSFER, Fsync::End);
-        for (named, expected) in
-            [(vec![], None), (b"lh://h/a".to_vec(), Some(8)), (vec![b'x'; 9000], Some(SOURCES_MAX))]
-        {
+        let several = [&[b'x'; 600][..], &[b'y'; 600]].join(&0);
+        let long = vec![b'x'; 9000];
+        for (named, expected) in [
+            (vec![], None),
+            (b"lh://h/a".to_vec(), Some(8)),
+            (several, Some(600)),
+            (long, Some(SOURCES_MAX)),
+        ] {
             let mut writer = new().of_sources(named.clone());
             let (_, mut record) = writer.append(&news(vec![claim(1, 0)], &[]));
             record.extend(writer.append(&news(vec![claim(1, 1)], &[])).1);
@@ -585,6 +601,18 @@ mod tests {
         *record.last_mut().unwrap() ^= 1;
         assert_eq!(sources(&record), None, "its checksum does not hold");
         assert_eq!(sources(b"LHRCRD"), None);
+    }
+
+    #[test]
+    fn groups_that_arrived_are_those_that_a_run_of_this_boot_would_believe() {
+        let (record, _) = written(Fsync::End);
+        let found = arrived(&record, [3; 16]);
+        let state = replay(&record, &TRANSFER, Fsync::Never { boot: [3; 16] });
+        assert_eq!(found.values().map(Vec::len).sum::<usize>(), state.groups());
+        assert_eq!(found.keys().copied().collect::<BTreeSet<_>>(), state.temps().collect());
+        let (record, _) = written(Fsync::Never { boot: [3; 16] });
+        assert!(!arrived(&record, [3; 16]).is_empty() && arrived(&record, [4; 16]).is_empty());
+        assert!(arrived(b"LHRCRD", [3; 16]).is_empty());
     }
 
     #[test]

@@ -1,21 +1,23 @@
 //! Copies that were interrupted, as their hidden directories show (docs/files.md section "The hidden directory").
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use longhaul_objects::hash::{group_count, group_len};
+use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::record;
-use longhaul_sys::files::{ConfinedDir, FileLock, read_up_to_at};
+use longhaul_sys::files::{ConfinedDir, FileLock};
 use longhaul_units::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, statat};
 use rustix::io::Errno;
 
-use crate::hidden::{self, at_name};
-use crate::identify::{as_path, is_hidden_name};
-use crate::place::{beneath, disk_bytes, split};
+use crate::hidden::{self, RECORD, at_name};
+use crate::identify::{as_path, boot_id, is_hidden_name};
+use crate::place::{beneath, split};
 use crate::source::scan::join;
 
 /// A copy to a directory that is not finished: interrupted, or running.
@@ -25,12 +27,15 @@ pub struct UnfinishedCopy {
     pub path: Vec<u8>,
     /// Time since it noted last what is durable.
     pub idle: Duration,
-    /// Bytes on the disk that it holds.
+    /// Bytes that have arrived of files that are not whole under their names: of large ones those that the record
+    /// vouches for, as far as it was read.
     pub bytes: u64,
+    /// Bytes that these files will have, as far as they were begun.
+    pub total: u64,
     /// It is running.
     pub runs: bool,
-    /// Places that it comes from, as its record names them for people; nothing where it does not.
-    pub sources: Vec<u8>,
+    /// Places that it comes from, as its record names them for people, where it does.
+    pub sources: Vec<Vec<u8>>,
 }
 
 /// The unfinished copies to a directory and to those below it on the same file system; no link is followed. Of
@@ -159,21 +164,33 @@ fn look(root: &ConfinedDir, path: &[u8]) -> io::Result<Option<UnfinishedCopy>> {
     let noted = Duration::new(stat.st_mtime.max(0).unsigned_abs(), stat.st_mtime_nsec as u32);
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let idle = now.saturating_sub(noted);
-    let (path, bytes) = (path.to_vec(), taken(&directory)?);
-    let sources = record.as_ref().map_or(Ok(Vec::new()), sources)?;
-    Ok(Some(UnfinishedCopy { path, idle, bytes, runs, sources }))
+    let record = record.as_ref().map_or(Ok(Vec::new()), read)?;
+    let arrived = record::arrived(&record, boot_id()?);
+    let arrived = arrived.into_iter().map(|(file, groups)| (file.to_string(), groups)).collect();
+    let Held { bytes, total } = held(&directory, Some(&arrived))?;
+    let sources = record::sources(&record).unwrap_or_default().split(|byte| *byte == 0);
+    let sources = sources.filter(|it| !it.is_empty()).map(<[u8]>::to_vec).collect();
+    Ok(Some(UnfinishedCopy { path: path.to_vec(), idle, bytes, total, runs, sources }))
 }
 
-/// The sources that a record names.
-fn sources(record: &File) -> io::Result<Vec<u8>> {
-    let mut beginning = vec![0; record::BEGINNING];
-    let len = read_up_to_at(record, &mut beginning, 0)?;
-    Ok(record::sources(&beginning[..len]).unwrap_or_default().to_vec())
+/// The record, or so much of it.
+fn read(record: &File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    record.take(RECORD_MOST).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
-/// Bytes on the disk of what is in a directory, and in those in it.
-fn taken(directory: &OwnedFd) -> io::Result<u64> {
-    let mut sum = 0;
+/// Bytes of files in a hidden directory.
+#[derive(Default)]
+struct Held {
+    bytes: u64,
+    total: u64,
+}
+
+/// Files in a directory, and in those in it, which hold small ones only. Of large ones in it so many groups have
+/// `arrived`.
+fn held(directory: &OwnedFd, arrived: Option<&BTreeMap<String, Vec<u32>>>) -> io::Result<Held> {
+    let mut sum = Held::default();
     for entry in Dir::read_from(directory)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -185,16 +202,35 @@ fn taken(directory: &OwnedFd) -> io::Result<u64> {
             Err(Errno::NOENT) => continue,
             Err(error) => return Err(error.into()),
         };
-        sum += disk_bytes(&stat);
-        if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            match beneath(directory, name.to_bytes(), OFlags::RDONLY) {
-                Ok(inner) => sum += taken(&inner)?,
-                Err(Errno::NOENT) => {}
+        let Held { bytes, total } = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => match beneath(directory, name.to_bytes(), OFlags::RDONLY) {
+                Ok(inner) => held(&inner, None)?,
+                Err(Errno::NOENT) => Held::default(),
                 Err(error) => return Err(error.into()),
+            },
+            FileType::RegularFile if arrived.is_none() || name.to_bytes() != RECORD.as_bytes() => {
+                let size = stat.st_size.max(0).unsigned_abs();
+                let groups = name.to_str().ok().and_then(|name| arrived?.get(name));
+                Held { bytes: bytes_of(size, groups), total: size }
             }
-        }
+            _ => Held::default(),
+        };
+        (sum.bytes, sum.total) = (sum.bytes + bytes, sum.total + total);
     }
     Ok(sum)
+}
+
+/// Bytes that are there of a file of that size: these groups, and of one without all if it is small, which is
+/// written at once.
+fn bytes_of(size: u64, groups: Option<&Vec<u32>>) -> u64 {
+    match groups {
+        None if size < GROUP_SIZE => size,
+        None => 0,
+        Some(groups) => {
+            let groups = groups.iter().filter(|group| **group < group_count(size));
+            groups.map(|group| group_len(size, *group) as u64).sum()
+        }
+    }
 }
 
 /// Removes what an interrupted copy has left; false where it runs, or is gone.
@@ -219,3 +255,6 @@ fn open_above(root: &ConfinedDir, path: &[u8]) -> io::Result<ConfinedDir> {
     let path = if path.is_empty() { Path::new(".") } else { as_path(path) };
     Ok(root.open_dir(path)?)
 }
+
+/// Bytes of a record that are read: claims for more than a terabyte.
+const RECORD_MOST: u64 = 64 << 20;

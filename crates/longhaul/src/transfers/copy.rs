@@ -25,7 +25,7 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, shown_path};
 use longhaul_wire::{
-    Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request, Summary,
+    AskedPart, Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request, Summary,
 };
 
 use crate::api::{CopyReport, DeletedNames, Snapshot};
@@ -285,14 +285,12 @@ fn server_name(
 }
 
 /// The sources of a pull as the user names them, for who looks at an interrupted copy.
-fn sources_for_people(connect: &ConnectOptions, sources: &[Vec<u8>]) -> Vec<u8> {
-    let Endpoint { host, port } = &connect.server;
-    let (place, paths) = match &connect.ssh {
-        Some(ssh) => (format!("{}:", ssh.destination()), ssh.asked()),
-        None => (format!("lh://{host}:{port}/"), sources),
-    };
-    let named = paths.iter().map(|path| [place.as_bytes(), path].concat());
-    named.take(SOURCES_NAMED).collect::<Vec<_>>().join(&b' ')
+fn sources_for_people(options: &CopyOptions, sources: &[Vec<u8>]) -> Vec<u8> {
+    let wish = Wish::Copy(request(options));
+    let named = (0..).zip(sources).take(SOURCES_NAMED).filter_map(|(number, path)| {
+        options.connect.named(&wish, AskedPart::all_of(number, path)).map(String::into_bytes)
+    });
+    named.collect::<Vec<_>>().join(&0)
 }
 
 /// Each source goes to the destination under its own name: no two of them may have one.
@@ -466,7 +464,7 @@ fn pull(
     };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     let (deletes, attributes) = (options.delete.is_some(), options.attributes);
-    let sources = sources_for_people(&options.connect, sources);
+    let sources = sources_for_people(options, sources);
     let config = SinkConfig { deletes, attributes, sources, dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
     options.names.iter().for_each(|names| copy.ask_names(names.clone()));

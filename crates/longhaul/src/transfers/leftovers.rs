@@ -99,12 +99,14 @@ fn is_hidden(left: &Left) -> bool {
 }
 
 fn copy(left: Left) -> (UnfinishedCopy, bool) {
+    let sources = left.sources.split(|byte| *byte == 0);
     let copy = UnfinishedCopy {
         path: left.path.as_bytes().to_vec(),
         idle: Age::from_secs(left.idle),
         bytes: left.bytes,
+        total: left.total,
         runs: left.state == LeftState::Running,
-        sources: left.sources,
+        sources: sources.filter(|it| !it.is_empty()).map(<[u8]>::to_vec).collect(),
     };
     (copy, left.state == LeftState::Discarded)
 }

@@ -24,11 +24,14 @@ pub struct Left {
     pub state: LeftState,
     /// Seconds since it noted last what is durable.
     pub idle: u64,
-    /// Bytes on the disk that it holds.
+    /// Bytes that have arrived of files that are not whole under their names.
     pub bytes: u64,
+    /// Bytes that these files will have.
+    pub total: u64,
     /// Path of its hidden directory below the path that was asked for.
     pub path: EntryPath,
-    /// Places that it comes from, for people; nothing where that is not known. At most 1024 bytes.
+    /// Places that it comes from, for people, with zero bytes between them; nothing where that is not known. At most
+    /// 1024 bytes.
     pub sources: Vec<u8>,
 }
 
@@ -66,13 +69,15 @@ impl Left {
     pub fn encoded_len(&self) -> usize {
         let sized = |len: usize| varint::len(len as u64) + len;
         let (path, sources) = (self.path.as_bytes().len(), self.sources.len());
-        1 + varint::len(self.idle) + varint::len(self.bytes) + sized(path) + sized(sources)
+        let numbers = [self.idle, self.bytes, self.total].map(varint::len);
+        1 + numbers.iter().sum::<usize>() + sized(path) + sized(sources)
     }
 
     pub(super) fn encode(&self, w: &mut Writer<'_>) -> Result<(), Full> {
         w.u8(self.state as u8)?;
         w.varint(self.idle)?;
         w.varint(self.bytes)?;
+        w.varint(self.total)?;
         w.sized(self.path.as_bytes())?;
         w.sized(&self.sources)
     }
@@ -84,9 +89,9 @@ impl Left {
             3 => LeftState::Discarded,
             _ => return Err(r.invalid()),
         };
-        let (idle, bytes) = (r.varint()?, r.varint()?);
+        let (idle, bytes, total) = (r.varint()?, r.varint()?, r.varint()?);
         let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec()).map_err(|_| r.invalid())?;
         let sources = r.sized(MAX_SOURCES)?.to_vec();
-        Ok(Self { state, idle, bytes, path, sources })
+        Ok(Self { state, idle, bytes, total, path, sources })
     }
 }

@@ -106,14 +106,14 @@ fn literal_bytes() {
     check(b"\x05\x25\x01run", leftovers);
     let left = |state, idle, bytes| {
         let sources = b"lh://h/x"[..usize::try_from(idle).unwrap()].to_vec();
-        Left { state, idle, bytes, path: path.clone(), sources }
+        Left { state, idle, bytes, total: bytes + 1, path: path.clone(), sources }
     };
     let all = vec![
         left(LeftState::Interrupted, 5, 100),
         left(LeftState::Running, 0, 0),
         left(LeftState::Discarded, 3, 7),
     ];
-    let bytes = b"\x22\x26\x01\x05\x40\x64\x03a/b\x05lh://\x02\x00\x00\x03a/b\x00\x03\x03\x07\x03a/b\x03lh:";
+    let bytes = b"\x26\x26\x01\x05\x40\x64\x40\x65\x03a/b\x05lh://\x02\x00\x00\x01\x03a/b\x00\x03\x03\x07\x08\x03a/b\x03lh:";
     check(bytes, AnswerMessage::Left(all));
     let refused = |part| Refused { code: CloseCode::REFUSED, reason: "no".into(), part };
     check(b"\x07\x0c\x00\x06\x00\x00no", refused(None));
@@ -690,11 +690,12 @@ fn question() -> impl Strategy<Value = Question> {
 fn left() -> impl Strategy<Value = Left> {
     let states = [LeftState::Interrupted, LeftState::Running, LeftState::Discarded];
     let sources = prop::collection::vec(any::<u8>(), 0..MAX_SOURCES);
-    let all = (0..3_usize, number(), number(), entry(), sources);
-    all.prop_map(move |(state, idle, bytes, Entry { path, .. }, sources)| Left {
+    let all = (0..3_usize, (number(), number(), number()), entry(), sources);
+    all.prop_map(move |(state, (idle, bytes, total), Entry { path, .. }, sources)| Left {
         state: states[state],
         idle,
         bytes,
+        total,
         path,
         sources,
     })

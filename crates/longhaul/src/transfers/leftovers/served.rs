@@ -139,7 +139,7 @@ fn push_patiently(shared: &Shared, answer: AnswerMessage) {
 
 /// The answer about a copy, which is discarded first where that is wanted.
 fn left(place: &Place, copy: UnfinishedCopy) -> Result<Left, AnswerMessage> {
-    let UnfinishedCopy { path, idle, bytes, runs, sources } = copy;
+    let UnfinishedCopy { path, idle, bytes, total, runs, sources } = copy;
     let state = match runs {
         true => LeftState::Running,
         false if place.discards => match discard(&place.directory, &path) {
@@ -152,7 +152,7 @@ fn left(place: &Place, copy: UnfinishedCopy) -> Result<Left, AnswerMessage> {
     };
     let too_long = |_| unlisted_answer(Vec::new(), io::Error::other("a path is too long"));
     let path = EntryPath::new(path).map_err(too_long)?;
-    Ok(Left { state, idle: idle.as_secs(), bytes, path, sources })
+    Ok(Left { state, idle: idle.as_secs(), bytes, total, path, sources: sources.join(&0) })
 }
 
 fn unlisted_answer(path: Vec<u8>, error: io::Error) -> AnswerMessage {
