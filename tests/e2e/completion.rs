@@ -128,6 +128,33 @@ fn bash_completes_places_behind_a_colon() {
     });
 }
 
+#[test]
+fn bash_completes_files_itself_where_no_option_is_begun() {
+    limited(|test| {
+        let cases = [
+            ("longhaul|verify|", ""),
+            ("longhaul|resume|", ""),
+            ("longhaul|cp|here|", ""),
+            ("longhaul|cp|--token-file|", ""),
+            ("longhaul|verify|--token-file|a to", ""),
+            ("longhaul|keys|", "new id help"),
+            ("longhaul|cp|--fsync|", "end never"),
+            ("longhaul|cp|--no-verif", "--no-verify"),
+            ("longhaul|verify|--ig", "--ignore-extra"),
+            ("longhaul|ver", "verify"),
+        ];
+        let (lines, expected): (Vec<_>, Vec<_>) = cases.into_iter().unzip();
+        let lines: Vec<String> = lines.into_iter().map(str::to_owned).collect();
+        fs::write(test.path("a token"), "").unwrap();
+        let script = "source bash\nfor line; do\nmapfile -t -d '|' COMP_WORDS <<<\"$line\"\n\
+             COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\nCOMP_WORDS[-1]=${COMP_WORDS[-1]%$'\\n'}\n\
+             COMP_LINE=${COMP_WORDS[*]}\nCOMP_POINT=${#COMP_LINE}\n\
+             _longhaul_or_places longhaul \"${COMP_WORDS[-1]}\" \"${COMP_WORDS[-2]}\"\n\
+             printf '%s\\n' \"${COMPREPLY[*]}\"\ndone\n";
+        assert_eq!(shell(test, &["bash", "-c", script, "bash"], &lines), expected);
+    });
+}
+
 #[needs(zsh)]
 #[test]
 fn zsh_completes_options_files_and_places() {

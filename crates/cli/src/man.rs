@@ -139,7 +139,11 @@ pub(crate) fn completions(args: &CompletionsArgs) -> Result<(), Failure> {
     clap_complete::generate(args.shell, &mut Cli::command(), "longhaul", &mut script);
     let script = String::from_utf8_lossy(&script);
     let script = match args.shell {
-        Shell::Bash => format!("{script}{BASH_PLACES}"),
+        // It would break names at blanks, which bash completes itself where there is nothing else.
+        Shell::Bash => {
+            let script = script.replace(r#"COMPREPLY=($(compgen -f "${cur}"))"#, "COMPREPLY=()");
+            format!("{script}{BASH_PLACES}")
+        }
         // With two colons options behind a source would not be completed.
         Shell::Zsh => {
             script.replacen("_longhaul() {\n", ZSH_PLACES, 1).replace("\n'*::paths ", "\n'*:paths ")
@@ -155,7 +159,8 @@ fn write(bytes: &[u8]) -> Result<(), Failure> {
     std::io::stdout().lock().write_all(bytes).or_else(output::unwritten)
 }
 
-/// Readline replaces what it takes for the word, which a colon or a quotation mark begins: the second argument.
+/// Readline replaces what it takes for the word, which a colon or a quotation mark begins: the second argument. Where
+/// that does not begin as an option does, none is meant: files are, or what the command takes there.
 const BASH_PLACES: &str = r#"
 _longhaul_or_places() {
     local line=${COMP_LINE:0:COMP_POINT} before=${2%"${2##*/}"} name
@@ -169,7 +174,15 @@ _longhaul_or_places() {
         compopt -o nospace 2>/dev/null
     else
         _longhaul "$@"
+        [[ $2 == -* ]] || _longhaul_without_options
     fi
+}
+_longhaul_without_options() {
+    local reply all=("${COMPREPLY[@]}")
+    COMPREPLY=()
+    for reply in "${all[@]}"; do
+        [[ $reply == -* ]] || COMPREPLY+=("$reply")
+    done
 }
 complete -F _longhaul_or_places -o bashdefault -o default longhaul
 "#;
