@@ -30,6 +30,11 @@ pub(crate) fn seconds(time: Duration) -> f64 {
     time.as_micros() as f64 / 1e6
 }
 
+/// A round trip in milliseconds, where it is known.
+pub(crate) fn round_trip(rtt: Duration) -> Option<f64> {
+    (!rtt.is_zero()).then(|| seconds(rtt) * 1e3)
+}
+
 /// So many files, directories and links.
 pub(crate) fn entries(count: u64) -> String {
     if count == 1 { "1 entry".into() } else { format!("{count} entries") }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 
 use crate::args::PipeArgs;
 use crate::failure::Failure;
-use crate::figures::seconds;
+use crate::figures::{round_trip, seconds};
 use crate::hosts;
 use crate::link::circuit::{Errand, Wanted};
 use crate::link::{self, circuit};
@@ -174,7 +174,7 @@ fn so_far(progress: &Progress) -> Map<String, Value> {
     report::object(json!({
         "bytes": snapshot.bytes_done,
         "seconds": seconds(snapshot.elapsed),
-        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "rtt_ms": round_trip(snapshot.rtt),
         "packets_sent": snapshot.packets_sent,
         "verified": false,
     }))

@@ -12,7 +12,7 @@ use longhaul_wire::Bottleneck;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::figures::{clock, entries, milliseconds, percent, seconds};
+use crate::figures::{clock, entries, milliseconds, percent, round_trip};
 use crate::output::{Output, complain, print, say_elsewhere};
 use crate::report;
 
@@ -244,7 +244,7 @@ fn stats(snapshot: &Snapshot, elapsed: Duration) -> Value {
         "files": snapshot.files_done,
         "files_total": snapshot.files_total,
         "rate_bps": snapshot.rate.as_bps(),
-        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "rtt_ms": round_trip(snapshot.rtt),
         "packets_sent": snapshot.packets_sent,
         "packets_lost": snapshot.packets_lost,
         "bottleneck": snapshot.bound.name(),

@@ -8,7 +8,7 @@ use longhaul_units::{Bytes, Duration, MemoryUse, Rate};
 use longhaul_wire::Losses;
 use serde_json::{Map, Value, json};
 
-use crate::figures::{entries, lost, milliseconds, percent, seconds};
+use crate::figures::{entries, lost, milliseconds, percent, round_trip, seconds};
 
 /// File data moved by this run per second of it.
 pub(crate) fn goodput(report: &CopyReport) -> Rate {
@@ -54,16 +54,18 @@ pub(crate) fn ended(entries: &EndedEntries) -> Vec<Value> {
 
 /// The fields that tell how data travelled.
 pub(crate) fn of_link(link: &LinkReport) -> Map<String, Value> {
+    // Nobody knows what becomes of the packets of ssh.
+    let counted = link.carrier != "ssh";
     let mut fields = object(json!({
         "carrier": link.carrier,
         "reconnects": link.reconnects,
         "via": link.via,
         "profile": link.profile,
         "protect": link.protect.name(),
-        "rtt_ms": seconds(link.rtt) * 1e3,
-        "packets_sent": link.packets_sent,
-        "packets_resent": link.packets_resent,
-        "lost": lost(&link.lost),
+        "rtt_ms": round_trip(link.rtt),
+        "packets_sent": counted.then_some(link.packets_sent),
+        "packets_resent": counted.then_some(link.packets_resent),
+        "lost": counted.then(|| lost(&link.lost)),
         "bottleneck": link.bottleneck.name(),
         "cpu_seconds": {
             "local": seconds(link.cpu_local),
@@ -136,7 +138,7 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
         "bytes_done": snapshot.bytes_done,
         "files": snapshot.files_done,
         "seconds": seconds(snapshot.elapsed),
-        "rtt_ms": seconds(snapshot.rtt) * 1e3,
+        "rtt_ms": round_trip(snapshot.rtt),
         "packets_sent": snapshot.packets_sent,
         "resumed_bytes": snapshot.resumed_bytes,
         "verified": false,
@@ -330,6 +332,17 @@ mod tests {
             "reconnects": 0, "would_change": { "entries": 0, "bytes": 0 },
         });
         assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn what_nobody_knows_of_a_copy_through_ssh_is_null() {
+        let mut report = report();
+        report.link.carrier = "ssh";
+        (report.link.rtt, report.link.packets_sent) = (Duration::ZERO, 0);
+        let json = json(&report);
+        for field in ["rtt_ms", "packets_sent", "packets_resent", "lost"] {
+            assert_eq!(json[field], Value::Null, "{field}");
+        }
     }
 
     #[test]
