@@ -12,7 +12,8 @@
 //! which deals groups to lanes and takes those that arrive, for copies ([`OutgoingCopy`],
 //! [`IncomingCopy`]) and pipes ([`OutgoingPipe`], [`IncomingPipe`]); and the [`Watch`], which looks at
 //! it now and then: its memory, its bottleneck, and its progress. [`ConnectionLimits`] divides the
-//! limits of all paths together among them.
+//! limits of all paths together among them. A [`Multiplexer`] carries whole connections in the streams of
+//! another program.
 //!
 //! ```
 //! use longhaul_connection::{LaneHalf, Order, Standing};
@@ -50,6 +51,7 @@ mod limits;
 mod listed_names;
 mod memory;
 mod messages;
+mod multiplexer;
 mod outgoing_answers;
 mod outgoing_copy;
 mod outgoing_pipe;
@@ -88,6 +90,7 @@ pub use limits::ConnectionLimits;
 pub use longhaul_engine::NotSent;
 pub use memory::{SinkMemory, Stored, buffers};
 pub use messages::MessageLane;
+pub use multiplexer::{Multiplexer, MultiplexerEvent};
 pub use outgoing_answers::OutgoingAnswers;
 pub use outgoing_copy::{OutgoingCopy, Wanted};
 pub use outgoing_pipe::{OutgoingPipe, PieceOffer, PipeFull};

@@ -5,7 +5,6 @@
 //! other end, and puts what it reads there into frames. Flow control is by connection, so the thread never
 //! waits for one of them, and what one does not read holds up none of the others.
 
-mod channel;
 mod pump;
 
 use std::fmt;
@@ -19,7 +18,7 @@ use std::time::Duration;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use longhaul_sys::wait::Waker;
-use longhaul_wire::{MAX_SSH_DATA, SshFrame};
+use longhaul_wire::{Full, MAX_SSH_DATA, MAX_SSH_PORTS};
 
 use pump::{End, Pump};
 
@@ -54,7 +53,8 @@ struct State {
 /// A wish of the client for its thread.
 enum Order {
     Connection(TcpStream),
-    Frame(Vec<u8>),
+    Ports(Vec<u16>),
+    Report(Vec<u8>),
 }
 
 impl Tunnel {
@@ -135,9 +135,10 @@ impl Tunnel {
     /// # Errors
     /// Nothing goes through any more, and why; or there are too many.
     pub fn announce(&self, ports: Vec<u16>) -> io::Result<()> {
-        let mut frame = Vec::new();
-        SshFrame::First { ports }.encode(&mut frame).map_err(io::Error::other)?;
-        self.order(Order::Frame(frame))
+        if ports.len() > MAX_SSH_PORTS {
+            return Err(io::Error::other(Full));
+        }
+        self.order(Order::Ports(ports))
     }
 
     /// Says something to who asked, in the order of the calls. Waits where much has not gone yet.
@@ -146,12 +147,10 @@ impl Tunnel {
     /// Nothing goes through any more, and why.
     pub fn report(&self, bytes: &[u8]) -> io::Result<()> {
         for bytes in bytes.chunks(MAX_SSH_DATA) {
-            let mut frame = Vec::new();
-            SshFrame::Report { bytes }.encode(&mut frame).map_err(io::Error::other)?;
             while lock(&self.shared.state).orders.len() >= ORDERS_MAX {
                 std::thread::sleep(MOMENT);
             }
-            self.order(Order::Frame(frame))?;
+            self.order(Order::Report(bytes.to_vec()))?;
         }
         Ok(())
     }

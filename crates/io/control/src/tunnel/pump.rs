@@ -3,19 +3,18 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
-use std::ops::Bound::{Excluded, Unbounded};
+use std::net::{Ipv4Addr, Shutdown, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_connection::{Multiplexer, MultiplexerEvent};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_units::Instant;
 use longhaul_wire::SshFrame;
 
-use super::channel::{Channel, Got};
 use super::{Arrival, Order, Shared, pair};
 use crate::tls_stream::is_transient;
 
@@ -33,18 +32,9 @@ pub(super) struct Pump {
     output: File,
     end: End,
     shared: Arc<Shared>,
-    channels: BTreeMap<u16, Channel>,
-    /// Number of the last channel that was opened.
-    last: u16,
-    /// The channel whose turn it is to send.
-    turn: u16,
-    /// Bytes of a frame that has not come whole.
-    received: Vec<u8>,
-    /// Frames to be written, and how far they are.
-    out: Vec<u8>,
-    written: usize,
-    /// The peer sent something else than frames: the rest is passed over.
-    broken: bool,
+    frames: Multiplexer,
+    /// Of the channels that are open.
+    sockets: BTreeMap<u16, TcpStream>,
     closes_at: Option<Instant>,
 }
 
@@ -57,20 +47,12 @@ impl Pump {
         for stream in [&input, &output] {
             rustix::io::ioctl_fionbio(stream, true)?;
         }
-        Ok(Self {
-            input: input.into(),
-            output: output.into(),
-            end,
-            shared,
-            channels: BTreeMap::new(),
-            last: 0,
-            turn: 0,
-            received: Vec::new(),
-            out: Vec::new(),
-            written: 0,
-            broken: false,
-            closes_at: None,
-        })
+        let frames = match end {
+            End::Client => Multiplexer::client(),
+            End::Server(_) | End::Port(_) => Multiplexer::server(),
+        };
+        let (input, output, sockets) = (input.into(), output.into(), BTreeMap::new());
+        Ok(Self { input, output, end, shared, frames, sockets, closes_at: None })
     }
 
     pub fn run(mut self) {
@@ -107,8 +89,7 @@ impl Pump {
         drop(state);
         let now = clock::now();
         let closes_at = *self.closes_at.get_or_insert(now + FAREWELL);
-        let all_sent = self.out.is_empty() && self.channels.values().all(Channel::has_ended_here);
-        (all_sent && !has_orders) || now >= closes_at
+        (self.frames.has_sent_all() && !has_orders) || now >= closes_at
     }
 
     /// Nothing goes through any more.
@@ -117,23 +98,26 @@ impl Pump {
         state.over.get_or_insert_with(|| reason.to_owned());
         state.orders.clear();
         drop(state);
-        self.channels.clear();
+        self.sockets.clear();
     }
 
     fn take_orders(&mut self) -> bool {
         // They wait for the stream where they may.
-        if self.out.len() > OUT_FULL {
+        if self.frames.is_full() {
             return false;
         }
         let orders = std::mem::take(&mut lock(&self.shared.state).orders);
         let busy = !orders.is_empty();
         for order in orders {
             match order {
-                Order::Frame(frame) => self.out.extend(frame),
+                Order::Ports(ports) => self.frames.say(&SshFrame::First { ports }),
+                Order::Report(bytes) => self.frames.say(&SshFrame::Report { bytes: &bytes }),
+                // Where there is no room it ends.
                 Order::Connection(socket) => {
-                    let channel = self.last.saturating_add(1);
-                    if self.add(channel, socket) {
-                        self.say(&SshFrame::Open { channel });
+                    if set_up(&socket).is_ok()
+                        && let Some(channel) = self.frames.open()
+                    {
+                        self.sockets.insert(channel, socket);
                     }
                 }
             }
@@ -141,74 +125,54 @@ impl Pump {
         busy
     }
 
-    /// Adds a connection; false where there is no room, and it ends.
-    fn add(&mut self, channel: u16, socket: TcpStream) -> bool {
-        if channel <= self.last || self.channels.len() >= CHANNELS_MAX {
-            return false;
-        }
-        let Ok(new) = Channel::new(socket) else { return false };
-        self.last = channel;
-        self.channels.insert(channel, new);
-        true
-    }
-
-    fn say(&mut self, frame: &SshFrame<'_>) {
-        // All are within the bounds, and appending to a vector cannot fail.
-        let _ = frame.encode(&mut self.out);
-    }
-
     /// Reads of the sockets in turn what may be sent.
     fn collect(&mut self) -> bool {
-        let mut chunk = [0; CHUNK];
-        let mut busy = false;
-        while self.out.len() < OUT_MAX {
-            // Behind the one that sent last, and that one at the end.
-            let behind = (Excluded(self.turn), Unbounded);
-            let mut read = |(number, channel): (&u16, &mut Channel)| {
-                let got = channel.read(&mut chunk);
-                (!matches!(got, Ok(Got::Nothing))).then_some((*number, got))
-            };
-            let sender = self.channels.range_mut(behind).find_map(&mut read);
-            let sender = sender.or_else(|| self.channels.range_mut(..=self.turn).find_map(read));
-            let Some((channel, got)) = sender else { break };
-            self.turn = channel;
+        let (mut chunk, mut busy) = ([0; READ], false);
+        while let Some(channel) =
+            self.frames.senders().find(|channel| self.collect_of(*channel, &mut chunk))
+        {
             busy = true;
-            match got {
-                Ok(Got::Bytes(len)) => self.say(&SshFrame::Data { channel, bytes: &chunk[..len] }),
-                Ok(Got::End) => self.say(&SshFrame::End { channel }),
-                Ok(Got::Nothing) => {}
-                Err(_) => self.reset(channel),
-            }
+            self.forget_if_over(channel);
         }
         busy
     }
 
-    fn reset(&mut self, channel: u16) {
-        self.channels.remove(&channel);
-        self.say(&SshFrame::Reset { channel });
+    /// The same of one; false if it has nothing now.
+    fn collect_of(&mut self, channel: u16, chunk: &mut [u8; READ]) -> bool {
+        let Some(socket) = self.sockets.get_mut(&channel) else { return false };
+        match socket.read(&mut chunk[..self.frames.room(channel)]) {
+            Ok(0) => self.frames.finish(channel),
+            Ok(len) => self.frames.push(channel, &chunk[..len]),
+            Err(error) if is_transient(&error) => return false,
+            Err(_) => self.frames.reset(channel),
+        }
+        true
+    }
+
+    fn forget_if_over(&mut self, channel: u16) {
+        if !self.frames.is_open(channel) {
+            self.sockets.remove(&channel);
+        }
     }
 
     /// Writes what the stream takes.
     fn write(&mut self) -> io::Result<bool> {
         let mut busy = false;
-        while self.written < self.out.len() {
-            match self.output.write(&self.out[self.written..]) {
-                Ok(len) => self.written += len,
+        while !self.frames.output().is_empty() {
+            match self.output.write(self.frames.output()) {
+                Ok(len) => self.frames.handle_written(len),
                 Err(error) if is_transient(&error) => return Ok(busy),
                 Err(error) => return Err(error),
             }
             busy = true;
         }
-        self.out.clear();
-        self.written = 0;
         Ok(busy)
     }
 
     /// Reads what is there; nothing at the end of the stream.
     fn read(&mut self) -> io::Result<Option<bool>> {
         let mut chunk = [0; READ];
-        // A peer that asks for answers and does not read them is not read either.
-        if self.out.len() > OUT_FULL {
+        if !self.frames.wants_input() {
             return Ok(Some(false));
         }
         let len = match self.input.read(&mut chunk) {
@@ -217,138 +181,96 @@ impl Pump {
             Err(error) if is_transient(&error) => return Ok(Some(false)),
             Err(error) => return Err(error),
         };
-        if !self.broken {
-            self.received.extend_from_slice(&chunk[..len]);
-            let received = std::mem::take(&mut self.received);
-            match self.handle_all(&received) {
-                Some(done) => self.received = received[done..].to_vec(),
-                None => {
-                    self.broken = true;
-                    self.give_up(STRANGE);
-                }
-            }
+        self.frames.handle_input(&chunk[..len]);
+        while let Some(event) = self.frames.poll_event() {
+            self.handle(event);
         }
         Ok(Some(true))
     }
 
-    /// Handles the whole frames of `received`; returns their length, or nothing if something is none.
-    fn handle_all(&mut self, received: &[u8]) -> Option<usize> {
-        let mut done = 0;
-        while let Some((frame, len)) = SshFrame::parse(&received[done..]).ok()? {
-            done += len;
-            self.handle(frame)?;
-        }
-        Some(done)
-    }
-
-    fn handle(&mut self, frame: SshFrame<'_>) -> Option<()> {
-        match frame {
-            SshFrame::Open { channel } => self.open(channel)?,
-            SshFrame::First { ports } => match &mut self.end {
-                End::Server(arrived) => arrived(Arrival::Ports(ports)),
-                End::Port(_) => {}
-                End::Client => return None,
-            },
-            // For who has asked, which passes on the other frames.
-            SshFrame::Report { .. } => return None,
-            SshFrame::Data { channel, bytes } => {
-                if let Some(it) = self.channels.get_mut(&channel)
-                    && !it.take(bytes)
-                {
-                    return None;
+    fn handle(&mut self, event: MultiplexerEvent) {
+        match event {
+            MultiplexerEvent::Opened(channel) => self.opened(channel),
+            MultiplexerEvent::Reset(channel) => drop(self.sockets.remove(&channel)),
+            MultiplexerEvent::Ports(ports) => {
+                if let End::Server(arrived) = &mut self.end {
+                    arrived(Arrival::Ports(ports));
                 }
             }
-            SshFrame::Credit { channel, bytes } => {
-                self.channels.get_mut(&channel).into_iter().for_each(|it| it.add_credit(bytes));
-            }
-            SshFrame::End { channel } => {
-                self.channels.get_mut(&channel).into_iter().for_each(Channel::end_there);
-            }
-            SshFrame::Reset { channel } => drop(self.channels.remove(&channel)),
+            MultiplexerEvent::Broken => self.give_up(STRANGE),
         }
-        Some(())
     }
 
-    fn open(&mut self, channel: u16) -> Option<()> {
-        if matches!(self.end, End::Client) || channel <= self.last {
-            return None;
-        }
-        let has_room = self.channels.len() < CHANNELS_MAX;
-        // Where this host has no sockets left, the client gets to know.
+    /// The peer has opened a channel. Where this host has no sockets left, it gets to know.
+    fn opened(&mut self, channel: u16) {
         let ends = match self.end {
             End::Port(port) => TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map(|it| (it, None)),
             _ => pair().map(|(near, far)| (near, Some(far))),
         };
-        if let Some((near, far)) = ends.ok().filter(|_| has_room)
-            && self.add(channel, near)
-        {
-            if let (End::Server(arrived), Some(far)) = (&mut self.end, far) {
-                arrived(Arrival::Connection(far));
-            }
-        } else {
-            self.last = channel;
-            self.say(&SshFrame::Reset { channel });
+        let Ok((near, far)) = ends.and_then(|ends| set_up(&ends.0).map(|()| ends)) else {
+            return self.frames.reset(channel);
+        };
+        self.sockets.insert(channel, near);
+        if let (End::Server(arrived), Some(far)) = (&mut self.end, far) {
+            arrived(Arrival::Connection(far));
         }
-        Some(())
     }
 
     /// Gives the sockets what they take, and the peer the credit for it.
     fn deliver(&mut self) -> bool {
-        let numbers: Vec<u16> = self.channels.keys().copied().collect();
+        let numbers: Vec<u16> = self.sockets.keys().copied().collect();
         let mut busy = false;
         for channel in numbers {
-            let Some(it) = self.channels.get_mut(&channel) else { continue };
-            let delivered = it.deliver();
-            let (credit, is_over) = (it.credit_due(), it.is_over());
-            match delivered {
+            match self.deliver_to(channel) {
                 Ok(moved) => busy |= moved,
-                Err(_) => {
-                    self.reset(channel);
-                    continue;
-                }
+                Err(_) => self.frames.reset(channel),
             }
-            if let Some(bytes) = credit {
-                self.say(&SshFrame::Credit { channel, bytes });
-                busy = true;
-            }
-            if is_over {
-                self.channels.remove(&channel);
-            }
+            self.forget_if_over(channel);
         }
         busy
     }
 
+    /// The same to one. Its end comes behind the last byte.
+    fn deliver_to(&mut self, channel: u16) -> io::Result<bool> {
+        let Some(socket) = self.sockets.get_mut(&channel) else { return Ok(false) };
+        let mut moved = false;
+        while let waiting @ [_, ..] = self.frames.waiting(channel) {
+            match socket.write(waiting) {
+                Ok(len) => self.frames.handle_taken(channel, len),
+                Err(error) if is_transient(&error) => return Ok(moved),
+                Err(error) => return Err(error),
+            }
+            moved = true;
+        }
+        if self.frames.poll_end(channel) {
+            socket.shutdown(Shutdown::Write)?;
+        }
+        Ok(moved)
+    }
+
     fn wait(&self) -> io::Result<()> {
         let mut sources = vec![(self.shared.waker.as_fd(), Interest::Readable)];
-        if self.out.len() <= OUT_FULL {
+        if self.frames.wants_input() {
             sources.push((self.input.as_fd(), Interest::Readable));
         }
-        if !self.out.is_empty() {
+        if !self.frames.output().is_empty() {
             sources.push((self.output.as_fd(), Interest::Writable));
         }
-        for channel in self.channels.values() {
-            if channel.may_read() && self.out.len() < OUT_MAX {
-                sources.push((channel.socket.as_fd(), Interest::Readable));
-            }
-            if channel.is_full() {
-                sources.push((channel.socket.as_fd(), Interest::Writable));
-            }
-        }
+        let senders = self.frames.senders().filter_map(|channel| self.sockets.get(&channel));
+        sources.extend(senders.map(|socket| (socket.as_fd(), Interest::Readable)));
+        let takers = self.sockets.iter().filter(|(it, _)| !self.frames.waiting(**it).is_empty());
+        sources.extend(takers.map(|(_, socket)| (socket.as_fd(), Interest::Writable)));
         wait(&sources, self.closes_at)?;
         self.shared.waker.clear();
         Ok(())
     }
 }
 
-/// Connections at a time, by [10-8] of the protocol.
-const CHANNELS_MAX: usize = 6;
-/// Bytes of one DATA, by [10-10].
-const CHUNK: usize = 16 << 10;
-/// Bytes that wait for the stream before sockets are not read any more: what comes behind them, such as a
-/// PING, waits as long.
-const OUT_MAX: usize = 64 << 10;
-/// The same with answers to what came: then nothing more is taken.
-const OUT_FULL: usize = 256 << 10;
+fn set_up(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nonblocking(true)?;
+    socket.set_nodelay(true)
+}
+
 /// Bytes of one read.
 const READ: usize = 64 << 10;
 /// For what was sent before the end to be on its way.

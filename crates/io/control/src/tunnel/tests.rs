@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-use longhaul_wire::SSH_WINDOW;
+use longhaul_wire::{SSH_WINDOW, SshFrame};
 
 use super::*;
 
