@@ -46,6 +46,11 @@ impl Served {
         Ok(Self { process, address, drain })
     }
 
+    /// The process.
+    pub fn process(&self) -> &Child {
+        &self.process.0
+    }
+
     /// Waits until it has ended.
     ///
     /// # Errors

@@ -3,11 +3,15 @@
 //!
 //! `cargo run --release -p longhaul-bench --example daily PROGRAM [RUNS [CASE]]`
 //!
+//! Two cases go over loopback, and only where they are named: `checksum` compares 1 GB that is alike, beside the rate
+//! at which a thread at each end hashes it, and `million` says what memory a million entries take at either end.
+//!
 //! PROGRAM is a `longhaul`. The path has 1 Gb/s and a round trip of 100 ms; the ssh server is OpenSSH with
 //! a key of its own, and TCP is the kernel's as it is set up here. In every run each program has its
 //! turn, with a destination of its own, in memory. A figure is the median of the runs, from the start of
 //! the command to its end.
 
+mod loopback;
 mod path;
 mod programs;
 
@@ -39,6 +43,13 @@ fn main() -> Outcome<()> {
     }
     if wanted("set-up") {
         set_up(&Path::new(&files, Probability::ZERO)?, runs)?;
+    }
+    let named = |name: &str| only.as_ref().is_some_and(|only| name == only);
+    if named("checksum") {
+        loopback::checksum(&files, runs)?;
+    }
+    if named("million") {
+        loopback::million(&files)?;
     }
     for case in CASES.iter().filter(|case| wanted(case.name)) {
         println!("\n{} [s]{:width$} first    again", case.name, "", width = 26 - case.name.len());
