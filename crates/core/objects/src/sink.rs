@@ -515,6 +515,7 @@ impl Sink {
         self.note_ended(id, &entry, end, source);
         if entry.kind == EntryKind::Directory {
             self.note_made(id, None);
+            self.setup.take_inside(id);
         }
         if let Some(directory) = aside {
             self.staged.spoil(directory, &entry);

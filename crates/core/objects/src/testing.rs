@@ -1,7 +1,9 @@
 //! A storage in memory that loses power, for tests and simulations.
 
+mod dry;
 mod memory;
 
+pub use dry::DryMemory;
 pub use memory::{MemoryError, MemoryStorage, Node, metadata_of};
 
 use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath};

@@ -19,8 +19,8 @@ use longhaul_rate_control::{ChosenProfile, ChunkSizes, HostLimit, MemoryBudget, 
 use longhaul_session::Session;
 use longhaul_units::{Bottleneck, Bytes, Duration, Instant, PathId};
 use longhaul_wire::{
-    Carrier, CloseCode, ConnectionId, Deletes, Direction, ListRequest, PipeRequest, PipeRole,
-    Refused, Request, SourceReport,
+    Carrier, CloseCode, ConnectionId, Deletes, Direction, KeptAttributes, ListRequest, PipeRequest,
+    PipeRole, Refused, Request, SourceReport,
 };
 
 use crate::driver::Driver;
@@ -32,7 +32,7 @@ use crate::scenario::{End, RefusedBecause, Scenario};
 use crate::source::MEMORY;
 use crate::staging::Half;
 use crate::trace::Kind;
-use crate::wires::Wire;
+use crate::wires::Wires;
 use memory::Memory;
 use opening::Opening;
 use paths::ConnectionPaths;
@@ -138,7 +138,7 @@ impl Connection {
         now: Instant,
         scenario: &Scenario,
         env: &mut Env<'_>,
-        wires: &mut [Wire],
+        wires: &mut Wires,
         out: &mut Vec<Outgoing>,
     ) -> bool {
         let mut anything = false;
@@ -158,7 +158,7 @@ impl Connection {
         anything |=
             self.closed.is_none() && self.paths.look(scenario, times, &mut self.lanes, env.checks);
         for round in 0.. {
-            let mut progress = self.drain_sockets(now, env);
+            let mut progress = self.drain_sockets(now, env) | wires.pump(now, self.end);
             progress |= self.drain_wires(now, wires, env);
             progress |= self.take_news(env, now);
             if self.closed.is_none() {
@@ -200,18 +200,21 @@ impl Connection {
     }
 
     /// Reads TCP connections, as far as there is memory for what they bring.
-    fn drain_wires(&mut self, now: Instant, wires: &mut [Wire], env: &mut Env<'_>) -> bool {
+    fn drain_wires(&mut self, now: Instant, wires: &mut Wires, env: &mut Env<'_>) -> bool {
         let mut progress = false;
-        for (number, wire) in wires.iter_mut().enumerate().take(self.lanes.len()) {
+        if wires.is_empty() {
+            return false;
+        }
+        for number in 0..self.lanes.len() {
             loop {
-                let bytes = wire.peek(now, self.end);
+                let bytes = wires.peek(number, now, self.end);
                 if bytes.is_empty() || matches!(self.lanes[number].carrier, Carrying::Udp(_)) {
                     break;
                 }
                 let (is_open, driver) = (self.closed.is_none(), &mut self.driver);
                 let memory = &mut Memory { is_open, half: &mut self.half, driver, env };
                 let count = self.lanes[number].receive(bytes, memory);
-                wire.consume(self.end, count);
+                wires.consume(number, self.end, count);
                 self.take_news(env, now);
                 if count == 0 {
                     break;
@@ -220,7 +223,7 @@ impl Connection {
             }
             if let Carrying::Tcp(half) = &mut self.lanes[number].carrier
                 && half.is_open()
-                && wire.is_broken(now, self.end)
+                && wires.is_broken(number, now, self.end)
             {
                 let reason = "nothing was heard from the peer".into();
                 half.close(EngineClosed { code: CloseCode::TIMEOUT, reason, by_peer: false });
@@ -231,12 +234,15 @@ impl Connection {
     }
 
     /// Writes to TCP connections what they have to say and have room for; whether that was anything.
-    pub fn write_wires(&mut self, now: Instant, wires: &mut [Wire]) -> bool {
+    pub fn write_wires(&mut self, now: Instant, wires: &mut Wires) -> bool {
         let mut progress = false;
-        for (lane, wire) in self.lanes.iter_mut().zip(wires) {
+        if wires.is_empty() {
+            return false;
+        }
+        for (number, lane) in self.lanes.iter_mut().enumerate() {
             let Carrying::Tcp(half) = &mut lane.carrier else { continue };
             loop {
-                let sent = wire.send(now, self.end, half.poll_write(now + self.clock));
+                let sent = wires.send(number, now, self.end, half.poll_write(now + self.clock));
                 half.handle_written(now + self.clock, sent);
                 if sent == 0 {
                     break;
@@ -244,7 +250,7 @@ impl Connection {
                 progress = true;
             }
         }
-        progress
+        progress | wires.pump(now, self.end)
     }
 
     fn take_batch(
@@ -366,6 +372,8 @@ impl Connection {
         env.trace.note(now, || format!("{:?} reads {:.200}", self.end, format!("{received:?}")));
         self.driver.note_received(&received, env.checks);
         if let Some(wish) = self.half.handle_received(received)? {
+            let is_wished = wish == self::wish(scenario);
+            env.checks.require(is_wished, || format!("another request comes: {wish:?}"));
             if scenario.granted {
                 self.begin(now, wish.part().other(), scenario, env);
             } else {
@@ -740,6 +748,11 @@ fn wish(scenario: &Scenario) -> Wish {
         keeps_newer: scenario.keeps.newer,
         compares_contents: scenario.keeps.equal,
         deletes: scenario.deletes.then(Deletes::default),
+        dry_run: scenario.dry_run,
+        keeps_attributes: match scenario.follows {
+            true => KeptAttributes::FOLLOW,
+            false => KeptAttributes::default(),
+        },
         names_follow: scenario.lists_names,
         label: [7; 16],
         ..Request::new(direction, vec![b"tree".to_vec()])

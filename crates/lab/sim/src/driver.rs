@@ -95,6 +95,10 @@ impl Driver {
             Part::Source => {
                 let belief = belief(scenario, env.disk.runs);
                 let mut copy = OutgoingCopy::new(local, lanes, belief);
+                if scenario.dry_run {
+                    copy.begin_dry_run();
+                }
+                copy.want_changes();
                 if scenario.deletes {
                     copy.expect_deletions();
                 }
@@ -109,7 +113,8 @@ impl Driver {
                 (Self::Source(driver), Transfer::OutgoingCopy(Box::new(copy)))
             }
             Part::Sink => {
-                let (driver, copy) = SinkDriver::new(scenario, env.files, env.disk);
+                let (driver, mut copy) = SinkDriver::new(scenario, env.files, env.disk);
+                copy.want_changes();
                 (Self::Sink(Box::new(driver)), Transfer::IncomingCopy(Box::new(copy)))
             }
         }

@@ -1,13 +1,15 @@
 //! The files at the source, and what changes about them.
 
+mod behind;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use longhaul_objects::testing::{MemoryStorage, Node, metadata_of};
 use longhaul_objects::{FileIdentity, NameList, identity};
 use longhaul_wire::{
-    Account, Attributes, DataRanges, Entry, EntryKind, EntryPath, HardLink, MAX_PATH, Metadata,
-    Xattr,
+    Account, Attributes, DataRanges, Entry, EntryEnd, EntryKind, EntryPath, HardLink, MAX_PATH,
+    Metadata, Xattr,
 };
 
 use crate::draw::Draw;
@@ -23,6 +25,10 @@ pub(crate) struct Files {
     pub has_foreign: bool,
     /// Names that the destination has and the source had never, below directories of that.
     pub extra: Vec<Vec<u8>>,
+    /// Links that are followed, and where they lead, from the top.
+    leads: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Items of the tree itself: those behind them are names by links.
+    raw: usize,
 }
 
 /// One name in the tree.
@@ -33,6 +39,10 @@ pub(crate) struct Item {
     vanished: bool,
     /// Number of the first item whose file has this name, too.
     same: Option<usize>,
+    /// They are hard links.
+    is_linked: bool,
+    /// It is a link that is followed and leads to nothing that can be copied.
+    broken: Option<EntryEnd>,
 }
 
 /// First names that a run has announced: numbers of their entries, by that of their first item.
@@ -90,6 +100,9 @@ impl Files {
         }
         let mut files = Self::of(items);
         files.link(&mut Draw::new(scenario.seed, LINKS_STREAM));
+        if scenario.follows {
+            files.lead(&mut Draw::new(scenario.seed, LEADS_STREAM));
+        }
         files
     }
 
@@ -104,8 +117,9 @@ impl Files {
                 let item = &mut self.items[number];
                 let path = item.present().entry.path.clone();
                 item.versions = vec![Version { entry: Entry { path, ..entry }, data }];
-                item.same = Some(first);
-                self.items[first].same = Some(first);
+                (item.same, item.is_linked) = (Some(first), true);
+                let first_item = &mut self.items[first];
+                (first_item.same, first_item.is_linked) = (Some(first), true);
             }
         }
     }
@@ -113,7 +127,7 @@ impl Files {
     /// The entry of name number `number`, which will have the number `id`, as a scan announces it.
     pub fn announce(&self, number: usize, id: usize, links: &mut Links) -> Option<Entry> {
         let mut entry = self.get(number)?.entry.clone();
-        if let Some(same) = self.items[number].same {
+        if let Some(same) = self.items[number].same.filter(|_| self.items[number].is_linked) {
             let link = match links.0.get(&same) {
                 Some(first) => HardLink::To(*first),
                 None => HardLink::First,
@@ -127,7 +141,8 @@ impl Files {
     fn of(items: Vec<Item>) -> Self {
         let path = |item: &Item| item.present().entry.path.as_bytes().to_vec();
         let by_path = items.iter().enumerate().map(|(number, item)| (path(item), number)).collect();
-        Self { items, by_path, has_foreign: false, extra: Vec::new() }
+        let raw = items.len();
+        Self { items, by_path, has_foreign: false, extra: Vec::new(), leads: BTreeMap::new(), raw }
     }
 
     /// A file of each size, in this order.
@@ -258,7 +273,8 @@ impl Files {
         let mut files: Vec<&mut Item> = self
             .items
             .iter_mut()
-            .filter(|item| !item.vanished && item.present().entry.kind == EntryKind::File)
+            .filter(|item| !item.vanished && item.broken.is_none())
+            .filter(|item| item.present().entry.kind == EntryKind::File)
             .collect();
         let count = files.len() as u64;
         (count > 0).then(|| files.swap_remove((choice % count) as usize))
@@ -346,7 +362,7 @@ impl Item {
             attributes: Attributes::default(),
         };
         let versions = vec![Version { entry, data: Arc::new(data) }];
-        Self { versions, vanished: false, same: None }
+        Self { versions, vanished: false, same: None, is_linked: false, broken: None }
     }
 
     /// Makes holes in the present version of a file, at random places: in all of it, perhaps.
@@ -396,6 +412,8 @@ pub(crate) fn foreign(byte: &mut u8) {
 
 /// Number of the stream of choices of names of one file.
 const LINKS_STREAM: u64 = 67;
+/// Of links that are followed.
+const LEADS_STREAM: u64 = 98;
 /// Of the number of an item.
 const DIGITS_MAX: usize = 20;
 

@@ -2,7 +2,7 @@
 //! and whole ones of the same tree.
 
 use longhaul_objects::hash::group_chaining_value;
-use longhaul_objects::storage;
+use longhaul_objects::storage::{self, Storage};
 use longhaul_objects::{
     Belief, Fsync, GroupTask, ResumeState, Sink, SinkConfig, Source, TagKey, Verdict, record,
 };
@@ -89,6 +89,8 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
             }
         }
     }
+    // It was of another transfer.
+    let Ok(()) = disk.storage.remove_record();
     let directories = items.iter().filter(|it| it.entry.kind == EntryKind::Directory);
     let extra = directories.take(EXTRA_MOST).map(|it| format!("{}/zz", it.entry.path).into_bytes());
     files.extra = extra.collect();
@@ -113,7 +115,10 @@ fn push_all<'a>(source: &mut Source, files: &'a Files) -> Vec<&'a Version> {
     let (mut items, mut links) = (Vec::new(), Links::default());
     for number in 0..files.len() {
         if let Some(entry) = files.announce(number, items.len(), &mut links) {
-            source.push_entry(entry).expect("scenarios have possible entries");
+            let id = source.push_entry(entry).expect("scenarios have possible entries");
+            if let Some(end) = files.broken_end(number) {
+                source.entry_failed(id, end.clone());
+            }
             items.extend(files.get(number));
         }
     }

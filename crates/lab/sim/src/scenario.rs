@@ -44,6 +44,10 @@ pub struct Scenario {
     pub keeps: Keeps,
     /// True if the sink deletes what was not announced.
     pub deletes: bool,
+    /// True if symbolic links are copied as what they lead to.
+    pub follows: bool,
+    /// True until a dry run has announced what the copy behind it will do.
+    pub dry_run: bool,
     /// True if the client, which is the sink, lists the names that it wants.
     pub lists_names: bool,
     /// True if the client, which is the sink, changes the rate of the source.
@@ -52,6 +56,8 @@ pub struct Scenario {
     pub copied_before: bool,
     /// Its carrier.
     pub carrier: Choice,
+    /// True where connections go through ssh in place of TCP.
+    pub tunnel: bool,
     /// Opening of TCP connections beside lanes that do not answer.
     pub tcp: TcpOpens,
     /// Lanes that the client asks for.
@@ -213,10 +219,13 @@ impl Scenario {
             hashes: false,
             keeps: Keeps::default(),
             deletes: false,
+            follows: false,
+            dry_run: false,
             lists_names: false,
             steers: false,
             copied_before: false,
             carrier: Choice::Udp,
+            tunnel: false,
             tcp: TcpOpens::After(Duration::from_millis(60)),
             lanes: 1,
             max_lanes: 4,

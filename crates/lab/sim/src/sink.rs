@@ -10,8 +10,10 @@ use longhaul_connection::{
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::storage::{self, Storage};
+use longhaul_objects::testing::DryMemory;
 use longhaul_objects::{
-    Action, Answer, Fsync, Publication, SinkConfig, TopNames, Verdict, WriteTask, record,
+    Action, Answer, Fsync, Publication, ResumeState, SinkConfig, TopNames, Verdict, WriteTask,
+    record,
 };
 use longhaul_units::{Bytes, Duration, Instant, ObjectId, Rate};
 use longhaul_wire::{Entry, KeptAttributes, Protect, SinkMessage, SourceMessage};
@@ -30,6 +32,8 @@ pub(crate) struct SinkDriver {
     protect: Protect,
     deletes: bool,
     keeps_newer: bool,
+    /// Its destination is looked at and not changed.
+    dry_run: bool,
     /// When it has the source change its rate, if it does.
     steers: Option<Instant>,
     staging: Rc<Staging>,
@@ -70,11 +74,15 @@ impl SinkDriver {
         let boot = [disk.boot; 16];
         let memory = SinkMemory { promised: scenario.capacity, spare: scenario.spare };
         let fsync = if scenario.fsync { Fsync::End } else { Fsync::Never { boot } };
-        if scenario.tampers {
+        let dry_run = scenario.dry_run;
+        if scenario.tampers && !dry_run {
             let draw = &mut Draw::new(scenario.seed ^ disk.runs << 32, TAMPER_STREAM);
             disk.storage.tamper(draw.rng());
         }
-        let resume = record::replay(&disk.storage.read_record(), &TRANSFER, fsync);
+        let resume = match dry_run {
+            true => ResumeState::default(),
+            false => record::replay(&disk.storage.read_record(), &TRANSFER, fsync),
+        };
         let mut nonce = [0; 16];
         nonce[..8].copy_from_slice(&disk.runs.to_be_bytes());
         let capacity = memory.promised.get();
@@ -84,7 +92,6 @@ impl SinkDriver {
         let (keeps, deletes) = (scenario.keeps, scenario.deletes);
         let list = scenario.lists_names.then(|| Arc::new(files.list()));
         let names = list.clone().map_or(TopNames::Any, TopNames::Listed);
-        let dry_run = false;
         let attributes = KeptAttributes::ALL;
         let config = SinkConfig {
             capacity,
@@ -107,6 +114,7 @@ impl SinkDriver {
             protect: scenario.protect,
             deletes,
             keeps_newer: keeps.newer,
+            dry_run,
             steers: scenario.steers.then_some(Instant::ZERO),
             staging: Staging::new(memory.buffers()),
             peak: 0,
@@ -167,7 +175,7 @@ impl SinkDriver {
         let operation = match action {
             // A sync covers what was answered before it was asked for, and may cover no more.
             Action::Checkpoint(checkpoint) if env.draw.one_in(2) => {
-                if self.sync(env) {
+                if self.sync(env) && !self.dry_run {
                     let _ = env.disk.storage.sync(&checkpoint);
                 }
                 Operation::Answer(checkpoint.id)
@@ -208,6 +216,7 @@ impl SinkDriver {
         let action = match operation {
             Operation::Answer(id) => return copy.handle_answer(Answer::Synced(id)),
             Operation::Write(task, data) => {
+                env.checks.require(!self.dry_run, || format!("a dry run writes {task:?}"));
                 let failed = storage::write(&mut env.disk.storage, &task, &data);
                 return copy.group_written(&task, &failed);
             }
@@ -215,6 +224,10 @@ impl SinkDriver {
         };
         if matches!(action, Action::Checkpoint(_)) && !self.sync(env) {
             return;
+        }
+        if self.dry_run {
+            let Ok(answer) = storage::perform(&mut DryMemory(&env.disk.storage), action);
+            return copy.handle_answer(answer);
         }
         let published = match &action {
             Action::Publish(batch) => batch.clone(),
@@ -312,7 +325,13 @@ impl SinkDriver {
                     format!("{key:?} does not verify, though every packet was authentic")
                 });
             }
-            SinkMessage::Result(summary) if summary.failed == 0 => {
+            // Of what is copied by links one that leads nowhere fails each time: nothing is deleted.
+            SinkMessage::Result(_) if env.files.broken().next().is_some() => {
+                if let Some(fault) = env.files.fault_of_extra(&env.disk.storage, false) {
+                    env.checks.require(false, || fault);
+                }
+            }
+            SinkMessage::Result(summary) if summary.failed == 0 && !self.dry_run => {
                 if let Some(fault) = env.files.fault_of_extra(&env.disk.storage, self.deletes) {
                     env.checks.require(false, || fault);
                 }

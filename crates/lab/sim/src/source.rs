@@ -86,7 +86,10 @@ impl SourceDriver {
             let id = self.pushed.len();
             if let Some(entry) = files.announce(self.next_item, id, &mut self.links) {
                 self.pushed.push((self.next_item, entry.identity));
-                copy.push_entry(entry).expect("scenarios have possible entries");
+                let id = copy.push_entry(entry).expect("scenarios have possible entries");
+                if let Some(end) = files.broken_end(self.next_item) {
+                    copy.entry_failed(id, end.clone());
+                }
             }
             self.next_item += 1;
             left -= 1;

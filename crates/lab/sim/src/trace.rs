@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use longhaul_connection::Part;
+use longhaul_objects::EndedEntry;
 use longhaul_units::{EntryCode, Instant};
 
 /// Records events.
@@ -76,6 +77,20 @@ impl Checks {
     /// `part` says why it does not copy an entry.
     pub fn note_end(&mut self, part: Part, entry: u64, code: EntryCode) {
         self.ends[usize::from(part == Part::Sink)].insert((entry, code as u8));
+    }
+
+    /// The links that lead nowhere have failed by their names.
+    pub fn require_names<'f>(
+        &mut self,
+        failures: &[EndedEntry],
+        broken: impl Iterator<Item = (&'f [u8], EntryCode)>,
+    ) {
+        for (path, code) in broken {
+            let is_that = |it: &EndedEntry| it.path.as_bytes() == path && it.end.code == code;
+            self.require(failures.iter().any(is_that), || {
+                format!("{} has not failed as {code}", path.escape_ascii())
+            });
+        }
     }
 
     /// The other end gets that.

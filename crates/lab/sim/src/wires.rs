@@ -1,5 +1,7 @@
 //! The TCP connections of a carrier: bytes in order, as fast as the line, and no more under way than
-//! the buffers hold.
+//! the buffers hold. Or they go through ssh.
+
+mod tunnel;
 
 use std::collections::VecDeque;
 
@@ -7,6 +9,101 @@ use longhaul_units::{Duration, Instant, Rate};
 
 use crate::draw::Draw;
 use crate::scenario::{End, Scenario};
+use tunnel::Tunnel;
+
+/// The connections, one for each lane that may be granted.
+#[derive(Debug, Default)]
+pub(crate) enum Wires {
+    /// There are none.
+    #[default]
+    None,
+    Tcp(Vec<Wire>),
+    Tunnel(Box<Tunnel>),
+}
+
+impl Wires {
+    pub fn new(scenario: &Scenario, draw: &mut Draw) -> Self {
+        match scenario.tunnel {
+            true => Self::Tunnel(Box::new(Tunnel::new(scenario, draw))),
+            false => Self::Tcp(Wire::all(scenario, draw)),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        matches!(self, Self::None)
+    }
+
+    fn wire(&mut self, lane: usize) -> Option<&mut Wire> {
+        match self {
+            Self::None => None,
+            Self::Tcp(wires) => wires.get_mut(lane),
+            Self::Tunnel(tunnel) => Some(tunnel.stream()),
+        }
+    }
+
+    /// Does what is between the connections of `end` and the network; whether that was anything.
+    pub fn pump(&mut self, now: Instant, end: End) -> bool {
+        match self {
+            Self::Tunnel(tunnel) => tunnel.pump(now, end),
+            Self::None | Self::Tcp(_) => false,
+        }
+    }
+
+    /// Sends of a lane at `end` as much of `parts`, one behind the other, as there is room for; how much.
+    pub fn send(&mut self, lane: usize, now: Instant, end: End, parts: [&[u8]; 2]) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Tcp(wires) => wires[lane].send(now, end, parts),
+            Self::Tunnel(tunnel) => tunnel.send(lane, end, parts),
+        }
+    }
+
+    /// Bytes of a lane that can be read at `end`.
+    pub fn peek(&mut self, lane: usize, now: Instant, end: End) -> &[u8] {
+        match self {
+            Self::None => &[],
+            Self::Tcp(wires) => wires[lane].peek(now, end),
+            Self::Tunnel(tunnel) => tunnel.peek(lane, end),
+        }
+    }
+
+    /// So much of that was read.
+    pub fn consume(&mut self, lane: usize, end: End, count: usize) {
+        match self {
+            Self::None => {}
+            Self::Tcp(wires) => wires[lane].consume(end, count),
+            Self::Tunnel(tunnel) => tunnel.consume(lane, end, count),
+        }
+    }
+
+    /// The host at `end` is gone, or its process: what is under way arrives, and nothing follows.
+    pub fn fall_silent(&mut self, now: Instant, end: End) {
+        self.each().for_each(|wire| wire.fall_silent(now, end));
+    }
+
+    /// True if the kernel at `end` has given the other up.
+    pub fn is_broken(&mut self, lane: usize, now: Instant, end: End) -> bool {
+        self.wire(lane).is_some_and(|wire| wire.is_broken(now, end))
+    }
+
+    /// When something comes to `end`, or it gives the other up.
+    pub fn next_timeout(&self, now: Instant, end: End) -> Option<Instant> {
+        match self {
+            Self::None => None,
+            Self::Tcp(wires) => wires.iter().filter_map(|wire| wire.next_timeout(now, end)).min(),
+            Self::Tunnel(tunnel) => tunnel.next_timeout(now, end),
+        }
+    }
+
+    fn each(&mut self) -> impl Iterator<Item = &mut Wire> {
+        let (wires, tunnel) = match self {
+            Self::None => (None, None),
+            Self::Tcp(wires) => (Some(wires.iter_mut()), None),
+            Self::Tunnel(tunnel) => (None, Some(tunnel.stream())),
+        };
+        wires.into_iter().flatten().chain(tunnel)
+    }
+}
 
 /// One TCP connection: both directions.
 #[derive(Debug)]
@@ -32,19 +129,20 @@ struct Direction {
 impl Wire {
     /// One for each lane that may be granted.
     pub fn all(scenario: &Scenario, draw: &mut Draw) -> Vec<Self> {
-        let wire = |path: &longhaul_pathsim::DuplexConfig| {
-            let mut direction = |path: &longhaul_pathsim::PathConfig| Direction {
-                delay: path.delay,
-                rate: path.bottleneck.as_ref().map_or(Rate::from_gbps(1), |line| line.rate.initial),
-                in_flight: VecDeque::new(),
-                read: 0,
-                bytes: 0,
-                window: draw.scaled(16 << 10, 4 << 20) as usize,
-                silent: None,
-            };
-            Self { up: direction(&path.forward), down: direction(&path.backward) }
+        scenario.paths.iter().map(|path| Self::new(path, draw)).collect()
+    }
+
+    fn new(path: &longhaul_pathsim::DuplexConfig, draw: &mut Draw) -> Self {
+        let mut direction = |path: &longhaul_pathsim::PathConfig| Direction {
+            delay: path.delay,
+            rate: path.bottleneck.as_ref().map_or(Rate::from_gbps(1), |line| line.rate.initial),
+            in_flight: VecDeque::new(),
+            read: 0,
+            bytes: 0,
+            window: draw.scaled(16 << 10, 4 << 20) as usize,
+            silent: None,
         };
-        scenario.paths.iter().map(wire).collect()
+        Self { up: direction(&path.forward), down: direction(&path.backward) }
     }
 
     fn from(&mut self, end: End) -> &mut Direction {

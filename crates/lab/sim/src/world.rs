@@ -1,4 +1,5 @@
 mod accidents;
+mod dry_run;
 mod race;
 mod verdict;
 
@@ -23,7 +24,8 @@ use crate::prepared;
 use crate::scenario::{Accident, Choice, End, Fault, Scenario};
 use crate::tls::Piece;
 use crate::trace::{Checks, Kind, Trace};
-use crate::wires::Wire;
+use crate::wires::Wires;
+use dry_run::DryRun;
 use race::{JOINS_MAX, Racing};
 
 /// Two hosts, what is between them, and a clock that moves from one thing that happens to the
@@ -45,12 +47,11 @@ pub struct World {
     trace: Trace,
     checks: Checks,
     report: Report,
+    dry_run: DryRun,
     connections: u32,
     redial_at: Option<Instant>,
     /// Since when the client has been able to close, and what both ends had left to send then.
     done_since: Option<(Instant, [Option<Left>; 2])>,
-    /// When a run or an accident began last: from then on there is a bound.
-    eventful: Instant,
     idle: Idle,
 }
 
@@ -145,7 +146,7 @@ struct DataCarrier {
     /// The one of the client's connection now.
     kind: Carrier,
     /// The data connections, over TCP.
-    wires: Vec<Wire>,
+    wires: Wires,
     /// The means by which a client that may choose decides.
     racing: Option<Racing>,
     /// When it found that UDP is swallowed.
@@ -153,10 +154,12 @@ struct DataCarrier {
 }
 
 /// Steps in which nothing happened.
-#[derive(Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Idle {
     since: Instant,
     steps: u32,
+    /// When a run or an accident began last: from then on there is a bound.
+    eventful: Instant,
 }
 
 impl World {
@@ -193,7 +196,7 @@ impl World {
             network: Network::new(&scenario, start),
             control: None,
             data: DataCarrier {
-                wires: Vec::new(),
+                wires: Wires::None,
                 kind: match scenario.carrier {
                     Choice::Tcp => Carrier::Tcp,
                     Choice::Udp | Choice::Auto => Carrier::Udp,
@@ -209,11 +212,11 @@ impl World {
             trace: Trace::new(verbose),
             checks: Checks::default(),
             report: Report::default(),
+            dry_run: DryRun::default(),
             connections: 0,
             redial_at: Some(start),
             done_since: None,
-            eventful: start,
-            idle: Idle::default(),
+            idle: Idle { eventful: start, ..Idle::default() },
             now: start,
             start,
             scenario,
@@ -228,7 +231,7 @@ impl World {
         let bound = self.bound();
         while !self.is_over() {
             self.step();
-            if self.now - self.eventful > bound && !self.is_over() {
+            if self.now - self.idle.eventful > bound && !self.is_over() {
                 self.checks.require(false, || "does not end".to_owned());
             }
             if let Some(what) = self.checks.broken() {
@@ -329,13 +332,13 @@ impl World {
     /// A driver must not be woken for nothing over and over.
     fn watch_idleness(&mut self, effect: bool) {
         if effect {
-            self.idle = Idle { since: self.now, steps: 0 };
+            self.idle = Idle { since: self.now, steps: 0, ..self.idle };
             return;
         }
         self.idle.steps += 1;
         let (steps, time) = (self.idle.steps, self.now - self.idle.since);
         if time > Duration::from_millis(1) {
-            self.idle = Idle { since: self.now, steps: 0 };
+            self.idle = Idle { since: self.now, steps: 0, ..self.idle };
         }
         let timers = |host: &Host| {
             let timers = host.connection.iter().flat_map(|c| c.timers(self.now));
@@ -398,9 +401,9 @@ impl World {
         let mut out: Vec<Outgoing> = Vec::new();
         let mut progress = false;
         // Those that only say that they are closed have lost theirs to the next run.
-        let wires = &mut self.data.wires[..];
+        let wires = &mut self.data.wires;
         for connection in &mut host.closing {
-            progress |= connection.run(now, &self.scenario, &mut env, &mut [], &mut out);
+            progress |= connection.run(now, &self.scenario, &mut env, &mut Wires::None, &mut out);
         }
         if let Some(connection) = &mut host.connection {
             progress |= connection.run(now, &self.scenario, &mut env, wires, &mut out);
@@ -423,10 +426,11 @@ impl World {
             return true;
         }
         self.redial_at = None;
-        self.eventful = now;
+        self.idle.eventful = now;
         self.trace.event(now, Kind::Run, [0; 3]);
         self.trace.note(now, || "the client dials".into());
         self.network.renew_client();
+        self.look_before();
         let mut control = Control::new(&self.scenario, &mut self.draw);
         self.data.racing = None;
         let carrier = match (self.scenario.carrier, self.data.kind) {
@@ -438,9 +442,9 @@ impl World {
         };
         let handshake =
             Handshake::client(&self.scenario, carrier, &mut control, now, &mut self.draw);
-        self.data.wires.clear();
+        self.data.wires = Wires::None;
         if carrier == Carrier::Tcp {
-            self.data.wires = Wire::all(&self.scenario, &mut self.draw);
+            self.data.wires = Wires::new(&self.scenario, &mut self.draw);
         }
         for host in &mut self.hosts {
             (host.shaken, host.control_over, host.joins_until) = (None, false, None);
@@ -615,6 +619,9 @@ impl World {
         }
         self.host(end).control_over = true;
         self.examine(end, &connection, &why);
+        if end == End::Client && why.code == CloseCode::DONE {
+            self.compare_with_dry_run(&mut connection);
+        }
         // Over TCP CLOSE is sent once; delivery is not required.
         if !connection.is_over() {
             self.host(end).closing.push(connection);
@@ -643,7 +650,7 @@ impl World {
         ];
         let hosts = hosts.chain([End::Client, End::Server].into_iter().map(|end| {
             let host = &self.hosts[usize::from(end == End::Server)];
-            let at = self.data.wires.iter().filter_map(|wire| wire.next_timeout(now, end)).min()?;
+            let at = self.data.wires.next_timeout(now, end)?;
             host.connection.as_ref()?;
             Some(at.max(host.stalled_until.unwrap_or(at)))
         }));

@@ -14,9 +14,9 @@ use super::objects::Object;
 use super::setup::Looks;
 use super::{Sink, SinkError, SourceKnows};
 use crate::directory::Directory;
-use crate::entry::EntryId;
 use crate::entry::{
-    EntryError, PathKey, check, cost, is_large, is_stand_in, metadata_cost, own_name, parent,
+    EntryError, EntryId, PathKey, TempName, check, cost, is_large, is_stand_in, key, metadata_cost,
+    own_name, parent,
 };
 use crate::limits::{
     ASIDE_COST, BUNDLE_MAX, DIRECTORIES_MAX, DIRECTORY_COST, ENTRIES_MAX, PATH_COST,
@@ -118,10 +118,20 @@ impl Sink {
     fn announce(&mut self, id: EntryId, entry: Arc<Entry>, directory: Option<EntryId>) {
         let within = directory.and_then(|directory| self.entries.directory(directory));
         self.publications.hard_links.announce(id, &entry, within);
-        let compares = self.is_compared(&entry) && self.may_be_there(&entry, directory);
+        let is_compared = self.is_compared(&entry);
+        let compares = is_compared && self.may_be_there(&entry, directory);
         let is_looked_at = self.dry_run && entry.linked_to().is_none() && !is_stand_in(&entry);
         let looks = Looks { compared: compares || is_looked_at, contents: self.keeps.equal };
-        let (temp, state) = self.setup.begin(id, &entry, looks, &mut self.earlier);
+        let (temp, state) = match self.dry_run && is_stand_in(&entry) {
+            // Its failure comes, and until then nothing of it.
+            true => (TempName::of_small(key(&entry)), State::Waiting),
+            false => self.setup.begin(id, &entry, looks, &mut self.earlier),
+        };
+        if let Some(directory) = directory.filter(|_| is_compared && !looks.compared)
+            && self.entries.in_state(directory, State::Waiting).is_some()
+        {
+            self.setup.compare_inside(directory, id);
+        }
         let aside = self.staged.admits(directory, &entry, state, &mut self.entries.names);
         self.entries.announce(&entry, Beginning { temp, state, directory, aside });
     }

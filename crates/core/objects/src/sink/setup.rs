@@ -30,6 +30,8 @@ pub(super) struct Setup {
     pub(super) contents: Contents,
     /// Large files that are compared first: what an earlier run left of them.
     existing: BTreeMap<EntryId, Existing>,
+    /// Small files and links that may be there if their directory is, by that: it is not known yet.
+    inside: BTreeMap<EntryId, Vec<EntryId>>,
     /// Entries that are being made, even those that failed meanwhile.
     making: BTreeSet<EntryId>,
     nonce: [u8; 16],
@@ -63,6 +65,7 @@ impl Setup {
             compared: BTreeMap::new(),
             contents: Contents::default(),
             existing: BTreeMap::new(),
+            inside: BTreeMap::new(),
             making: BTreeSet::new(),
             nonce,
         }
@@ -107,6 +110,16 @@ impl Setup {
     /// The file, which waits, is to be compared with what has its name.
     fn compare(&mut self, id: EntryId) {
         self.queue.push_back((id, Step::Compare));
+    }
+
+    /// It is to be compared if its directory is there already.
+    pub(super) fn compare_inside(&mut self, directory: EntryId, id: EntryId) {
+        self.inside.entry(directory).or_default().push(id);
+    }
+
+    /// Those of the directory, of which it is known now.
+    pub(super) fn take_inside(&mut self, directory: EntryId) -> Vec<EntryId> {
+        self.inside.remove(&directory).unwrap_or_default()
     }
 
     /// The same for a directory, which always has to wait.
@@ -256,6 +269,7 @@ impl Sink {
     pub(super) fn directory_made(&mut self, id: EntryId, result: Result<Made, EntryEnd>) {
         self.setup.making.remove(&id);
         self.note_made(id, result.as_ref().ok().copied());
+        let inside = self.setup.take_inside(id);
         match result {
             Err(end) => self.fail(id, end, SourceKnows::No, Kept::Nothing),
             Ok(made) => {
@@ -264,26 +278,12 @@ impl Sink {
                     self.checkpoints.directory_in_place(id);
                 }
                 self.entries.directory_made(id);
-                if made == Made::InPlace && self.keeps.compares() && !self.dry_run {
-                    self.compare_files_of(id);
+                for id in inside.into_iter().filter(|_| made == Made::InPlace) {
+                    if self.entries.wait_again(id) {
+                        self.setup.compare(id);
+                    }
                 }
                 self.advance();
-            }
-        }
-    }
-
-    /// Small files that were announced while it was not known that their directory is there already.
-    fn compare_files_of(&mut self, directory: EntryId) {
-        for number in directory.0 + 1..self.entries.end() {
-            let id = EntryId(number);
-            let is_compared = match self.entries.get(id) {
-                Some(slot) if slot.directory() == Some(directory) => {
-                    slot.entry().is_some_and(|entry| self.is_compared(entry))
-                }
-                _ => return,
-            };
-            if is_compared && self.entries.wait_again(id) {
-                self.setup.compare(id);
             }
         }
     }

@@ -27,7 +27,7 @@ use crate::storage::Storage;
 /// synced; names are durable once the directory that they are in was synced. The others change in
 /// order, as with a journal, and a cut loses the end of that order.
 /// Everything that was done is visible before a cut.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStorage {
     files: Vec<File>,
     visible: Names,
@@ -76,6 +76,21 @@ impl Node {
         let metadata = metadata_of(entry);
         Self::File { mode: entry.mode, modified: entry.modified, inode, metadata }
     }
+
+    fn of_directory(entry: &Entry) -> Self {
+        let metadata = metadata_of(entry);
+        Self::Directory { mode: entry.mode, modified: entry.modified, metadata }
+    }
+
+    /// True of a directory that has other attributes than the entry. Its time does not count.
+    pub(super) fn lacks_attributes(&self, entry: &Entry) -> bool {
+        match self {
+            Self::Directory { mode, metadata, .. } => {
+                (*mode, metadata) != (entry.mode, &metadata_of(entry))
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Metadata that a node has: all but its names.
@@ -97,9 +112,12 @@ pub enum MemoryError {
     /// Something else has the name.
     #[error("file exists")]
     Exists,
-    /// It has the name already.
+    /// It has the name already, or was there before.
     #[error("unchanged")]
     Unchanged,
+    /// The same, with other attributes than it has now.
+    #[error("mended")]
+    Mended,
 }
 
 impl From<MemoryError> for EntryEnd {
@@ -109,12 +127,13 @@ impl From<MemoryError> for EntryEnd {
             MemoryError::Missing => EntryCode::NotFound,
             MemoryError::Exists => EntryCode::InTheWay,
             MemoryError::Unchanged => EntryCode::Unchanged,
+            MemoryError::Mended => EntryCode::Mended,
         };
         Self::new(code, &error.to_string())
     }
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Names {
     temps: BTreeMap<TempName, usize>,
     nodes: BTreeMap<Box<[u8]>, Node>,
@@ -123,7 +142,7 @@ struct Names {
     unseen: BTreeMap<Box<[u8]>, Node>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     Temp(TempName, usize),
     Discard(TempName),
@@ -141,7 +160,7 @@ enum Change {
     RemoveRecord,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct File {
     visible: Vec<u8>,
     durable: Vec<u8>,
@@ -358,6 +377,75 @@ impl MemoryStorage {
             _ => false,
         }
     }
+
+    /// The groups of a file that are equal under its name.
+    pub(super) fn equal_groups(&self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
+        let entry = &compared.file.entry;
+        let contents = self.contents(entry.path.as_bytes()).unwrap_or_default();
+        let is_equal = |group: &&(u32, ChainingValue)| has_group(contents, entry, group);
+        compared.groups.iter().filter(is_equal).copied().collect()
+    }
+
+    /// The file that has the entry's name, with the entry's attributes.
+    pub(super) fn mended(&self, entry: &Entry) -> Option<Node> {
+        match self.node(entry.path.as_bytes())? {
+            Node::File { inode, .. } => Some(Node::of_file(entry, *inode)),
+            _ => None,
+        }
+    }
+
+    /// Compares what has the entry's name; it has to be mended where its attributes are others.
+    pub(super) fn compared(&self, existing: &ExistingEntry) -> Compared {
+        let ExistingEntry { entry, stays, .. } = existing;
+        let node = self.node(entry.path.as_bytes());
+        let Some(&Node::File { modified, inode, .. }) = node else {
+            return Compared::Other { same_size: false };
+        };
+        let same_size = self.files[inode].visible.len() as u64 == entry.size;
+        if modified > entry.modified {
+            return Compared::Newer { same_size };
+        }
+        if !self.is(node, entry) {
+            return Compared::Other { same_size };
+        }
+        match *stays && node != self.mended(entry).as_ref() {
+            true => Compared::Mended,
+            false => Compared::Unchanged,
+        }
+    }
+
+    /// The same file or link has both names.
+    pub(super) fn is_one(&self, one: &[u8], other: &[u8]) -> bool {
+        match (self.node(one), self.node(other)) {
+            (Some(Node::File { inode: one, .. }), Some(Node::File { inode: other, .. })) => {
+                one == other
+            }
+            (one, other) => one.is_some() && one == other,
+        }
+    }
+
+    /// Names in a directory that were not announced.
+    pub(super) fn others(
+        &self,
+        directory: &NamedEntry,
+        announced: &AnnouncedPaths,
+    ) -> Vec<Box<[u8]>> {
+        let within = directory.entry.path.as_bytes();
+        let is_other = |path: &[u8]| {
+            !path.is_empty() && directory_of(path) == within && !announced.contains(path)
+        };
+        self.visible.nodes.keys().filter(|path| is_other(path)).cloned().collect()
+    }
+
+    /// Puts a node under the name of the entry; false if it was there.
+    fn set(&mut self, entry: &Entry, node: Node) -> bool {
+        let path = entry.path.as_bytes();
+        let is_new = self.node(path) != Some(&node);
+        if is_new {
+            self.change(Change::Node(path.into(), node));
+        }
+        is_new
+    }
 }
 
 impl Storage for MemoryStorage {
@@ -446,42 +534,25 @@ impl Storage for MemoryStorage {
     }
 
     fn compare_contents(&mut self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
-        let entry = &compared.file.entry;
-        let contents = self.contents(entry.path.as_bytes()).unwrap_or_default();
-        let is_equal = |group: &&(u32, ChainingValue)| has_group(contents, entry, group);
-        compared.groups.iter().filter(is_equal).copied().collect()
+        self.equal_groups(compared)
     }
 
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
-        let path = entry.path.as_bytes();
-        let Some(&Node::File { inode, .. }) = self.node(path) else { return None };
-        let node = Node::of_file(entry, inode);
-        if self.node(path) == Some(&node) {
-            return Some(EntryCode::Unchanged);
-        }
-        self.change(Change::Node(path.into(), node));
-        Some(EntryCode::Mended)
+        let mended = self.mended(entry)?;
+        Some(match self.set(entry, mended) {
+            true => EntryCode::Mended,
+            false => EntryCode::Unchanged,
+        })
     }
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
-        let ExistingEntry { entry, stays, .. } = existing;
-        let path = entry.path.as_bytes();
-        let Some(&Node::File { modified, inode, .. }) = self.node(path) else {
-            return Compared::Other { same_size: false };
-        };
-        let same_size = self.files[inode].visible.len() as u64 == entry.size;
-        if modified > entry.modified {
-            return Compared::Newer { same_size };
+        let compared = self.compared(existing);
+        if compared == Compared::Mended
+            && let Some(mended) = self.mended(&existing.entry)
+        {
+            self.set(&existing.entry, mended);
         }
-        if !self.is(self.node(path), entry) {
-            return Compared::Other { same_size };
-        }
-        let node = Node::of_file(entry, inode);
-        if *stays && self.node(path) != Some(&node) {
-            self.change(Change::Node(path.into(), node));
-            return Compared::Mended;
-        }
-        Compared::Unchanged
+        compared
     }
 
     fn check_published(&mut self, file: &RecordedFile) -> Checked {
@@ -554,7 +625,8 @@ impl Storage for MemoryStorage {
             if !is_it {
                 return Err(MemoryError::Missing);
             }
-            if self.node(path) == Some(&node) {
+            if self.is_one(path, first.path.as_bytes()) {
+                self.set(entry, node);
                 return Err(MemoryError::Unchanged);
             }
             self.change(Change::Publish(path.into(), node, *temp));
@@ -589,10 +661,15 @@ impl Storage for MemoryStorage {
 
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), MemoryError> {
         let entry = &directory.entry;
-        let metadata = metadata_of(entry);
-        let node = Node::Directory { mode: entry.mode, modified: entry.modified, metadata };
-        self.change(Change::Node(entry.path.as_bytes().into(), node));
-        Ok(())
+        let was = self.node(entry.path.as_bytes()).cloned();
+        self.set(entry, Node::of_directory(entry));
+        match was {
+            Some(was) if was != NEW_DIRECTORY => Err(match was.lacks_attributes(entry) {
+                true => MemoryError::Mended,
+                false => MemoryError::Unchanged,
+            }),
+            _ => Ok(()),
+        }
     }
 
     fn end(&mut self, _: bool) {}
@@ -607,14 +684,8 @@ impl Storage for MemoryStorage {
         directory: &NamedEntry,
         announced: &AnnouncedPaths,
     ) -> Vec<Deletion> {
-        let within = directory.entry.path.as_bytes();
-        let is_other = |path: &[u8]| {
-            !path.is_empty() && directory_of(path) == within && !announced.contains(path)
-        };
-        let others: Vec<Box<[u8]>> =
-            self.visible.nodes.keys().filter(|path| is_other(path)).cloned().collect();
         let mut deleted = Vec::new();
-        for other in others {
+        for other in self.others(directory, announced) {
             let is_below = |path: &[u8]| {
                 path.strip_prefix(&*other).is_some_and(|rest| matches!(rest, [] | [b'/', ..]))
             };

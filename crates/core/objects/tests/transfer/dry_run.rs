@@ -182,6 +182,9 @@ fn what_stands_for_what_is_missing_fails_however_late_that_is_known() {
         while let Some(action) = sink.poll_action(Instant::ZERO) {
             assert!(!matches!(action, Action::CompareExisting(_)), "{action:?}");
         }
+        let mut answers = std::iter::from_fn(|| sink.poll_message());
+        let accepts = answers.any(|message| matches!(message, SinkMessage::Accept { .. }));
+        assert_eq!(accepts, !dry_run, "nothing is sent in a dry run, that could be refused");
         let end = EntryEnd::new(EntryCode::NotFound, "no such file");
         sink.handle(SourceMessage::EntryFailed { entry: 0, end }).unwrap();
         assert_eq!((sink.stats().failed, sink.stats().unchanged), (1, 0), "{dry_run}");

@@ -9,6 +9,7 @@ mod contents;
 mod dry_run;
 mod hard_links;
 mod hostile;
+mod kept;
 mod resume;
 mod tree;
 mod world;

@@ -156,12 +156,20 @@ fn keep(scenario: &mut Scenario) {
         scenario.copied_before && Draw::new(scenario.seed, EQUAL_STREAM).one_in(3);
     scenario.keeps.directories = scenario.keeps.compares()
         || !is_other && Draw::new(scenario.seed, DIRECTORIES_STREAM).one_in(2);
+    // Of a sink that shows what it has.
+    scenario.dry_run =
+        !is_other && scenario.keeps.directories && Draw::new(scenario.seed, DRY_STREAM).one_in(4);
     let is_pulled = !scenario.push && !scenario.pipe && !scenario.listing;
     scenario.steers = is_pulled && Draw::new(scenario.seed, STEER_STREAM).one_in(4);
     // A list leaves nothing to delete, and a file alone has no names below it.
     let is_tree_pulled = !scenario.push && !is_other && scenario.entries > 1;
     scenario.lists_names =
         is_tree_pulled && !scenario.deletes && Draw::new(scenario.seed, LIST_STREAM).one_in(4);
+    let is_tree = !is_other && scenario.entries > 1 && scenario.name_len == 1;
+    scenario.follows = is_tree
+        && scenario.sizes.is_empty()
+        && !scenario.lists_names
+        && Draw::new(scenario.seed, FOLLOW_STREAM).one_in(6);
 }
 
 /// A stream that takes messages in pieces, so that the last one may be written and not be on its
@@ -204,6 +212,7 @@ fn carry(scenario: &mut Scenario) {
         2..5 => Choice::Auto,
         _ => Choice::Udp,
     };
+    scenario.tunnel = Draw::new(scenario.seed, TUNNEL_STREAM).one_in(3);
 }
 
 /// Where groups are hashed late, their packets come long before their hashes.
@@ -277,6 +286,12 @@ const KEEP_STREAM: u64 = 66;
 const NEWER_STREAM: u64 = 67;
 const EQUAL_STREAM: u64 = 68;
 const DIRECTORIES_STREAM: u64 = 96;
+/// For links that are followed.
+const FOLLOW_STREAM: u64 = 99;
+/// For connections through ssh.
+const TUNNEL_STREAM: u64 = 100;
+/// For dry runs.
+const DRY_STREAM: u64 = 97;
 /// For lists of names.
 const LIST_STREAM: u64 = 91;
 /// For rates that change.

@@ -26,8 +26,10 @@ impl World {
             self.trace.event(now, Kind::Fault, [self.faults.len() as u64, 0, 0]);
             self.trace.note(now, || format!("accident: {:?}", fault.what));
             if !self.is_over() {
-                self.eventful = now;
+                self.idle.eventful = now;
+                self.check_untouched();
                 self.accident(fault.what);
+                self.look_before();
             }
         }
         effect
@@ -96,7 +98,7 @@ impl World {
             let pipe = if end == End::Client { &mut control.up } else { &mut control.down };
             if power { pipe.fall_silent() } else { pipe.close(now) }
         }
-        self.data.wires.iter_mut().for_each(|wire| wire.fall_silent(now, end));
+        self.data.wires.fall_silent(now, end);
         let down = Duration::from_micros(self.draw.scaled(1_000, 2_000_000));
         *self.host(end) = Host { down_until: Some(now + down), ..Host::default() };
         if end == End::Client {

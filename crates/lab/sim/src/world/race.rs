@@ -10,7 +10,7 @@ use crate::connection::Connection;
 use crate::environment::Env;
 use crate::host::Shaken;
 use crate::scenario::{Choice, End, Meddling, TcpOpens};
-use crate::wires::Wire;
+use crate::wires::Wires;
 
 /// The means by which a client decides.
 #[derive(Debug)]
@@ -120,13 +120,13 @@ impl World {
         let client = &mut self.hosts[0];
         client.closing.push(old);
         client.connection = Some(connection);
-        self.data.wires = Wire::all(&self.scenario, &mut self.draw);
+        self.data.wires = Wires::new(&self.scenario, &mut self.draw);
         if self.hosts[1].shaken.is_none() {
             // Its process is gone, or its host.
-            self.data.wires.iter_mut().for_each(|wire| wire.fall_silent(now, End::Server));
+            self.data.wires.fall_silent(now, End::Server);
         }
         self.data.kind = Carrier::Tcp;
-        self.eventful = now;
+        self.idle.eventful = now;
         if let Some(racing) = &mut self.data.racing {
             racing.joins = Some(now + self.scenario.pipe_delay);
         }

@@ -16,8 +16,8 @@ use crate::scenario::{Accident, Choice, End, TcpOpens};
 impl World {
     /// True if the client will not run again and the server has nothing to do.
     pub(super) fn is_over(&self) -> bool {
-        let ended =
-            self.report.runs.last() == Some(&CloseCode::DONE) || self.report.gave_up.is_some();
+        let ended = self.report.runs.last() == Some(&CloseCode::DONE) && self.redial_at.is_none()
+            || self.report.gave_up.is_some();
         ended
             && self.hosts.iter().all(|host| {
                 host.connection.is_none()
@@ -48,6 +48,7 @@ impl World {
                 self.report.resumed_bytes = copy.stats().resumed_bytes;
                 if done_well {
                     self.report.failed = u64::from(copy.stats().failed);
+                    self.checks.require_names(copy.failures(), self.files.broken());
                 }
                 self.report.lanes = connection.stats().into_iter().map(counts).collect();
             }
@@ -58,6 +59,7 @@ impl World {
                     self.report.failed = u64::from(copy.stats().failed);
                 }
                 if done_well {
+                    self.checks.require_names(copy.failures(), self.files.broken());
                     let stats = copy.stats();
                     self.checks.require(stats.settled() == stats.entries, || {
                         format!("{} of {} entries are settled", stats.settled(), stats.entries)
@@ -97,9 +99,15 @@ impl World {
         let bursts = if self.bursts() { timeouts.min(BURSTS_MAX) } else { 0 };
         let swallowed = usize::from(self.swallows_late());
         let narrow = usize::from(self.scenario.is_narrow);
-        let most = 2 * self.scenario.faults.len() + 2 + bursts + swallowed + narrow;
+        let dry = usize::from(self.dry_run.is_over());
+        let most = 2 * self.scenario.faults.len() + 2 + bursts + swallowed + narrow + dry;
         self.checks.require(runs <= most, || format!("{runs} runs"));
+        self.check_untouched();
         match code {
+            CloseCode::DONE if self.dry_run.begins_copy((runs, self.disk.runs)) => {
+                self.scenario.dry_run = false;
+                self.redial_at = Some(self.now + REDIAL);
+            }
             CloseCode::DONE => {}
             // A piece that is damaged again and again ends its pipe.
             CloseCode::STORAGE if self.may_be_damaged() => {
@@ -197,15 +205,26 @@ impl World {
             self.checks.require(fault.is_none(), || fault.clone().unwrap_or_default());
         }
         let failed = self.report.failed;
-        self.checks.require(failed == 0 || self.may_fail(), || format!("{failed} entries failed"));
-        if done && failed == 0 && kept && !self.scenario.pipe && !self.scenario.listing {
+        let broken = self.files.broken().count() as u64;
+        let expected = failed == broken || failed > broken && self.may_fail();
+        self.checks.require(expected || !done, || {
+            format!("{failed} entries failed, and {broken} links lead nowhere")
+        });
+        if done && failed == broken && kept && !self.scenario.pipe && !self.scenario.listing {
             let temps = self.disk.storage.temp_count();
-            let is_tidy = temps == 0 || self.disk.cut_when_tidy;
+            let is_tidy = temps == 0 || self.disk.cut_when_tidy || failed > 0;
             self.checks.require(is_tidy, || format!("{temps} unpublished files are left"));
             let changes =
                 |f: &crate::scenario::Fault| matches!(f.what, Accident::Vanish | Accident::Change);
             if !self.scenario.faults.iter().any(changes) {
+                let followed =
+                    self.files.fault_of_followed(&self.disk.storage, self.scenario.keeps.newer);
+                let followed = followed.filter(|_| self.scenario.follows);
+                self.checks.require(followed.is_none(), || followed.clone().unwrap_or_default());
                 for number in 0..self.files.len() {
+                    if self.files.broken_end(number).is_some() {
+                        continue;
+                    }
                     let newer = self.scenario.keeps.newer;
                     let fault = self
                         .files
