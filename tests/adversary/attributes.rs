@@ -33,6 +33,15 @@ fn with(item: Item, attributes: Vec<u8>) -> Item {
     Item { attributes, ..item }
 }
 
+/// A file of so many bytes whose data is so: of each part the bytes of the hole before it, and its own. Its object has
+/// all of them.
+fn holed(size: u64, parts: &[(u64, u64)]) -> Item {
+    let value = parts.iter().fold(Bytes::new(), |all, (hole, len)| all.varint(*hole).varint(*len));
+    let data = parts.iter().map(|(_, len)| len).sum::<u64>().min(size);
+    let file = Item { size: Some(data), size_of_entry: Some(size), ..Item::file(b"a", b"") };
+    with(file, attribute(1, &value.0))
+}
+
 fn first(path: &[u8]) -> Item {
     with(Item::file(path, b""), attribute(7, b""))
 }
@@ -63,10 +72,20 @@ fn attacks() -> Vec<(u64, Vec<Item>, &'static str)> {
         (all, vec![first(b"a"), later(b"b", 0), later(b"c", 1)], "having several"),
         (all, vec![Item::directory(b"a"), later(b"b", 0)], "having several"),
         (all, vec![with(Item::directory(b"a"), attribute(7, b""))], "hard link"),
+        // Data behind the end, without a hole before it, of no bytes, or all; more of it than there may be.
+        (all, vec![holed(100, &[(50, 51)])], HOLES),
+        (all, vec![holed(100, &[(0, 10), (1, 1 << 61)])], HOLES),
+        (all, vec![holed(100, &[(1 << 61, 1 << 61), (1 << 61, 1 << 61)])], HOLES),
+        (all, vec![holed(100, &[(0, 10), (0, 10)])], HOLES),
+        (all, vec![holed(100, &[(5, 0)])], HOLES),
+        (all, vec![holed(100, &[(0, 100)])], HOLES),
+        (all, vec![holed(1 << 40, &vec![(1, 1); 5_000])], HOLES),
         // Contents, which later names do not have.
         (all, vec![first(b"a"), Item { size: Some(1), ..later(b"b", 0) }], ""),
     ]
 }
+
+const HOLES: &str = "data of a file with holes";
 
 /// Sends what it announces, and waits for the end.
 fn announce(peer: &mut Peer, items: &[Item]) -> Ending {
@@ -155,7 +174,7 @@ fn links_and_attributes_that_are_possible_arrive() {
         let mut identity = [0; 16];
         identity.copy_from_slice(&blake3::hash(b"contents").as_bytes()[..16]);
         let known = Some((identity, 1_700_000_000_000_000_000));
-        let items = [first, Item { size_of_first: Some(8), known, ..later(b"b", 0) }];
+        let items = [first, Item { size_of_entry: Some(8), known, ..later(b"b", 0) }];
         let ending = source(&mut peer, &items, PATIENCE);
         peer.hang_up();
         assert_eq!(ending.result, Some((2, 0)), "{ending:?}");

@@ -25,8 +25,9 @@ pub struct Item {
     pub known: Option<([u8; 16], i64)>,
     /// Attributes, by type (7.10).
     pub attributes: Vec<u8>,
-    /// Of a later name: the size of the first, which is in no object.
-    pub size_of_first: Option<u64>,
+    /// Size of the entry, in place of that of its object: of a later name that of the first, of a file with holes
+    /// all of it.
+    pub size_of_entry: Option<u64>,
 }
 
 impl Item {
@@ -39,7 +40,7 @@ impl Item {
             size: None,
             known: None,
             attributes: Vec::new(),
-            size_of_first: None,
+            size_of_entry: None,
         }
     }
 
@@ -65,7 +66,7 @@ impl Item {
         let (identity, modified) = self.known.unwrap_or((identity, 1_700_000_000_000_000_000));
         let with_attributes = if self.attributes.is_empty() { 0 } else { 128 };
         let bytes = bytes.u8(self.kind | with_attributes).u16(self.mode).u64(modified as u64);
-        let size = self.size_of_first.unwrap_or(self.size());
+        let size = self.size_of_entry.unwrap_or(self.size());
         let bytes = bytes.varint(size).raw(&identity).sized(&self.path);
         let bytes = if self.kind == 3 { bytes.sized(&self.bytes) } else { bytes };
         if with_attributes > 0 { bytes.sized(&self.attributes) } else { bytes }
