@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use longhaul::{CopyOptions, CopyReport, Deletes, EntryCode, ErrorKind, FilterKind, FilterRule};
 
@@ -90,6 +92,83 @@ fn deletion_takes_what_the_source_has_not_and_nothing_else() {
         fs::remove_file(to.with_file_name("beside")).unwrap();
     });
 }
+
+/// Somebody who may write to the destination puts links in the place of directories there while names are deleted in
+/// them.
+#[test]
+fn who_swaps_directories_for_links_gets_nothing_deleted_outside() {
+    limited(|test| {
+        let server = Server::with(test, |options| options.access[0].allow_delete = true);
+        for pushes in [true, false] {
+            let (here, there) = (test.here("tree"), test.there("tree"));
+            for old in [&here, &there] {
+                let _ = fs::remove_dir_all(old);
+            }
+            let (from, to) = if pushes { (&here, &there) } else { (&there, &here) };
+            let mut options = match pushes {
+                true => push(&here, server.address, b""),
+                false => pull(server.address, b"tree", &test.path("here")),
+            };
+            options.delete = Some(Deletes::default());
+            for number in 0..SWAPPED {
+                let directory = from.join(format!("d{number}"));
+                fs::create_dir_all(&directory).unwrap();
+                fs::write(directory.join("kept"), "kept").unwrap();
+            }
+            let outside = test.path(&format!("outside{pushes}"));
+            fs::create_dir_all(outside.join("in")).unwrap();
+            let files = ["a", "in/b"].map(|name| outside.join(name));
+            files.iter().for_each(|file| fs::write(file, "outside").unwrap());
+            run(test, &options).unwrap();
+            let over = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| swap(to, &outside, &over));
+                let (mut runs, mut deleted) = (0, 0);
+                while runs < 20 || deleted == 0 {
+                    (0..SWAPPED).for_each(|number| fill(&to.join(format!("d{number}"))));
+                    // Entries may fail, and the copy with them.
+                    deleted += run(test, &options).map_or(0, |report| report.deleted.count);
+                    runs += 1;
+                }
+                over.store(true, Ordering::Relaxed);
+            });
+            for file in files {
+                assert_eq!(fs::read(file).unwrap(), b"outside");
+            }
+        }
+    });
+}
+
+/// Puts links to `outside` in the place of one directory of `to` after the other, and of one in it, each for a moment.
+fn swap(to: &Path, outside: &Path, over: &AtomicBool) {
+    let real = to.with_file_name("real");
+    for number in (0..SWAPPED).cycle() {
+        for name in [format!("d{number}"), format!("d{number}/deep")] {
+            let at = to.join(name);
+            let _ = fs::rename(&at, &real);
+            let _ = symlink(outside, &at);
+            thread::yield_now();
+            let _ = fs::remove_file(&at);
+            let _ = fs::rename(&real, &at);
+            // Another was made in its place.
+            let _ = fs::remove_dir_all(&real);
+        }
+        if over.load(Ordering::Relaxed) {
+            return;
+        }
+    }
+}
+
+/// Makes names that only the destination has.
+fn fill(directory: &Path) {
+    // Outside, where a link is in its place.
+    let _ = fs::create_dir(directory.join("deep"));
+    for name in ["x", "y", "deep/z"] {
+        let _ = fs::write(directory.join(name), "x");
+    }
+}
+
+const SWAPPED: usize = 8;
 
 #[test]
 fn deletion_stops_at_its_bound_and_the_copy_has_failed() {
