@@ -20,6 +20,7 @@ mod firewall;
 mod forgeries;
 mod gateway;
 mod globs;
+mod gone;
 mod gsi;
 mod hard_links;
 mod history;
