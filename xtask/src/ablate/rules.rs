@@ -145,16 +145,28 @@ pub(super) const ALL: &[Alteration] = &[
     ),
     rule("a silence halves the rate", AUTO, "self.silence = (self.silence + 1).min(10);", ""),
     rule(
-        "compete: pulse",
+        "compete: reclaims",
         COMPETE,
-        "if self.sure { Pulse::Done } else { Pulse::Pending };",
-        "Pulse::Done;",
+        "Reclaim::Rising(rate.scale(RISE, 100).min(model.capacity()))",
+        "Reclaim::Rising(rate)",
     ),
     rule(
-        "compete: no pulse beside others who are known",
+        "compete: reclaims later beside others who are known",
         AUTO,
         "self.overflows >= SURE_OVERFLOWS)",
         "false)",
+    ),
+    rule(
+        "compete: a burst is no other flow's",
+        COMPETE,
+        "self.burst = model.is_burst(self.lost);",
+        "",
+    ),
+    rule(
+        "batches of 0.1 ms are no queue",
+        TARGET,
+        "target.max(self.least_queue(rate))",
+        "target.max(self.packet_time())",
     ),
     rule("compete: dip", COMPETE, "self.dip = Some(now);", ""),
     rule(

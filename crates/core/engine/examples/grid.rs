@@ -42,15 +42,37 @@ const CELLS: &[Cell] = &[
     cell("300 ms, 5 %", 1_000, 300, 1_875, 0),
 ];
 
-/// A pair of hosts: how the receiver takes packets, and each time and pause of the sender in microseconds.
-type Hosts = (&'static str, Batches, Option<(u32, u32)>);
+/// A pair of hosts: how the receiver takes packets, and what the sender's side makes of them.
+#[derive(Clone, Copy)]
+struct Hosts {
+    name: &'static str,
+    batches: Batches,
+    /// Microseconds: the sender has no turn for the second time, once in the first.
+    late: Option<(u32, u32)>,
+    /// The same of a device between the sender and the bottleneck.
+    holds: Option<(u32, u32)>,
+    /// Microseconds between two turns of the sender.
+    wake_up: u32,
+}
+
+const PLAIN: Hosts =
+    Hosts { name: "plain", batches: Batches::None, late: None, holds: None, wake_up: 0 };
+const GRO: Hosts = Hosts { name: "gro", batches: Batches::SuperPackets, ..PLAIN };
 
 const HOSTS: &[Hosts] = &[
-    ("plain", Batches::None, None),
-    ("gro", Batches::SuperPackets, None),
-    ("irq", Batches::Interrupts(Duration::from_micros(250)), None),
-    ("gro late", Batches::SuperPackets, Some((10_000, 300))),
-    ("gro later", Batches::SuperPackets, Some((50_000, 1_500))),
+    PLAIN,
+    GRO,
+    Hosts { name: "irq", batches: Batches::Interrupts(Duration::from_micros(250)), ..PLAIN },
+    Hosts { name: "gro late", late: Some((10_000, 300)), ..GRO },
+    Hosts { name: "gro later", late: Some((50_000, 1_500)), ..GRO },
+    Hosts { name: "timer", wake_up: 60, ..GRO },
+    Hosts {
+        name: "held",
+        wake_up: 60,
+        late: Some((31_000, 1_700)),
+        holds: Some((730_000, 3_000)),
+        ..GRO
+    },
 ];
 
 fn main() {
@@ -60,12 +82,12 @@ fn main() {
         let name = args.get(1).expect("a cell");
         let wide = wide_cells().find(|(of, _, _)| of == name);
         let named = CELLS.iter().find(|cell| cell.name == name);
-        let host = HOSTS.iter().find(|host| args.get(2).is_some_and(|name| host.0 == name));
+        let host = HOSTS.iter().find(|host| args.get(2).is_some_and(|name| host.name == name));
         let host = host.or(wide.as_ref().map(|(_, _, hosts)| *hosts)).expect("a host");
         let cell = named.or(wide.as_ref().map(|(_, cell, _)| cell)).expect("a cell of that name");
         let (config, rate, _) = link(cell);
         let seed = number(5, 21);
-        let mut flow = flow(cell, host.1, host.2, seed);
+        let mut flow = flow(cell, host, seed);
         flow.trace = Some(beliefs(Duration::from_millis(number(3, 20)), |_| String::new()));
         let mut world = World::new(&config, rate, seed);
         world.add(Duration::ZERO, flow);
@@ -81,11 +103,11 @@ fn main() {
         CELLS.iter().filter(|cell| wanted.is_none_or(|wanted| cell.name.contains(&**wanted)))
     {
         print!("{:24}", cell.name);
-        for (name, batches, late) in HOSTS {
+        for hosts in HOSTS {
             let mut runs: Vec<(u64, u64)> =
-                (from..from + seeds).map(|seed| run(cell, *batches, *late, seed)).collect();
+                (from..from + seeds).map(|seed| run(cell, hosts, seed)).collect();
             runs.sort_unstable();
-            let median = runs[runs.len() / 2];
+            let (median, name) = (runs[runs.len() / 2], hosts.name);
             print!("  {name} {:4} {:4} {:5}", runs[0].0, median.0, median.1);
         }
         println!("  bbr {:4}", beside(cell));
@@ -93,9 +115,9 @@ fn main() {
 }
 
 fn wide(seeds: u64, from: u64) {
-    for (name, cell, (_, batches, late)) in wide_cells() {
+    for (name, cell, hosts) in wide_cells() {
         let mut used: Vec<u64> =
-            (from..from + seeds).map(|seed| run(&cell, *batches, *late, seed).0).collect();
+            (from..from + seeds).map(|seed| run(&cell, hosts, seed).0).collect();
         used.sort_unstable();
         println!("{name}\t{}", used[used.len() / 2]);
     }
@@ -107,7 +129,7 @@ fn wide_cells() -> impl Iterator<Item = (String, Cell, &'static Hosts)> {
         let product = mbps * 1_000_000 / 8 * u64::from(rtt_ms) / 1_000;
         let queue_kb = product * percent / 100 / 1_000;
         let loss = f64::from(loss_ppm) / 10_000.0;
-        let name = format!("{mbps} Mb/s, {rtt_ms} ms, {percent} %, loss {loss} %, {}", hosts.0);
+        let name = format!("{mbps} Mb/s, {rtt_ms} ms, {percent} %, loss {loss} %, {}", hosts.name);
         (name, Cell { name: "", mbps, rtt_ms, queue_kb, loss_ppm }, hosts)
     })
 }
@@ -134,19 +156,28 @@ fn link(cell: &Cell) -> (longhaul_pathsim::PathConfig, Rate, Duration) {
     (path(rate, rtt, (cell.queue_kb * 1000).max(30 * PACKET), cell.loss_ppm), rate, rtt)
 }
 
-fn flow(cell: &Cell, batches: Batches, late: Option<(u32, u32)>, seed: u64) -> Longhaul {
+fn flow(cell: &Cell, hosts: &Hosts, seed: u64) -> Longhaul {
     let (_, rate, rtt) = link(cell);
     let mut flow = Longhaul::new(played("auto", None), rtt, Offer::Endless, seed);
     let micros = |us: u32| Duration::from_micros(u64::from(us));
-    flow.stutters = late.map(|(every, length)| (micros(every), micros(length)));
-    let host = Host { rate: rate.scale(8, 1), buffer: 8 << 20, tells: true, stalls: None, batches };
+    let pauses = |(every, length)| (micros(every), micros(length));
+    flow.stutters = hosts.late.map(pauses);
+    flow.holds = hosts.holds.map(pauses);
+    flow.wake_up = micros(hosts.wake_up);
+    let host = Host {
+        rate: rate.scale(8, 1),
+        buffer: 8 << 20,
+        tells: true,
+        stalls: None,
+        batches: hosts.batches,
+    };
     flow.host(host)
 }
 
-fn run(cell: &Cell, batches: Batches, late: Option<(u32, u32)>, seed: u64) -> (u64, u64) {
+fn run(cell: &Cell, hosts: &Hosts, seed: u64) -> (u64, u64) {
     let (config, rate, _) = link(cell);
     let mut world = World::new(&config, rate, seed);
-    world.add(Duration::ZERO, flow(cell, batches, late, seed));
+    world.add(Duration::ZERO, flow(cell, hosts, seed));
     measured(cell, &mut world)
 }
 

@@ -101,6 +101,11 @@ pub struct Longhaul {
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
     pub stutters: Option<(Duration, Duration)>,
+    /// Time from one turn of the sender to the next, at least: a timer and a system call.
+    pub wake_up: Duration,
+    /// A device on the sender's side of the bottleneck lets nothing through for the second time, once in the
+    /// first, and then all at once.
+    pub holds: Option<(Duration, Duration)>,
     /// That is over by this time.
     pub rested: Instant,
     /// From those times on the receiving host says that it takes no more.
@@ -130,6 +135,8 @@ pub struct Longhaul {
     arriving: BTreeMap<(Instant, u64), Packet>,
     returning: VecDeque<(Instant, Packet)>,
     order: u64,
+    /// The sender has no other turn before this time.
+    next_turn: Instant,
     /// Packets in the receiver's socket: when each packet is read, and what it costs there.
     socket: VecDeque<(Instant, u64)>,
     /// All of it is read by then.
@@ -165,6 +172,8 @@ impl Longhaul {
             repair: None,
             ecn: false,
             stutters: None,
+            wake_up: Duration::ZERO,
+            holds: None,
             rested: Instant::FAR_FUTURE,
             limits: VecDeque::new(),
             longer: Duration::ZERO,
@@ -182,6 +191,7 @@ impl Longhaul {
             arriving: BTreeMap::new(),
             returning: VecDeque::new(),
             order: 0,
+            next_turn: Instant::ZERO,
             socket: VecDeque::new(),
             busy_until: Instant::ZERO,
             overflowed: false,
@@ -238,23 +248,20 @@ impl Longhaul {
     fn turn(&mut self, now: Instant, path: Option<&mut Path>) -> Option<Instant> {
         let (mut sender, mut receiver) = self.ends.take()?;
         let there = self.receive(now, &mut receiver);
-        let until = self.stutter(now);
+        let until = within(self.stutters.filter(|_| now < self.rested), now)
+            .or((now < self.next_turn).then_some(self.next_turn));
         let here = match until {
             Some(until) => Some(until),
-            None => self.send(now, &mut sender, path),
+            None => {
+                self.next_turn = now + self.wake_up;
+                self.send(now, &mut sender, path)
+            }
         };
         self.ends = Some((sender, receiver));
         let arrival = self.arriving.first_key_value().map(|((at, _), _)| *at + READ_TIME);
         let news = self.returning.front().map(|(at, _)| until.unwrap_or(*at).max(*at));
         let next = [here, there, arrival, news].into_iter().flatten().min();
         next.map(|at| at.max(now + Duration::from_nanos(1)))
-    }
-
-    /// Until when the sender has no turn.
-    fn stutter(&self, now: Instant) -> Option<Instant> {
-        let (every, length) = self.stutters.filter(|_| now < self.rested)?;
-        let phase = Duration::from_nanos(now.as_nanos() % every.as_nanos() as u64);
-        (phase < length).then(|| now + (length - phase))
     }
 
     fn send(
@@ -339,6 +346,8 @@ impl Longhaul {
         mut path: Option<&mut Path>,
     ) {
         let sent = if self.ecn { batch.ecn } else { Ecn::NotEct };
+        let phase = Duration::from_millis(97) * (self.seed as u32 % 64);
+        let now = within(self.holds, now + phase).map_or(now, |until| until.before(phase));
         let mut packets = Vec::new();
         for (number, (wire, frames)) in (batch.first.get()..).zip(contents(batch, &self.plan)) {
             let arrival = match path.as_deref_mut() {
@@ -512,6 +521,13 @@ fn contents(batch: &longhaul_engine::Transmit, plan: &Plan) -> Vec<(u64, Option<
         |len: u64| (0..len.div_ceil(payload)).map(move |i| (len - i * payload).min(payload));
     let lengths = plan.runs.iter().flat_map(|run| of_run(run.extent.len));
     lengths.map(|len| (28 + 32 + 16 + len, None)).collect()
+}
+
+/// The end of the pause in which `now` is, of those that last the second time, once in the first.
+fn within(pauses: Option<(Duration, Duration)>, now: Instant) -> Option<Instant> {
+    let (every, length) = pauses?;
+    let phase = Duration::from_nanos(now.as_nanos() % every.as_nanos() as u64);
+    (phase < length).then(|| now + (length - phase))
 }
 
 /// Objects arrive.

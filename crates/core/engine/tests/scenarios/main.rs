@@ -154,6 +154,27 @@ fn batches_on_the_way_in_are_no_other_flows() {
     }
 }
 
+/// A short queue overflows where a device in front of it pauses, and nobody else is there; nor does a sender that
+/// takes its time for each turn wait for ever for rates that it cannot show.
+#[test]
+fn pauses_in_front_of_a_short_queue_are_no_other_flows() {
+    for (rtt_ms, queue) in [(20, 125_000), (10, 62_000)] {
+        let (rate, rtt) = (Rate::from_gbps(1), MS * rtt_ms);
+        let batches = Batches::SuperPackets;
+        let host =
+            Host { rate: rate.scale(8, 1), buffer: 8 << 20, tells: true, stalls: None, batches };
+        let mut flow = auto(rtt, Offer::Endless, 21).host(host);
+        flow.wake_up = MS * 60 / 1_000;
+        flow.stutters = Some((31 * MS, MS * 17 / 10));
+        flow.holds = Some((730 * MS, 3 * MS));
+        let mut world = World::new(&path(rate, rtt, queue, 0), rate, 21);
+        let index = world.add(Duration::ZERO, flow);
+        world.run(rtt * 4);
+        let used = world.span(index, 8 * SECOND).used;
+        assert!(used >= 910, "{rtt_ms} ms: {used} permille used");
+    }
+}
+
 /// Reports speak of whole super-packets.
 #[test]
 fn super_packets_on_a_long_path_are_no_slow_start() {
@@ -354,7 +375,7 @@ fn early_marks_are_answered_by_their_share() {
         assert!(span.lost == 0, "{marks}: {span:?}");
         mean.push(span.used);
     }
-    assert!(mean[1] >= 900 && mean[1] > mean[0], "{mean:?} permille");
+    assert!(mean.iter().all(|used| *used >= 900), "{mean:?} permille");
 }
 
 /// Where nobody else is to be made room for, a full queue is no reason to play TCP's game.

@@ -64,6 +64,7 @@ enum State {
 /// Memory of flows that fill the queue.
 #[derive(Clone, Copy, Default, Debug)]
 struct CompetitorHistory {
+    /// Overflows by other flows, as far as is known, and the last.
     overflows: u32,
     last_overflow: Instant,
     window: u64,
@@ -79,7 +80,7 @@ struct CompetitorHistory {
 impl CompetitorHistory {
     /// Begins to compete, with what is in flight.
     fn meet(&mut self, now: Instant, packet: u64, flight: u64, verdict: Verdict) -> Compete {
-        // One packet of many may have been lost by chance: a pulse is to show it.
+        // One packet of many may have been lost by chance.
         if verdict == (Verdict::Overflow { sure: true }) {
             let forgotten = now - self.last_overflow > COMPETITORS_REMEMBERED;
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
@@ -120,9 +121,12 @@ impl CompetitorHistory {
         self.losses_ignored = Some(now);
     }
 
-    fn leave(&mut self, now: Instant, window: u64) {
+    /// Nobody else is there.
+    fn leave(&mut self, now: Instant, compete: &Compete) {
+        // It was no other flow that overflowed the queue.
+        self.overflows -= u32::from(compete.met_burst()).min(self.overflows);
         self.left = now;
-        self.window = window;
+        self.window = compete.window();
     }
 }
 
@@ -184,7 +188,7 @@ impl Auto {
         let mut compete = self.competitors.meet(now, model.packet(), flight, verdict);
         if matches!(verdict, Verdict::Overflow { .. }) {
             let marked = feedback.lost.network() == 0;
-            compete.on_congestion(now, model, marked);
+            compete.on_congestion(now, model, marked, feedback.lost.network());
             self.competitors.on_cut(now, round_trip, marked);
         }
         Some(State::Compete(compete))
@@ -198,19 +202,19 @@ impl Auto {
     ) -> Option<State> {
         let State::Compete(compete) = &mut self.state else { return None };
         let (now, model, round_trip) = (cx.now, &mut *cx.estimates, cx.rtt.smoothed());
-        compete.on_feedback(now, round_trip, feedback.acked_bytes, model);
+        compete.on_feedback(now, round_trip, feedback, model);
         let high = model.queue_peak() * 13 / 16;
         let full = model.queue >= high.max(model.queue_target(model.recent()));
-        let recovering = compete.in_recovery(now, round_trip) || compete.is_pulsing();
+        let recovering = compete.in_recovery(now, round_trip);
         if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
             model.set_queue_full(now, model.queue_peak());
             let marked = feedback.lost.network() == 0;
-            compete.on_congestion(now, model, marked);
+            compete.on_congestion(now, model, marked, feedback.lost.network());
             self.competitors.on_cut(now, round_trip, marked);
         }
         let alone = round.is_some_and(|round| compete.on_round(now, model, round, round_trip));
         if alone {
-            self.competitors.leave(now, compete.window());
+            self.competitors.leave(now, compete);
             return Some(State::Cruise(Cruise::new(now)));
         }
         if !Self::is_starved(model, STARVING_BELOW) {
@@ -406,7 +410,7 @@ impl Auto {
                 (rate, model.product(rate) * 2 + slack(rate), Bottleneck::Network)
             }
             State::Compete(compete) => {
-                let (window, rate) = compete.allowed(now, rtt.smoothed(), model);
+                let (window, rate) = compete.allowed(rtt.smoothed(), model);
                 (rate, window, Bottleneck::Network)
             }
             State::HoldShare(hold) => {
@@ -422,7 +426,7 @@ impl Auto {
             }
             _ => model.burst(rate).min(MAX_BURST),
         };
-        let burst = burst.max(2 * packet);
+        let burst = burst.max(model.least_batch(rate).min(MAX_BURST)).max(2 * packet);
         let burst = match &self.state {
             State::Startup(startup) => startup.burst().unwrap_or(burst),
             _ => burst,

@@ -136,15 +136,18 @@ impl Estimates {
     }
 
     /// Returns whether `rate` is about all that the path was seen to carry since it fell.
-    pub(super) fn is_whole_path(&self, rate: Rate) -> bool {
-        let line = Rate::from_bps(self.rates.line.get().unwrap_or(0));
-        rate > line.scale(7, 8)
+    pub(crate) fn is_whole_path(&self, rate: Rate) -> bool {
+        rate > self.line().scale(7, 8)
+    }
+
+    /// The most that the path was seen to carry since it fell.
+    pub(super) fn line(&self) -> Rate {
+        Rate::from_bps(self.rates.line.get().unwrap_or(0))
     }
 
     /// Parts per thousand of `rate` by which the path was seen to carry more since it fell.
     pub(crate) fn room_below_line(&self, rate: Rate) -> u32 {
-        let line = self.rates.line.get().unwrap_or(0);
-        let more = line.saturating_sub(rate.as_bps()).saturating_mul(1_000);
+        let more = self.line().as_bps().saturating_sub(rate.as_bps()).saturating_mul(1_000);
         more.checked_div(rate.as_bps()).map_or(0, |parts| parts.min(1_000_000) as u32)
     }
 
@@ -156,8 +159,7 @@ impl Estimates {
 
     /// The path's time for a full packet.
     pub(crate) fn packet_time(&self) -> Duration {
-        let line = Rate::from_bps(self.rates.line.get().unwrap_or(0));
-        line.time_for(self.packet).min(MAX_PACKET_TIME)
+        self.line().time_for(self.packet).min(MAX_PACKET_TIME)
     }
 
     /// Best delivery rate of the last ten rounds.

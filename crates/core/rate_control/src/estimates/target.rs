@@ -3,6 +3,7 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::Estimates;
+use super::MAX_PACKET_TIME;
 use super::rates::CALM_ROUNDS;
 use crate::burst::{TIMER_TIME, useful_burst};
 
@@ -21,6 +22,12 @@ impl Estimates {
         }
     }
 
+    /// Returns whether `lost` packets are more than half of what the queue holds when it is full: what grows, as
+    /// other flows do, loses little of a round; a host that pauses sends all of it at once.
+    pub(crate) fn is_burst(&self, lost: u64) -> bool {
+        self.queue_full.is_some_and(|full| lost * self.packet > self.line().bytes_in(full / 2))
+    }
+
     /// The queueing delay to aim at for a flow of `rate`.
     ///
     /// Long enough to keep the link busy, and falling with the rate, so that of several flows that
@@ -29,10 +36,21 @@ impl Estimates {
         let root = rate.as_bps().isqrt().max(1);
         let target = TARGET_BASE + Duration::from_micros((TARGET_SCALE / root).min(100_000));
         let target = self.queue_full.map_or(target, |full| target.min(full / 2));
-        let packet = self.packet_time();
-        let target = target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(packet * 2));
-        // One packet is no queue.
-        target.max(packet)
+        let target =
+            target.min((self.min_rtt / 8).max(TARGET_BASE * 2).max(self.packet_time() * 2));
+        target.max(self.least_queue(rate))
+    }
+
+    /// The delay that a flow of `rate` makes by itself, whatever it aims at: one packet is no queue, nor is one
+    /// batch.
+    pub(crate) fn least_queue(&self, rate: Rate) -> Duration {
+        let batch = rate.bytes_in(WAKE_UP);
+        self.line().time_for(batch.max(self.packet)).min(MAX_PACKET_TIME)
+    }
+
+    /// Bytes that leave at once of a flow of `rate`, as senders get no turn more often.
+    pub(crate) fn least_batch(&self, rate: Rate) -> u64 {
+        rate.bytes_in(WAKE_UP)
     }
 
     /// Bytes that may leave back to back of a flow of `rate` without filling the queue.
@@ -63,6 +81,8 @@ impl Estimates {
     }
 }
 
+/// Between two turns of a sender: a timer and a system call.
+const WAKE_UP: Duration = Duration::from_micros(100);
 const FULL_MEMORY: Duration = Duration::from_secs(30);
 /// Two or three turns of another thread.
 const TURN_TIME: Duration = Duration::from_millis(4);

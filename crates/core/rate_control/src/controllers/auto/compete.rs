@@ -3,8 +3,8 @@
 use longhaul_units::{Duration, Instant, Rate};
 
 use super::super::cubic::CubicWindow;
-use crate::estimates::Estimates;
-use crate::estimates::Round;
+use crate::estimates::{Estimates, Round, explained};
+use crate::feedback::Feedback;
 
 /// A window that grows and shrinks as TCP CUBIC's, so that it takes what CUBIC would take. Where
 /// others keep the queue from emptying, who has much of the path gives up more of it: it was there first, its
@@ -13,11 +13,12 @@ use crate::estimates::Round;
 pub(super) struct Compete {
     cubic: CubicWindow,
     last_cut: Instant,
-    /// The delivery rate before the last cut.
-    before_cut: Rate,
-    pulse: Pulse,
-    /// Others are known to be there: no pulse.
+    reclaim: Reclaim,
+    /// Others are known to be there, and need time to come back.
     sure: bool,
+    /// Packets lost since the last cut, and whether they were too many for other flows.
+    lost: u64,
+    burst: bool,
     /// Least queueing delay since the last cut.
     least_queue: Duration,
     dip: Option<Instant>,
@@ -26,14 +27,15 @@ pub(super) struct Compete {
     fed: Instant,
 }
 
-/// A round trip at slightly more than the rate before the last cut. If that brings a queue, nobody
-/// else had made room, so nobody else was there.
+/// Where a cut emptied the queue, the rate rises round by round into what nobody uses. If that is about all that the
+/// path was seen to carry, nobody else is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Pulse {
+enum Reclaim {
     Pending,
-    /// Time when it began, and the longest queue seen.
-    Active(Instant, Duration),
-    Done,
+    /// The present rate.
+    Rising(Rate),
+    /// Somebody else has the rest, which showed at this time.
+    Done(Instant),
 }
 
 impl Compete {
@@ -41,9 +43,10 @@ impl Compete {
         Self {
             cubic: CubicWindow::new(now, packet, window, LEAST_PACKETS),
             last_cut: now,
-            before_cut: Rate::ZERO,
-            pulse: Pulse::Done,
+            reclaim: Reclaim::Done(Instant::ZERO),
             sure,
+            lost: 0,
+            burst: false,
             least_queue: Duration::MAX,
             dip: None,
             last_dip: now,
@@ -67,10 +70,20 @@ impl Compete {
         self.cubic.bytes()
     }
 
+    /// The last cut was one for the pause of a host.
+    pub(super) fn met_burst(&self) -> bool {
+        self.burst
+    }
+
     /// Packets were lost or marked because the queue was full.
-    pub(super) fn on_congestion(&mut self, now: Instant, model: &Estimates, marked: bool) {
-        self.before_cut = model.recent();
-        self.pulse = if self.sure { Pulse::Done } else { Pulse::Pending };
+    pub(super) fn on_congestion(
+        &mut self,
+        now: Instant,
+        model: &Estimates,
+        marked: bool,
+        lost: u64,
+    ) {
+        (self.reclaim, self.lost, self.burst) = (Reclaim::Pending, lost, false);
         self.cubic.on_congestion(now, marked);
         // A queue that stood since the last cut is the others'.
         let target = model.queue_target(model.recent());
@@ -85,15 +98,13 @@ impl Compete {
         &mut self,
         now: Instant,
         round_trip: Duration,
-        acked: u64,
+        feedback: &Feedback,
         model: &Estimates,
     ) {
+        self.lost += feedback.lost.network();
         self.cubic.set_packet(model.packet());
         self.least_queue = self.least_queue.min(model.queue);
-        if let Pulse::Active(_, queue) = &mut self.pulse {
-            *queue = model.queue.max(*queue);
-        }
-        self.cubic.on_acked(now, round_trip, acked);
+        self.cubic.on_acked(now, round_trip, feedback.acked_bytes);
     }
 
     /// Judges a round; true if nobody else fills the queue any more.
@@ -105,29 +116,8 @@ impl Compete {
         round_trip: Duration,
     ) -> bool {
         let target = model.queue_target(model.recent());
-        if now - self.last_cut > self.cubic.k() * 2 + Duration::from_secs(2)
-            && round.queue_max < target
-        {
+        if self.reclaims_all(now, model, round, round_trip) {
             return true;
-        }
-        match self.pulse {
-            Pulse::Pending if now - self.last_cut > round_trip * 2 => {
-                // The round may have begun before the queue was empty: the next one shows.
-                let draining = round.queue_min.is_some_and(|queue| queue < target)
-                    && now - self.last_cut < round_trip * 4;
-                self.pulse = match round.queue_max < target {
-                    true => Pulse::Active(now, Duration::ZERO),
-                    false if draining => Pulse::Pending,
-                    false => Pulse::Done,
-                };
-            }
-            Pulse::Active(since, queue) if now - since > round_trip * 5 / 2 => {
-                self.pulse = Pulse::Done;
-                if queue > target {
-                    return true;
-                }
-            }
-            _ => {}
         }
         if let Some(since) = self.dip {
             if round.queue_min.is_some_and(|queue| queue < target) {
@@ -146,32 +136,74 @@ impl Compete {
         false
     }
 
-    pub(super) fn in_recovery(&self, now: Instant, round_trip: Duration) -> bool {
-        now - self.last_cut < round_trip * 4 / 3
+    /// Raises the rate into what nobody uses; true if that is the whole path.
+    fn reclaims_all(
+        &mut self,
+        now: Instant,
+        model: &Estimates,
+        round: &Round,
+        round_trip: Duration,
+    ) -> bool {
+        let target = model.queue_target(model.recent());
+        let empty = round.queue_max < target;
+        match self.reclaim {
+            Reclaim::Pending if now - self.last_cut > round_trip * 2 => {
+                // The round may have begun before the queue was empty: the next one shows.
+                let draining =
+                    round.queue_min < Some(round.queue_max) && now - self.last_cut < round_trip * 4;
+                self.burst = model.is_burst(self.lost);
+                if empty && (self.burst || !self.sure) {
+                    self.reclaim = Reclaim::Rising(model.recent());
+                } else if !draining {
+                    self.reclaim = Reclaim::Done(now);
+                }
+            }
+            Reclaim::Rising(rate) => {
+                // What is lost without a queue is chance, or too much for a policer: no other flow's doing.
+                let all = round.acked_packets + round.lost_packets;
+                let policed = empty && round.lost_packets > explained(all, MOST_UNEXPLAINED);
+                if policed || model.room_below_line(round.delivered) < ROOM {
+                    return true;
+                }
+                self.reclaim = match empty {
+                    true => Reclaim::Rising(rate.scale(RISE, 100).min(model.capacity())),
+                    false => Reclaim::Done(now),
+                };
+            }
+            Reclaim::Done(since) if empty => {
+                // CUBIC has come back by then.
+                let patience = if self.sure { self.cubic.k() * 2 } else { Duration::ZERO };
+                if now - since.max(self.last_cut) > patience + RECLAIM_EVERY {
+                    self.reclaim = Reclaim::Rising(model.recent());
+                }
+            }
+            _ => {}
+        }
+        false
     }
 
-    /// Returns whether the rate is raised on purpose, so that losses are our own.
-    pub(super) fn is_pulsing(&self) -> bool {
-        matches!(self.pulse, Pulse::Active(..))
+    /// Returns whether losses are those of the last cut, or of a rate that was raised on purpose.
+    pub(super) fn in_recovery(&self, now: Instant, round_trip: Duration) -> bool {
+        let rose = match self.reclaim {
+            Reclaim::Pending => Instant::ZERO,
+            Reclaim::Rising(_) => now,
+            Reclaim::Done(since) => since,
+        };
+        now - self.last_cut.max(rose) < round_trip * 4 / 3
     }
 
     /// Bytes that may be in flight now, and the rate.
-    pub(super) fn allowed(
-        &self,
-        now: Instant,
-        round_trip: Duration,
-        model: &Estimates,
-    ) -> (u64, Rate) {
+    pub(super) fn allowed(&self, round_trip: Duration, model: &Estimates) -> (u64, Rate) {
         let mut window = self.window();
         if self.dip.is_some() {
             window =
                 (model.product(model.recent()) / 2).clamp(LEAST_PACKETS * model.packet(), window);
         }
         let rate = Rate::from_bytes_over(window, round_trip).scale(21, 20);
-        match self.pulse {
-            Pulse::Active(since, _) if now - since < round_trip => {
-                let pulse = self.before_cut.scale(21, 20).max(rate);
-                (window.max(pulse.bytes_in(round_trip * 2)), pulse)
+        match self.reclaim {
+            Reclaim::Rising(raised) => {
+                let rate = rate.max(raised);
+                (window.max(rate.bytes_in(round_trip * 2)), rate)
             }
             // Feedback comes later than single acknowledgements would.
             _ => (window + window / 8, rate),
@@ -187,6 +219,13 @@ fn given_up(rate: Rate, capacity: Rate) -> u64 {
 
 /// The rest is what CUBIC leaves of a window, less than half: enough for the queue to empty.
 const MOST_GIVEN_UP: u64 = 40;
+/// Per cent a round: what it is too much for one round fits into a short queue.
+const RISE: u32 = 108;
+/// Parts per million.
+const MOST_UNEXPLAINED: u32 = 20_000;
+/// Parts per thousand of what the path was seen to carry: nobody shares it for so little.
+const ROOM: u32 = 60;
+const RECLAIM_EVERY: Duration = Duration::from_secs(2);
 const DIP_EVERY: Duration = Duration::from_secs(8);
 const LEAST_PACKETS: u64 = 4;
 const STARVED_TIME: Duration = Duration::from_secs(5);

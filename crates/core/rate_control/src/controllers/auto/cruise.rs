@@ -189,7 +189,8 @@ impl Cruise {
             Some((_, queue)) => queue / 2,
             None => model.queue_target(model.recent()) / 2,
         };
-        if since > drain.round_trip * 17 / 16 && model.queue <= low.max(packets) {
+        let low = low.max(packets).max(model.least_queue(model.recent()));
+        if since > drain.round_trip * 17 / 16 && model.queue <= low {
             drain.acked += feedback.acked_packets;
             drain.lost += feedback.lost.network();
         }
@@ -261,7 +262,7 @@ impl Cruise {
         let idle = round.limited && round.delivered < model.recent().scale(7, 8);
         // Less than any sender may have in flight at first: slow start.
         let few = model.product(round.delivered) < FEW_PACKETS * model.packet();
-        let queued = (target / 2).max(model.packet_time() * 5 / 4);
+        let queued = (target / 2).max(model.least_queue(round.delivered) * 5 / 4);
         // A few packets build no queue that is short beside the round trip: that is jitter.
         let queued = if few { queued.max(model.min_rtt / 8) } else { queued };
         if round.queue_max > queued || idle {
