@@ -101,13 +101,13 @@ pub struct Longhaul {
     pub ecn: bool,
     /// The sender has no turn for the second time, once in the first.
     pub stutters: Option<(Duration, Duration)>,
+    /// That is over by this time.
+    pub rested: Instant,
     /// Time from one turn of the sender to the next, at least: a timer and a system call.
     pub wake_up: Duration,
     /// A device on the sender's side of the bottleneck lets nothing through for the second time, once in the
     /// first, and then all at once.
     pub holds: Option<(Duration, Duration)>,
-    /// That is over by this time.
-    pub rested: Instant,
     /// From those times on the receiving host says that it takes no more.
     pub limits: VecDeque<(Instant, HostLimit)>,
     /// Its feedback takes longer than half of the round trip by so much.
@@ -346,6 +346,7 @@ impl Longhaul {
         mut path: Option<&mut Path>,
     ) {
         let sent = if self.ecn { batch.ecn } else { Ecn::NotEct };
+        // Each seed meets other pauses.
         let phase = Duration::from_millis(97) * (self.seed as u32 % 64);
         let now = within(self.holds, now + phase).map_or(now, |until| until.before(phase));
         let mut packets = Vec::new();

@@ -187,9 +187,9 @@ impl Auto {
         let flight = model.recent().bytes_in(round_trip);
         let mut compete = self.competitors.meet(now, model.packet(), flight, verdict);
         if matches!(verdict, Verdict::Overflow { .. }) {
-            let marked = feedback.lost.network() == 0;
-            compete.on_congestion(now, model, marked, feedback.lost.network());
-            self.competitors.on_cut(now, round_trip, marked);
+            let lost = feedback.lost.network();
+            compete.on_congestion(now, model, lost);
+            self.competitors.on_cut(now, round_trip, lost == 0);
         }
         Some(State::Compete(compete))
     }
@@ -208,9 +208,9 @@ impl Auto {
         let recovering = compete.in_recovery(now, round_trip);
         if full && !recovering && model.excess_loss(feedback, 1, MOST_CHANCE) {
             model.set_queue_full(now, model.queue_peak());
-            let marked = feedback.lost.network() == 0;
-            compete.on_congestion(now, model, marked, feedback.lost.network());
-            self.competitors.on_cut(now, round_trip, marked);
+            let lost = feedback.lost.network();
+            compete.on_congestion(now, model, lost);
+            self.competitors.on_cut(now, round_trip, lost == 0);
         }
         let alone = round.is_some_and(|round| compete.on_round(now, model, round, round_trip));
         if alone {

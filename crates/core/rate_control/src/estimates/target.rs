@@ -44,8 +44,7 @@ impl Estimates {
     /// The delay that a flow of `rate` makes by itself, whatever it aims at: one packet is no queue, nor is one
     /// batch.
     pub(crate) fn least_queue(&self, rate: Rate) -> Duration {
-        let batch = rate.bytes_in(WAKE_UP);
-        self.line().time_for(batch.max(self.packet)).min(MAX_PACKET_TIME)
+        self.line().time_for(self.least_batch(rate).max(self.packet)).min(MAX_PACKET_TIME)
     }
 
     /// Bytes that leave at once of a flow of `rate`, as senders get no turn more often.

@@ -75,16 +75,10 @@ impl Compete {
         self.burst
     }
 
-    /// Packets were lost or marked because the queue was full.
-    pub(super) fn on_congestion(
-        &mut self,
-        now: Instant,
-        model: &Estimates,
-        marked: bool,
-        lost: u64,
-    ) {
+    /// So many packets were lost, or some marked, because the queue was full.
+    pub(super) fn on_congestion(&mut self, now: Instant, model: &Estimates, lost: u64) {
         (self.reclaim, self.lost, self.burst) = (Reclaim::Pending, lost, false);
-        self.cubic.on_congestion(now, marked);
+        self.cubic.on_congestion(now, lost == 0);
         // A queue that stood since the last cut is the others'.
         let target = model.queue_target(model.recent());
         if self.least_queue != Duration::MAX && self.least_queue > target {
