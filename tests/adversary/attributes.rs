@@ -120,7 +120,7 @@ fn a_client_whose_attributes_or_links_are_not_possible_ends_its_own_copy_only() 
 fn a_server_whose_attributes_or_links_are_not_possible_fails_the_copy() {
     limited(|test| {
         let is_of_it = |(kept, ..): &(u64, Vec<Item>, &str)| *kept == HARD_LINKS | XATTRS;
-        for (number, (_, items, _)) in attacks().into_iter().filter(is_of_it).enumerate() {
+        for (number, (_, items, word)) in attacks().into_iter().filter(is_of_it).enumerate() {
             let host = Host::new();
             let from = format!("lh://{}/.", host.address);
             let words = ["-HX", "--merge", &from, "here/"];
@@ -129,7 +129,9 @@ fn a_server_whose_attributes_or_links_are_not_possible_fails_the_copy() {
             await_request(&mut peer);
             announce(&mut peer, &items);
             peer.hang_up();
-            assert_ne!(end_within(copying, 256 << 20).status, Some(0), "{number}");
+            let ended = end_within(copying, 256 << 20);
+            assert_ne!(ended.status, Some(0), "{number}");
+            assert!(ended.stderr.contains(word), "{number}: {ended:?}");
         }
         assert_only(&test.path("here"), &[]);
     });
