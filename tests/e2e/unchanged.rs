@@ -1,8 +1,9 @@
 //! A file that is at the destination with its size and modification time is neither read nor sent.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use longhaul::CopyReport;
 
@@ -88,6 +89,32 @@ fn of_a_tree_in_which_some_files_changed_these_are_sent() {
             // No packets but for these, and what messages take.
             assert!(again.link.packets_sent < 400, "{again:?}");
             assert_same(from, to);
+        });
+    });
+}
+
+/// Archives and `touch` give files the times of whole seconds, which says nothing of the file system.
+#[test]
+fn a_file_of_the_next_second_is_sent() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, copy| {
+            let write = |contents: &str, millis| {
+                fs::write(from.join("1"), contents).unwrap();
+                let time = UNIX_EPOCH + Duration::from_millis(millis);
+                File::open(from.join("1")).unwrap().set_modified(time).unwrap();
+            };
+            write("version 1", 1_700_000_000_000);
+            copy(false);
+            for (contents, time) in
+                [("version 2", 1_700_000_000_500), ("version 3", 1_700_000_001_000)]
+            {
+                write(contents, time);
+                assert_eq!(copy(false).files, 1, "{contents}");
+                assert_eq!(fs::read_to_string(to.join("1")).unwrap(), contents);
+                write("version 1", 1_700_000_000_000);
+                copy(false);
+            }
         });
     });
 }

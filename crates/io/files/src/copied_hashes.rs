@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -310,15 +310,24 @@ impl UnfinishedList {
     /// An empty one, of which `path` is the name in the end.
     ///
     /// # Errors
-    /// It cannot be made there.
+    /// It cannot be made there, or something that is no file has that name: no device, link or FIFO is replaced.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_owned();
         name.push(".unfinished");
         let unfinished = path.with_file_name(name);
-        if path.is_dir() {
+        let there = std::fs::symlink_metadata(path).ok();
+        if there.as_ref().is_some_and(Metadata::is_dir) {
             return Err(io::ErrorKind::IsADirectory.into());
         }
+        if there.as_ref().is_some_and(|there| !there.is_file()) {
+            return Err(io::Error::other(
+                "a device, a link or a FIFO of that name is not replaced",
+            ));
+        }
         let file = File::create(&unfinished)?;
+        if let Some(there) = there {
+            file.set_permissions(there.permissions())?;
+        }
         Ok(Self { path: path.to_owned(), unfinished, file })
     }
 

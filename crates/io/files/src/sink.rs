@@ -7,6 +7,7 @@ pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
 pub(crate) mod sync;
+mod times;
 pub(crate) mod top;
 pub(crate) mod writable;
 pub(crate) mod write;
@@ -53,6 +54,7 @@ use crate::sink::keeping::{Keeping, provisional_mode};
 use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
+use crate::sink::times::may_have_time;
 use crate::sink::top::Top;
 use crate::sink::writable::make_writable;
 use crate::sink::write::{PRIVATE, Unpublished};
@@ -776,21 +778,11 @@ pub(crate) fn compare(parent: &OwnedFd, name: &[u8], stat: &Stat, entry: &Entry)
     };
     let is_newer = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64) > entry.modified;
     match entry.kind {
-        _ if is_same && may_have_time(stat, entry) => Compared::Unchanged,
+        _ if is_same && may_have_time(stat, entry.modified) => Compared::Unchanged,
         EntryKind::File if is_newer => Compared::Newer { same_size: is_same },
         _ => Compared::Other { same_size: is_same },
     }
 }
-
-/// The same, where the file system may keep times less finely.
-fn may_have_time(stat: &Stat, entry: &Entry) -> bool {
-    let there = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
-    let kept = GRAINS.into_iter().find(|grain| there.rem_euclid(*grain) == 0).unwrap_or(1);
-    entry.modified.div_euclid(kept) == there.div_euclid(kept)
-}
-
-/// Grains of modification times, in nanoseconds: FAT, ext3, NFS and CIFS, NTFS.
-const GRAINS: [i64; 5] = [2_000_000_000, 1_000_000_000, 1_000_000, 1_000, 100];
 
 /// The directory that was needed last: neighbours need it again.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use longhaul_wire::{Entry, HardLink, Metadata};
 
 use super::*;
 use crate::b3sum::line as hash_line;
-use crate::copied_hashes::{Again, CopiedHashes};
+use crate::copied_hashes::{Again, CopiedHashes, UnfinishedList};
 
 /// Notes the groups of an object that holds `entry` from `start` on; all but those in `left_out`.
 fn note(hashes: &CopiedHashes, entry: &Entry, start: usize, left_out: &[u32]) {
@@ -125,4 +125,29 @@ fn a_file_with_several_names_is_read_for_none_of_them() {
         String::from_utf8(out).unwrap(),
         [line(&entries[0]), line(&entries[1]), String::from_utf8(other).unwrap()].concat()
     );
+}
+
+/// As root nobody gets a file for `/dev/null`.
+#[test]
+fn a_list_replaces_files_only_and_keeps_their_mode() {
+    let scratch = Scratch::new();
+    let at = |name: &str| scratch.at(name);
+    std::fs::write(at("old"), "old").unwrap();
+    std::fs::set_permissions(at("old"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::os::unix::fs::symlink(at("old"), at("link")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        at("fifo"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR,
+        0,
+    )
+    .unwrap();
+    for name in ["link", "fifo"] {
+        let error = UnfinishedList::create(&at(name)).err().unwrap();
+        assert!(error.to_string().contains("not replaced"), "{name}: {error}");
+    }
+    UnfinishedList::create(&at("old")).unwrap().publish().unwrap();
+    let old = std::fs::metadata(at("old")).unwrap();
+    assert_eq!((old.len(), old.permissions().mode() & 0o777), (0, 0o600));
 }
