@@ -136,7 +136,7 @@ impl Estimates {
     }
 
     /// Returns whether `rate` is about all that the path was seen to carry since it fell.
-    pub(crate) fn is_whole_path(&self, rate: Rate) -> bool {
+    pub(super) fn is_whole_path(&self, rate: Rate) -> bool {
         rate > self.line().scale(7, 8)
     }
 
