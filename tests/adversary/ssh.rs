@@ -23,8 +23,8 @@ fn pull<'t>(test: &'t Test, commands: &str) -> Program<'t> {
 fn an_ssh_server_that_answers_nonsense_or_without_an_end_is_a_clear_failure() {
     limited(|test| {
         for (commands, words) in [
-            ("exec yes", "answers with something else than longhaul does"),
-            ("exec head -c 1000000000 /dev/zero", "answers with something else than longhaul does"),
+            ("exec yes", "more than 64 KiB came before longhaul answered"),
+            ("exec head -c 1000000000 /dev/zero", "more than 64 KiB came before longhaul answered"),
             ("exec head -c 1000000000 /dev/urandom", "answers with something else"),
             ("echo hello; exit 3", "host"),
             ("head -c 100000 /dev/zero >&2; exit 255", "host"),

@@ -207,7 +207,8 @@ fn what_a_login_script_writes_is_passed_over_up_to_64_kib() {
                 copy.assert_succeeded();
                 assert_eq!(fs::read(test.there("file")).unwrap(), b"contents");
             } else {
-                assert_failed(&copy, "answers with something else than longhaul does");
+                assert_failed(&copy, "dtn2: more than 64 KiB came before longhaul answered");
+                assert_failed(&copy, "login script");
             }
         });
     }
@@ -410,7 +411,10 @@ fn where_ssh_ends_in_the_middle_the_server_ends_and_the_same_command_goes_on() {
         };
         let ended = cut(&["--retry", "0", "here/big", "dtn2:"]);
         assert_failed(&ended, "run the same command again to go on");
-        assert_failed(&ended, "the connection to dtn2 ended: ");
+        assert_failed(
+            &ended,
+            "the connection to dtn2 ended: ssh, which had started the server, has ended",
+        );
         until("the server has ended", || sshd.processes().is_empty().then_some(()));
         let again = sshd.cp(&["here/big", "dtn2:"]);
         again.assert_succeeded();
@@ -526,7 +530,7 @@ fn with_script(test: &Test, script: &str) -> Ended {
 fn nonsense_in_the_place_of_an_answer_is_a_clear_failure() {
     limited(|test| {
         let ended = with_script(test, "head -c 1000000000 /dev/zero");
-        assert_failed(&ended, "answers with something else than longhaul does");
+        assert_failed(&ended, "more than 64 KiB came before longhaul answered");
         let ended = with_script(test, "yes hello | head -c 100000 >&2; exit 3");
         assert_failed(&ended, "did not start");
         let ended = with_script(test, "head -c 16; printf '\\377\\377\\377'; sleep 1");

@@ -90,7 +90,7 @@ fn carry_out(
     if report.files > 0 || report.failures.is_empty() || args.change.dry_run {
         output.say(match args.change.dry_run {
             true => report::of_dry_run(&report),
-            false => report::sentence(&report),
+            false => report::sentence(&report, args.manifest.is_some()),
         });
     }
     let mut json = report::json(&report);

@@ -145,8 +145,8 @@ pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
     }))
 }
 
-/// For people.
-pub(crate) fn sentence(report: &CopyReport) -> String {
+/// For people; where the copy `writes_list`, hashes of what is there unchanged are in it too.
+pub(crate) fn sentence(report: &CopyReport, writes_list: bool) -> String {
     let checked = match (report.verified, report.discarded) {
         (true, false) => "copied and verified",
         (false, false) => "copied",
@@ -166,7 +166,11 @@ pub(crate) fn sentence(report: &CopyReport) -> String {
     }
     let unchanged = report.unchanged.0 - report.newer;
     if unchanged > 0 {
-        let how = if report.compared { "" } else { ", not read" };
+        let how = match (report.compared, writes_list) {
+            (true, _) => "",
+            (false, true) => ", read for --manifest only",
+            (false, false) => ", not read",
+        };
         text += &format!("; {} unchanged{how}", entries(unchanged));
     }
     if report.mended > 0 {
@@ -392,7 +396,7 @@ mod tests {
         };
         let mut report = report();
         report.link.links = vec![link(1, 599_000_000, true), link(2, 449_000_000, false)];
-        let text = sentence(&report);
+        let text = sentence(&report, false);
         let expected = "; links: 600 MB by 10.0.1.1 to 10.0.1.2, 450 MB by 10.0.2.1 to 10.0.2.2 \
                         (dead at the end); bottleneck";
         assert!(text.contains(expected), "{text}");
@@ -417,7 +421,7 @@ mod tests {
         assert_eq!(json["failures"], json!([failed]));
         let skipped = json!({ "path": "d/p", "code": "skipped", "reason": "it is a FIFO" });
         assert_eq!(json["skips"], json!([skipped]));
-        let text = sentence(&report);
+        let text = sentence(&report, false);
         assert!(text.contains("RTT 100 ms); 1 entry skipped; lost"), "{text}");
     }
 
@@ -444,17 +448,28 @@ mod tests {
     }
 
     #[test]
+    fn what_is_unchanged_is_called_read_where_it_was() {
+        let mut report = report();
+        report.unchanged = (3, 300);
+        let text = |report: &CopyReport, writes_list| sentence(report, writes_list);
+        assert!(text(&report, false).contains("; 3 entries unchanged, not read; "));
+        assert!(text(&report, true).contains("; 3 entries unchanged, read for --manifest only; "));
+        report.compared = true;
+        assert!(text(&report, true).contains("; 3 entries unchanged; "));
+    }
+
+    #[test]
     fn what_is_discarded_is_not_called_copied() {
         let mut report = report();
         report.discarded = true;
-        let text = sentence(&report);
+        let text = sentence(&report, false);
         assert!(text.contains("received, verified and discarded in"), "{text}");
     }
 
     #[test]
     fn the_sentence_says_how_fast_and_what_was_lost_where() {
         assert_eq!(
-            sentence(&report()),
+            sentence(&report(), false),
             "1.00 GB in 12 entries copied and verified in 10.00 s: 800 Mb/s (UDP, auto, aead, \
              RTT 100 ms); lost 0.10 % of 703000 packets: 90 to congestion, 600 by chance, 3 at \
              the receiver's socket, 8 in the sending host, 2 on the path; bottleneck: network"

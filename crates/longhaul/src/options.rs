@@ -435,6 +435,14 @@ impl ServeOptions {
             trust_proxy: Vec::new(),
         }
     }
+
+    /// The reason with which clients are sent away once the server stops.
+    pub(crate) fn why_it_stops(&self) -> &'static str {
+        match self.ssh.as_ref().is_some_and(|ssh| ssh.have_ended()) {
+            true => "ssh, which had started the server, has ended",
+            false => "the server is stopping",
+        }
+    }
 }
 
 /// The protocol's own (docs/protocol.md section 3).

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
+use longhaul_sys::files::ConfinedError;
 use longhaul_sys::process::file_size_limit;
 use longhaul_units::shown_path;
 use longhaul_wire::EntryCode::{
@@ -24,14 +25,25 @@ pub(crate) fn at_source(error: &io::Error) -> EntryEnd {
     }
     let (code, reason) = match error.kind() {
         ErrorKind::NotFound => (Changed, "it is no longer there"),
+        _ if leads_out(error) => (Refused, "it leads out of the root"),
         ErrorKind::PermissionDenied => (Permission, "no permission to read it"),
         ErrorKind::OutOfMemory => {
             return ended(OutOfResources, format!("cannot be read: {error}"));
         }
-        _ if is_link(error) => (Changed, "it was replaced by a link while it was copied"),
+        _ if is_link(error) => (Changed, "it was replaced by a link meanwhile"),
         _ => return ended(ReadError, format!("cannot be read: {error}")),
     };
     EntryEnd::new(code, reason)
+}
+
+/// Why what is listed or hashed, where no link is followed, could not be read.
+pub(crate) fn in_place(error: &io::Error) -> EntryEnd {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::LOOP | Errno::XDEV) => {
+            EntryEnd::new(Refused, "it is a link, or behind one: those are not followed")
+        }
+        _ => at_source(error),
+    }
 }
 
 /// Why a source that the user has named, whose links are followed, could not be read.
@@ -196,6 +208,12 @@ fn too_little(error: &io::Error) -> Option<&TooLittle> {
     error.get_ref()?.downcast_ref()
 }
 
+/// True if it is not below what is served.
+pub(crate) fn leads_out(error: &io::Error) -> bool {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref());
+    matches!(inner, Some(ConfinedError::Escapes))
+}
+
 /// True if the system refused to follow a link.
 pub(crate) fn is_link(error: &io::Error) -> bool {
     error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
@@ -289,6 +307,17 @@ mod tests {
         assert_eq!(code, NoSpace);
         assert!(words.contains("no space left") && words.contains("make room"), "{words}");
     }
+
+    #[test]
+    fn links_are_called_what_they_are_where_nothing_is_copied_and_where_they_lead_out() {
+        let link = in_place(&Errno::LOOP.into());
+        assert_eq!(link.code, Refused);
+        assert!(link.reason.contains("not followed"), "{link:?}");
+        assert_eq!(in_place(&Errno::ACCESS.into()).code, Permission);
+        let out = at_source(&ConfinedError::Escapes.into());
+        assert_eq!((out.code, &*out.reason), (Refused, "it leads out of the root"));
+    }
+
     #[test]
     fn each_error_of_the_system_has_its_code() {
         let at = |errno: Errno| at_destination("cannot write", &errno.into()).code;

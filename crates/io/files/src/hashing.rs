@@ -130,11 +130,7 @@ impl Hashing {
             .and_then(|file| Ok((fstat(&file)?, file)));
         let (stat, file) = opened.map_err(|error| match error {
             Errno::NOENT | Errno::NOTDIR => missing(),
-            Errno::LOOP | Errno::XDEV => EntryEnd::new(
-                EntryCode::Refused,
-                "it is a link, or behind one: those are not followed",
-            ),
-            error => explain::at_source(&error.into()),
+            error => explain::in_place(&error.into()),
         })?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile if stat.st_size as u64 <= OBJECT_MAX => {

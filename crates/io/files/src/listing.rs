@@ -226,7 +226,7 @@ fn listed(path: EntryPath, stat: &Stat, target: Option<Vec<u8>>) -> Listed {
 }
 
 fn unlisted(path: Vec<u8>, error: &io::Error) -> Found {
-    Found::Unlisted { path, end: explain::at_source(error) }
+    Found::Unlisted { path, end: explain::in_place(error) }
 }
 
 fn cost(path: &[u8]) -> usize {

@@ -351,7 +351,7 @@ impl Running<'_> {
         self.door.prove(from.ip());
         let hello = client.client().hello();
         if self.draining.is_requested() {
-            return self.turn_away(client, CloseCode::SHUTDOWN, STOPPING.into());
+            return self.turn_away(client, CloseCode::SHUTDOWN, self.options.why_it_stops().into());
         }
         let Some(rights) = policy.rights(hello.key_id) else { return };
         let places = guests::Places { all: policy.clients_max, own: rights.clients_max };
@@ -464,8 +464,6 @@ fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Why a client is sent away that comes late.
-const STOPPING: &str = "the server is stopping";
 /// Why a stranger was sent away.
 const CROWDED: &str = "it did not say who it is, and made room for others that came";
 /// How long a client waits for the memory of another that has to go, which makes durable first what

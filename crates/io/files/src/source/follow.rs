@@ -39,6 +39,7 @@ impl SourceTree {
             stat.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::NOENT) => EntryEnd::new(EntryCode::NotFound, NOWHERE),
                 Some(Errno::LOOP) => EntryEnd::new(EntryCode::Failed, LOOP),
+                _ if explain::leads_out(&error) => EntryEnd::new(EntryCode::Refused, OUT),
                 _ => explain::at_source(&error),
             })?;
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
@@ -94,4 +95,5 @@ impl SourceTree {
 }
 
 const NOWHERE: &str = "it is a symbolic link that leads nowhere";
+const OUT: &str = "it is a symbolic link that leads out of the root";
 const LOOP: &str = "it is a symbolic link that leads back to where it is";

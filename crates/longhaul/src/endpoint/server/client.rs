@@ -335,7 +335,7 @@ impl Running<'_> {
             let refused = refused.map(|refused| (refused.code, refused.reason));
             return Some(refused.unwrap_or((CloseCode::TIMEOUT, reason)));
         }
-        let stopping = || (CloseCode::SHUTDOWN, "the server is stopping".into());
+        let stopping = || (CloseCode::SHUTDOWN, self.options.why_it_stops().into());
         self.stop.is_requested().then(stopping)
     }
 }

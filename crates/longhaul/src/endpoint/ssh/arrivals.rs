@@ -20,6 +20,8 @@ pub struct SshArrivals {
     carries: AtomicBool,
     ends: Option<SshEnds>,
     taken: OnceLock<SshTaken>,
+    /// ssh has ended, or the client has closed its streams.
+    ended: AtomicBool,
 }
 
 /// The addresses between which ssh runs, as its server knows them.
@@ -46,7 +48,8 @@ impl SshArrivals {
     pub(crate) fn new(ends: Option<SshEnds>) -> Self {
         let (sender, arrived) = sync_channel(WAITING_MAX);
         let (arrived, carries) = (Mutex::new(arrived), AtomicBool::default());
-        Self { arrived, sender, carries, ends, taken: OnceLock::new() }
+        let ended = AtomicBool::default();
+        Self { arrived, sender, carries, ends, taken: OnceLock::new(), ended }
     }
 
     /// Takes what comes by `input`, behind whose end `ended` is called.
@@ -73,6 +76,15 @@ impl SshArrivals {
     /// The client comes this way: none of its connections does by the network.
     pub(crate) fn carries(&self) -> bool {
         self.carries.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn note_ended(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// The streams of ssh have ended, with which the server ends.
+    pub(crate) fn have_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Others have ports that this server may listen at.

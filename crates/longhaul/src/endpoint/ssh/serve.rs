@@ -96,7 +96,12 @@ pub fn serve_over_ssh(
     serve_options.ssh = Some(arrivals.clone());
     let drain = Stop::default();
     // Both clients of a pipe are to learn that it is done.
-    let ended = ending(host.is_some(), stop.clone(), drain.clone());
+    let end = ending(host.is_some(), stop.clone(), drain.clone());
+    let noted = arrivals.clone();
+    let ended = move || {
+        noted.note_ended();
+        end();
+    };
     let first = Mutex::new(Some((serving, ended)));
     // As long as it serves.
     let tunnel = Mutex::new(None);

@@ -15,9 +15,11 @@ use longhaul_sys::sync::lock;
 use longhaul_sys::wait::{Interest, wait};
 use longhaul_sys::{clock, random, threads};
 use longhaul_units::{shown, shown_path};
-use longhaul_wire::{SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshRefusal, SshServing};
+use longhaul_wire::{
+    DecodeError, MAX_SSH_NOISE, SSH_VERSION, SshAnswer, SshAsk, SshPurpose, SshRefusal, SshServing,
+};
 
-use super::command::SshOptions;
+use super::command::{SshHost, SshOptions};
 use super::started::{Found, NoServer, SshServer, Streams};
 use crate::error::{Error, ErrorKind, Side};
 
@@ -243,10 +245,7 @@ impl Running {
                 Ok(None) => {}
                 Ok(Some((answer, len))) => return Ok((answer, bytes.split_off(len))),
                 Err(error) => {
-                    let message = format!(
-                        "{host} answers with something else than longhaul does ({error}): {}",
-                        beginning(&bytes)
-                    );
+                    let message = no_answer(host, &error, mark, &bytes);
                     return Err(Error::new(ErrorKind::Unreachable, Side::There, message));
                 }
             }
@@ -348,6 +347,21 @@ fn next_line(from: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     let read = from.by_ref().take(LINE_MAX).read_until(b'\n', &mut line).ok()?;
     (read > 0).then(|| String::from_utf8_lossy(&line).trim_end().to_owned())
+}
+
+/// Why these bytes, which may begin with what login scripts write, hold no answer.
+fn no_answer(host: &SshHost, error: &DecodeError, mark: &[u8; 16], bytes: &[u8]) -> String {
+    let begins = beginning(bytes);
+    match bytes.windows(mark.len()).take(MAX_SSH_NOISE + 1).any(|it| it == mark) {
+        true => {
+            format!("{host} answers with something else than longhaul does ({error}): {begins}")
+        }
+        false => format!(
+            "{host}: more than {} KiB came before longhaul answered, as much as is passed over; a login \
+             script there may write it, which begins: {begins}",
+            MAX_SSH_NOISE >> 10
+        ),
+    }
 }
 
 /// The beginning of what came, for people.
