@@ -20,8 +20,8 @@ use crate::lab::args::LabArgs;
 use crate::link::{choice, rate};
 use crate::serve::log::LogFormat;
 use crate::values::{
-    carrier, fsync, memory, parameters_help, parse_time, path, period, ports, profile_help,
-    protect, retry,
+    carrier, count, fsync, lanes, memory, parameters_help, parse_time, path, percent, period,
+    ports, profile_help, protect, retry, whole_seconds,
 };
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -164,7 +164,7 @@ pub struct CpArgs {
     /// files are found or confirmed, and the server does not say that its disk is why. A disk of this
     /// host that gets nothing done in this time ends it, too. The begin of a booking is waited for; 0
     /// never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300, hide_short_help = true)]
     pub stall_timeout: u64,
     /// Write a line for each file that is copied, or there unchanged, as b3sum does: its hash and its name
     ///
@@ -234,13 +234,13 @@ pub struct ChangeArgs {
     #[arg(long)]
     pub delete: bool,
     /// Delete at most N names, and fail where there are more
-    #[arg(long, value_name = "N", requires = "delete", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count, requires = "delete", hide_short_help = true)]
     pub max_delete: Option<u64>,
     /// Change nothing, and say what would be
     #[arg(short = 'n', long, conflicts_with = "circuit")]
     pub dry_run: bool,
     /// Give up the copy when more than N entries have failed
-    #[arg(long, value_name = "N", hide_short_help = true)]
+    #[arg(long, value_name = "N", value_parser = count, hide_short_help = true)]
     pub max_errors: Option<u64>,
 }
 
@@ -300,8 +300,7 @@ pub struct LinkArgs {
     #[arg(long, value_name = "KIND", value_parser = carrier(), default_value = "auto")]
     pub carrier: CarrierChoice,
     /// UDP lanes, or TCP connections with --carrier tcp
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = lanes)]
     pub lanes: u16,
     /// A network link to use; several at once
     ///
@@ -389,7 +388,7 @@ pub struct PipeArgs {
     pub receive: bool,
     /// Give the pipe up if what is on its way stands still for so long though both ends are there, and
     /// no end says that its input, its output or a booking is what it waits for; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300)]
     pub stall_timeout: u64,
     /// How the data travels.
     #[command(flatten)]
@@ -455,6 +454,7 @@ pub struct FileArgs {
     #[arg(
         long,
         value_name = "PERCENT",
+        value_parser = percent,
         requires = "circuit",
         conflicts_with = "booking",
         hide_short_help = true
@@ -504,7 +504,7 @@ pub struct ServeArgs {
     #[arg(long)]
     pub check: bool,
     /// Time that SIGTERM leaves to transfers, while nobody is let in, before it ends them
-    #[arg(long, value_name = "SECONDS", default_value_t = DRAIN, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u32>, default_value_t = DRAIN, hide_short_help = true)]
     pub drain: u32,
     /// Where Prometheus (/metrics) and who starts and watches it (/healthz, /readyz) may look
     #[arg(long, value_name = "[ADDR:]PORT", hide_short_help = true)]
@@ -567,13 +567,13 @@ pub struct ServeArgs {
     /// arrive, no files are found or confirmed, and the client does not say that its disk, its booking or
     /// its end of the pipe is why. A disk of this host that gets nothing done in this time ends a
     /// copy, too; 0 never
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300, hide_short_help = true)]
     pub stall_timeout: u64,
     /// Of 64 clients at a time: where one more comes, a client is ended in which nothing has moved for so
     /// long, whatever it says that it waits for; else one of the token that holds most places,
     /// or of the address, if they hold more than who comes. It ends as where the server is busy, and
     /// the same command goes on from what had arrived; 0 never ends one for what it waits for
-    #[arg(long, value_name = "SECONDS", default_value_t = 900, hide_short_help = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 900, hide_short_help = true)]
     pub excuse_timeout: u64,
     /// Profiles that clients may choose, with commas between them [default: any]
     ///

@@ -83,7 +83,9 @@ pub(crate) fn parse_time(text: &str) -> Result<std::time::Duration, String> {
 /// Ports, from the first to the last.
 pub(crate) fn ports(text: &str) -> Result<(u16, u16), String> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (location::number(first)?, location::number(last)?);
+    let wrong = |_| format!("expected ports from 1 to 65535, like 50000-50100, not {text}");
+    let (first, last) =
+        (location::number(first).map_err(wrong)?, location::number(last).map_err(wrong)?);
     if first > last {
         return Err(format!("{last} is before {first}"));
     }
@@ -96,6 +98,28 @@ pub(crate) fn period(text: &str) -> Result<std::time::Duration, String> {
         std::time::Duration::ZERO => Err(format!("{text} is no time between lines: like 30s")),
         period => Ok(period),
     }
+}
+
+/// Seconds, of the options that were there before units were taken.
+pub(crate) fn whole_seconds<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| format!("expected seconds, as a whole number like 300, not {text}"))
+}
+
+/// A number of things.
+pub(crate) fn count(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("expected a whole number like 100, not {text}"))
+}
+
+/// A number of lanes.
+pub(crate) fn lanes(text: &str) -> Result<u16, String> {
+    let number = text.parse().ok().filter(|number| (1..=64).contains(number));
+    number.ok_or_else(|| format!("expected a whole number from 1 to 64, like 4, not {text}"))
+}
+
+/// Hundredths.
+pub(crate) fn percent(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix('%').unwrap_or(text).parse();
+    number.map_err(|_| format!("expected percent, as a number like 2.5, not {text}"))
 }
 
 /// A time, or 0.
@@ -130,5 +154,22 @@ mod tests {
         }
         assert_eq!(period("30s"), Ok(ms(30_000)));
         assert!(period("0s").unwrap_err().contains("no time between lines"));
+    }
+
+    #[test]
+    fn what_is_written_wrongly_is_shown_with_an_example() {
+        for (error, like) in [
+            (whole_seconds::<u32>("5m").err(), "like 300, not 5m"),
+            (count("many").err(), "like 100, not many"),
+            (lanes("65").err(), "from 1 to 64, like 4, not 65"),
+            (percent("some").err(), "like 2.5, not some"),
+            (period("a").err(), "like 90s, 15min, 2h or 30d, not a"),
+            (ports("some").err(), "like 50000-50100, not some"),
+            (memory("1.6Gbps").err(), "like 12MB"),
+        ] {
+            assert!(error.as_ref().is_some_and(|it| it.ends_with(like)), "{error:?}");
+        }
+        assert_eq!((whole_seconds("0"), lanes("64")), (Ok(0), Ok(64)));
+        assert_eq!((percent("2%"), ports("7000")), (Ok(2.0), Ok((7000, 7000))));
     }
 }

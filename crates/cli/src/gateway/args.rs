@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::run::args::{RUN_EXAMPLES, RunArgs};
+use crate::values::whole_seconds;
 
 /// `longhaul gateway`.
 #[derive(Args, Debug)]
@@ -124,7 +125,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<String>,
     /// How long SIGTERM lets sessions go on before they are reset [default: 30]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u32>)]
     pub drain: Option<u32>,
 }
 

@@ -100,5 +100,6 @@ mod tests {
         ] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+        assert!(parse("12MiB!").unwrap_err().ends_with("like 1.6Gbps"));
     }
 }

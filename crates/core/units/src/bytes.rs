@@ -53,7 +53,7 @@ impl FromStr for Bytes {
 
     /// Reads `12MB` (decimal), `8MiB` (binary), `500k` or a plain count.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        quantity::parse(text, &["B", "", "b"]).map(Self)
+        quantity::parse(text, &["B", "", "b"], "12MB").map(Self)
     }
 }
 
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!("8MiB".parse(), Ok(Bytes::from_mib(8)));
         assert_eq!("1.5 GB".parse(), Ok(Bytes::new(1_500_000_000)));
         assert_eq!("1448".parse(), Ok(Bytes::new(1_448)));
-        assert_eq!("12 MW".parse::<Bytes>(), Err(ParseQuantityError::Malformed));
+        assert_eq!("12 MW".parse::<Bytes>(), Err(ParseQuantityError::Malformed { like: "12MB" }));
         assert_eq!(Bytes::new(12_000_000).to_string(), "12.0 MB");
     }
 }

@@ -8,17 +8,20 @@ use core::time::Duration;
 #[non_exhaustive]
 pub enum ParseQuantityError {
     /// Not a number, a known prefix and a known unit.
-    Malformed,
+    Malformed {
+        /// One that could be read.
+        like: &'static str,
+    },
     /// More than 64 bits can hold.
     TooLarge,
 }
 
 impl fmt::Display for ParseQuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "expected a number with a unit, like 1.6Gbps or 12MB",
-            Self::TooLarge => "the number is too large",
-        })
+        match self {
+            Self::Malformed { like } => write!(f, "expected a number with a unit, like {like}"),
+            Self::TooLarge => f.write_str("the number is too large"),
+        }
     }
 }
 
@@ -40,8 +43,13 @@ const PREFIXES: [(&str, u64); 13] = [
     ("P", 1_000_000_000_000_000),
 ];
 
-/// The value of `text`, a decimal number followed by an optional prefix and one of `units`.
-pub(crate) fn parse(text: &str, units: &[&str]) -> Result<u64, ParseQuantityError> {
+/// The value of `text`, a decimal number followed by an optional prefix and one of `units`, as it is in `like`.
+pub(crate) fn parse(
+    text: &str,
+    units: &[&str],
+    like: &'static str,
+) -> Result<u64, ParseQuantityError> {
+    let malformed = ParseQuantityError::Malformed { like };
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, suffix) = text.split_at(end);
@@ -53,8 +61,8 @@ pub(crate) fn parse(text: &str, units: &[&str]) -> Result<u64, ParseQuantityErro
         .find_map(|(prefix, multiplier)| {
             suffix.strip_prefix(prefix).filter(|unit| units.contains(unit)).map(|_| multiplier)
         })
-        .ok_or(ParseQuantityError::Malformed)?;
-    scaled(number, multiplier)
+        .ok_or(malformed)?;
+    scaled(number, multiplier, malformed)
 }
 
 /// Reads `100ms`, `1.5 s`, `250us` or `40ns`.
@@ -62,6 +70,7 @@ pub(crate) fn parse(text: &str, units: &[&str]) -> Result<u64, ParseQuantityErro
 /// # Errors
 /// Not a number with one of these units, or more than 64 bits of nanoseconds.
 pub fn parse_time(text: &str) -> Result<Duration, ParseQuantityError> {
+    let malformed = ParseQuantityError::Malformed { like: "100ms" };
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
@@ -70,16 +79,20 @@ pub fn parse_time(text: &str) -> Result<Duration, ParseQuantityError> {
         "us" => 1_000,
         "ms" => 1_000_000,
         "s" => 1_000_000_000,
-        _ => return Err(ParseQuantityError::Malformed),
+        _ => return Err(malformed),
     };
-    scaled(number, nanos).map(Duration::from_nanos)
+    scaled(number, nanos, malformed).map(Duration::from_nanos)
 }
 
 /// `number` times `multiplier`, with at most nine decimal places taken into account.
-fn scaled(number: &str, multiplier: u64) -> Result<u64, ParseQuantityError> {
+fn scaled(
+    number: &str,
+    multiplier: u64,
+    malformed: ParseQuantityError,
+) -> Result<u64, ParseQuantityError> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
-        return Err(ParseQuantityError::Malformed);
+        return Err(malformed);
     }
     let mut value: u128 = 0;
     for digit in whole.bytes() {

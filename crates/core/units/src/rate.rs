@@ -95,11 +95,11 @@ impl FromStr for Rate {
     /// decimal; a capital `B` after the prefix means bytes.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let (value, unit) =
-            quantity::parse(text, &["bps", "bit/s", "bits/s", "bit", "bits", "b/s", "b", ""])
+            quantity::parse(text, &["bps", "bit/s", "bits/s", "bit", "bits", "b/s", "b", ""], LIKE)
                 .map(|value| (value, 1))
                 .or_else(|error| match error {
                     ParseQuantityError::TooLarge => Err(error),
-                    _ => quantity::parse(text, &["Bps", "B/s", "B"]).map(|value| (value, 8)),
+                    _ => quantity::parse(text, &["Bps", "B/s", "B"], LIKE).map(|value| (value, 8)),
                 })?;
         Ok(Self(value.checked_mul(unit).ok_or(ParseQuantityError::TooLarge)?))
     }
@@ -120,6 +120,9 @@ impl fmt::Debug for Rate {
         fmt::Display::fmt(self, f)
     }
 }
+
+/// A rate as it is written.
+const LIKE: &str = "1.6Gbps";
 
 #[cfg(test)]
 mod tests {
