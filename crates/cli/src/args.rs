@@ -247,16 +247,31 @@ pub struct ChangeArgs {
 /// Options of `cp`, `scp` and `rsync` for what is done anyway.
 #[derive(Args, Clone, Debug, Default)]
 pub struct HabitArgs {
-    /// Accepted, and done anyway: trees are copied whole (-r, -R), modes and times kept (-p),
-    /// interrupted copies gone on with, and progress shown on a terminal (-P)
-    #[arg(short = 'r', short_alias = 'R', long, hide_short_help = true)]
+    /// Accepted, as -l -p -t -S -W -P are, and done anyway: trees are copied whole, with links, modes and times; holes
+    /// are not sent; what changed goes whole; interrupted copies are gone on with; a terminal shows progress
+    #[arg(short = 'r', long, hide_short_help = true)]
     #[arg(overrides_with = "recursive")]
     pub recursive: bool,
+    /// As -r; rsync's -R is --files-from
+    #[arg(short = 'R', hide_short_help = true, overrides_with = "all")]
+    pub all: bool,
     /// See -r
-    #[arg(short = 'p', long, hide_short_help = true, overrides_with = "preserve")]
+    #[arg(short = 'l', long = "links", hide = true, overrides_with = "symlinks")]
+    pub symlinks: bool,
+    /// See -r
+    #[arg(short = 'p', long, alias = "perms", hide = true, overrides_with = "preserve")]
     pub preserve: bool,
     /// See -r
-    #[arg(short = 'P', long, visible_alias = "partial", hide_short_help = true)]
+    #[arg(short = 't', long, hide = true, overrides_with = "times")]
+    pub times: bool,
+    /// See -r
+    #[arg(short = 'S', long, hide = true, overrides_with = "sparse")]
+    pub sparse: bool,
+    /// See -r
+    #[arg(short = 'W', long, hide = true, overrides_with = "whole_file")]
+    pub whole_file: bool,
+    /// See -r
+    #[arg(short = 'P', long, visible_alias = "partial", hide = true)]
     #[arg(overrides_with = "progress")]
     pub progress: bool,
 }

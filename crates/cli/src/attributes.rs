@@ -76,6 +76,11 @@ impl AttributeArgs {
             .with(KeptAttributes::FOLLOW, self.follow)
     }
 
+    /// True for `-o`.
+    pub(crate) const fn keeps_owners(self) -> bool {
+        self.owner
+    }
+
     /// Attributes that the user declines.
     pub(crate) fn declined(self) -> KeptAttributes {
         KeptAttributes::default()

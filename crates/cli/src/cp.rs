@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 
 use crate::args::CpArgs;
 use crate::failure::Failure;
+use crate::habits;
 use crate::hosts;
 use crate::link::{self, circuit};
 use crate::location::{self, Location, Server};
@@ -39,7 +40,9 @@ pub(crate) fn run(
     held: Held,
 ) -> Result<(), Failure> {
     let output = &output.of_changes();
-    let wanted = match Wanted::read(args)? {
+    let wanted = Wanted::read(args)?;
+    habits::note_of_paths(args).iter().for_each(|note| output.say(note));
+    let wanted = match wanted {
         Wanted::Between(between) => return between::run(args, words, between, output, held),
         Wanted::WithServer(wanted) => wanted,
     };
@@ -241,13 +244,8 @@ struct Shape {
 impl Wanted {
     fn read(args: &CpArgs) -> Result<Self, Failure> {
         let usage = |error: location::ParseLocationError| Failure::usage(error.to_string());
-        if let Some(port) =
-            args.paths.iter().find(|path| is_port(path)).filter(|_| args.habits.progress)
-        {
-            let port = port.display();
-            return Err(Failure::usage(format!(
-                "-P {port}: the port stands behind its host: ssh://HOST:{port}/PATH or lh://HOST:{port}/PATH"
-            )));
+        if let Some(advice) = habits::value_as_path(args) {
+            return Err(Failure::usage(advice));
         }
         let (sources, destination) = match args.paths.split_last() {
             Some((destination, sources)) if !sources.is_empty() => (sources, destination),
@@ -342,11 +340,6 @@ fn reach(
             (connect, CopyPaths::Pull { sources, destination })
         }
     })
-}
-
-/// True for what `scp -P` has behind it: a number, and no file here.
-fn is_port(text: &std::ffi::OsStr) -> bool {
-    text.to_str().is_some_and(|text| text.parse::<u16>().is_ok()) && !Path::new(text).exists()
 }
 
 /// Where the losses are written that `args` ask for.

@@ -116,12 +116,12 @@ pub fn run(words: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// Tells what clap found, as JSON too where that was asked for.
 fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
     let output = Output::new(&args::Common::default());
-    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+    let advice = habits::advice(words, error);
+    let shows = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    if shows && advice.is_none() {
         let printed = output::open().and_then(|()| error.print().or_else(output::unwritten));
         return printed.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
-    let unknown = [ErrorKind::UnknownArgument, ErrorKind::InvalidSubcommand];
-    let advice = habits::advice(words).filter(|_| unknown.contains(&error.kind()));
     match &advice {
         Some(advice) => output::complain(format!("longhaul: {advice}")),
         // Where standard error is closed, nobody reads why.

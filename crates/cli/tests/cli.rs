@@ -79,7 +79,7 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "a", "lh://h/b", "."], "all at one server"),
         (&["cp", ":a", "b"], "host is missing"),
         (&["get", "lh://h/a", "b"], "there is no command get: `longhaul cp SRC... DST`"),
-        (&["cp", "-rz", "a", "lh://h/b"], "there is no -z or --compress: nothing is compressed"),
+        (&["cp", "-rz", "a", "lh://h/b"], "there is no -z: nothing is compressed"),
         (&["cp", "--bwlimit", "3m", "a", "lh://h/b"], "limited by --rate"),
         (&["cp", "--stats", "0s", "a", "lh://h/b"], "0s is no time between lines"),
         (&["cp", "--manifest", "-", "a", "lh://h/b"], "--manifest -: the list is a file"),

@@ -96,12 +96,7 @@ pub fn serve_over_ssh(
     serve_options.ssh = Some(arrivals.clone());
     let drain = Stop::default();
     // Both clients of a pipe are to learn that it is done.
-    let end = ending(host.is_some(), stop.clone(), drain.clone());
-    let noted = arrivals.clone();
-    let ended = move || {
-        noted.note_ended();
-        end();
-    };
+    let ended = ending(host.is_some(), arrivals.clone(), (stop.clone(), drain.clone()));
     let first = Mutex::new(Some((serving, ended)));
     // As long as it serves.
     let tunnel = Mutex::new(None);
@@ -197,8 +192,13 @@ impl Client {
 }
 
 /// The consequence of the end of the input: at a pipe clients may still come to their ends.
-fn ending(drains: bool, stop: Stop, drain: Stop) -> impl FnOnce() + Send + 'static {
+fn ending(
+    drains: bool,
+    arrivals: Arc<SshArrivals>,
+    (stop, drain): (Stop, Stop),
+) -> impl FnOnce() + Send + 'static {
     move || {
+        arrivals.note_ended();
         drain.request();
         let until = clock::now() + if drains { DRAINING } else { Duration::ZERO };
         while clock::now() < until && !stop.is_requested() {
