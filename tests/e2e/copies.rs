@@ -458,7 +458,7 @@ fn entries_that_fail_are_named_with_their_code_and_the_rest_arrives() {
         let server = Server::start(test);
         let copy = Program::cp(test, &["here/tree", &format!("lh://{}/", server.address)]).end();
         copy.assert_failed(
-            "tree/g: cannot give it its name: a directory of that name is in the way",
+            "tree/g: cannot give it its name at the destination: a directory of that name is in the way",
         );
         copy.assert_failed("Where the reason can be mended, run the same command again");
         let json = copy.json();

@@ -364,8 +364,8 @@ fn a_directory_that_holds_what_is_excluded_stays_whole_and_the_reason_names_that
             ended.assert_failed("5 entries were not copied or deleted");
             assert_eq!(lines(&ended.stdout, "deleting "), ["m/other/2"].into(), "{ended:?}");
             let reasons = [
-                "m/file: a directory has its name, and holds what is excluded and so not deleted: deep/keep",
-                "m/directory: what has its name is excluded, and so not deleted",
+                "m/file: a directory at the destination has its name, and holds what is excluded and so not deleted: deep/keep",
+                "m/directory: what has its name at the destination is excluded, and so not deleted",
                 "m/directory/below: ",
                 "note: what else only the destination has stays, since not all can be copied",
             ];

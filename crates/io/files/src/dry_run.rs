@@ -338,7 +338,8 @@ impl Storage for &DryRun {
     fn end(&mut self, _: bool) {}
 }
 
-const IN_THE_WAY: &str = "what is never replaced has its name, or that of its directory";
+const IN_THE_WAY: &str =
+    "what is never replaced has its name at the destination, or that of its directory";
 const OTHER: Compared = Compared::Other { same_size: false };
 
 fn nothing_is_written() -> EntryEnd {

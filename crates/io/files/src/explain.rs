@@ -91,6 +91,7 @@ pub(crate) fn at_all_listed(end: &EntryEnd, names: &[&[u8]], more: usize) -> Ent
     ended(end.code, format!("{reason}: {}", shown.join(", ")))
 }
 
+const DESTINATION: &str = "destination";
 /// Names in a reason: of more their number is shown.
 pub(crate) const NAMES_SHOWN: usize = 5;
 
@@ -99,7 +100,9 @@ pub(crate) fn at_destination(doing: &str, error: &io::Error) -> EntryEnd {
     let not_set = error.get_ref().and_then(|inner| inner.downcast_ref::<NotSet>());
     let doing = not_set.map_or(doing, |not_set| not_set.doing());
     let (code, reason) = why_not_written(error);
-    ended(code, format!("{doing}: {reason}"))
+    let names_side = doing.contains(DESTINATION) || reason.contains(DESTINATION);
+    let side = if names_side { "" } else { " at the destination" };
+    ended(code, format!("{doing}{side}: {reason}"))
 }
 
 fn why_not_written(error: &io::Error) -> (EntryCode, Cow<'static, str>) {
@@ -294,7 +297,9 @@ mod tests {
             for step in ["cannot write", "cannot give it its name"] {
                 let words = at_destination(step, &error).reason;
                 assert!(
-                    words.starts_with(&format!("cannot set its {doing}: Input/output")),
+                    words.starts_with(&format!(
+                        "cannot set its {doing} at the destination: Input/output"
+                    )),
                     "{words}"
                 );
             }
@@ -306,6 +311,21 @@ mod tests {
         );
         assert_eq!(code, NoSpace);
         assert!(words.contains("no space left") && words.contains("make room"), "{words}");
+    }
+
+    #[test]
+    fn what_cannot_be_done_at_the_destination_names_it_once() {
+        for (errno, words) in [
+            (Errno::IO, "cannot write at the destination: Input/output error"),
+            (
+                Errno::ISDIR,
+                "cannot write at the destination: a directory of that name is in the way",
+            ),
+            (Errno::ACCESS, "cannot write: no permission at the destination"),
+        ] {
+            let reason = at_destination("cannot write", &errno.into()).reason;
+            assert!(reason.starts_with(words), "{reason}");
+        }
     }
 
     #[test]

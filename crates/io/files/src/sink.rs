@@ -148,7 +148,7 @@ pub enum StorageError {
     Record(#[source] io::Error),
     /// The resume record cannot be removed. All files are complete.
     #[error(
-        "all files are complete, but the hidden directory of the transfer cannot be removed: {0}"
+        "all files are complete, but the hidden directory of the transfer cannot be removed at the destination: {0}"
     )]
     Remove(#[source] io::Error),
 }
@@ -741,8 +741,8 @@ pub(crate) fn check_directory(parent: impl AsFd, name: &[u8]) -> Result<(), Entr
         Ok(FileType::Symlink) => {
             "a symbolic link of that name is in the way; links at the destination are not followed"
         }
-        Ok(FileType::RegularFile) => "a file of that name is in the way",
-        Ok(_) => "something that is no directory is in the way",
+        Ok(FileType::RegularFile) => "a file of that name is in the way at the destination",
+        Ok(_) => "something that is no directory is in the way at the destination",
         Err(error) => {
             return Err(explain::at_destination("cannot make the directory", &error.into()));
         }

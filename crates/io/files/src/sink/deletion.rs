@@ -374,12 +374,12 @@ fn list(directory: &OwnedFd) -> rustix::io::Result<Contents> {
 }
 
 /// Why something stays in the way.
-const EXCLUDED: &str = "what has its name is excluded, and so not deleted";
+const EXCLUDED: &str = "what has its name at the destination is excluded, and so not deleted";
 const HOLDS_EXCLUDED: &str =
-    "a directory has its name, and holds what is excluded and so not deleted";
-const HOLDS_INTERRUPTED: &str =
-    "a directory has its name, and holds what an interrupted copy has left (.longhaul-*)";
-const CHANGED: &str = "the directory that has its name got more meanwhile, which stays";
+    "a directory at the destination has its name, and holds what is excluded and so not deleted";
+const HOLDS_INTERRUPTED: &str = "a directory at the destination has its name, and holds what an interrupted copy has left (.longhaul-*)";
+const CHANGED: &str =
+    "the directory that has its name at the destination got more meanwhile, which stays";
 /// Names in directories that go which are named one by one.
 const NAMED_MAX: usize = 1 << 16;
 /// Directories in one another, each of which takes a descriptor and a part of the stack.

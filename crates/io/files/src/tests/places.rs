@@ -75,7 +75,10 @@ fn a_tree_goes_where_cp_puts_it() {
     }
     let scratch = prepared();
     let failures = cp(&scratch, &["tree"], "old").unwrap();
-    assert_eq!(failures[0], ("tree".into(), "a file of that name is in the way".into()));
+    assert_eq!(
+        failures[0],
+        ("tree".into(), "a file of that name is in the way at the destination".into())
+    );
     assert_eq!(scratch.read("old"), "old");
     scratch.directory("there/file/sub");
     let failures = cp(&scratch, &["file"], "there").unwrap();
