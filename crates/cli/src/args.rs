@@ -58,16 +58,56 @@ pub struct Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Copy files and trees to or from another host
+    ///
+    /// Into an existing directory a source goes under its own name, else the destination takes the new
+    /// name. A slash at the end of DST asks for a directory and makes it; at the end of SRC it means
+    /// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
+    /// empty directory unless --merge is given. A local name with a colon is written ./a:b.
+    ///
+    /// In what a server is asked for, * ? and [...] stand for what they match there. DST is a directory where * or ? is
+    /// used; where [...] matches several, a slash behind DST says so.
+    ///
+    /// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
+    /// speed, or through it where no port is open. With HOST:PATH on both sides it goes from the one host to the other,
+    /// or through this one where the first does not reach the second. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
+    /// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.
+    ///
+    /// A file appears under its name only when it is whole, verified and durable. What an interrupted
+    /// copy has written is kept: the same command again goes on from there.
     Cp(CpArgs),
     /// Send standard input to another host's standard output
+    ///
+    /// Sends standard input into the pipe NAME of a `longhaul serve`, or with --receive writes what comes
+    /// out of it to standard output. Whoever comes first waits for the other end. The bytes arrive in
+    /// order and verified, or both ends fail: a receiver ends with status 0 only if the sender's input
+    /// came to its end and every byte of it was written. A receiver that reads slowly holds the sender back.
+    ///
+    /// NAME is any name that nobody else uses at that server, of at most 255 bytes; it is not a file. Over ssh both
+    /// ends come to HOST as the same user.
+    /// With --receive the data owns standard output, so the object of --json goes to standard error.
     Pipe(PipeArgs),
     /// Serve the files below a directory, and join the ends of pipes
+    ///
+    /// Clients prove that they hold a token, the server proves it to them. Nothing outside the root can
+    /// be reached. Without an allow flag clients may both read and write. Pipes touch no file; to send
+    /// into one takes what writing takes, to receive what reading takes. Ctrl-C ends it cleanly: what
+    /// running transfers have written is kept and can be resumed. SIGTERM waits for them first (--drain).
     Serve(ServeArgs),
     /// Make tokens, and show which ones a file holds
     Keys(KeysArgs),
     /// A verified transfer over an emulated long path, and what it shows
+    ///
+    /// Makes a tree of files in memory, starts a server and a client of this program, and puts an
+    /// emulated path between them: in network namespaces as root or where users may have user
+    /// namespaces, with kernel TCP over the same path for comparison; elsewhere by a relay in user
+    /// space on loopback addresses. Then it compares the copy byte for byte, says what the path allowed,
+    /// what was reached and where the losses went, and removes everything.
     Demo(DemoArgs),
     /// What this machine can carry, and what Longhaul makes of it
+    ///
+    /// Sends data between two network namespaces (which takes root; else over loopback) as raw UDP, by
+    /// Longhaul and by the kernel's TCP, in turns, and compares the medians with the raw flow. Needs
+    /// 7 GB of memory, half of it in /dev/shm, and a machine that does nothing else.
     Bench(BenchArgs),
     /// Emulated long paths between hosts on this machine, for any program
     Lab(LabArgs),
@@ -76,17 +116,40 @@ pub enum Command {
     /// Gateways: a long path in segments, each with the transport that suits it
     Gateway(GatewayArgs),
     /// List what a server has
+    ///
+    /// Lists what is at a place of a server, which has to allow reading: names sorted directory by
+    /// directory, a slash behind those of directories. Links are listed, not followed. What acts on terminals is
+    /// escaped, as in JSON: each name has a line. With --json one object with `entries` (path, type, size, mode,
+    /// modified, for a link target), `listed` and `failures`.
     Ls(ListArgs),
     /// Compare files, where they are, with a list of their hashes
+    ///
+    /// Compares the files below PLACE with MANIFEST, as `longhaul cp --manifest` and `b3sum` write it. Each is
+    /// hashed where it is, by several threads: at a server only hashes travel. A line for each file that is
+    /// missing, changed, extra (not in MANIFEST, in a directory that it names) or cannot be read; the status is 0
+    /// where there is none. No link is followed.
     Verify(VerifyArgs),
     /// List interrupted copies to a directory, or discard them
+    ///
+    /// A line for each copy to PLACE, or to a directory below it, that was interrupted: how long ago, how much has
+    /// arrived of the files that it has begun, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
+    /// PLACE are not looked through. A server has to allow reading, and for --discard deletion too.
     Resume(ResumeArgs),
     /// List the profiles: protocols and rate controls
     #[command(hide = true, after_help = profile_help())]
     Profiles,
     /// What the way to a server and both hosts can do, and what would help
+    ///
+    /// Connects, finds the round trip and the largest packet of the path, and says what the sockets of both
+    /// hosts are granted, what this host's processors can do, what earlier transfers have learnt, and what
+    /// would help, with the command. Takes a second; nothing is read or written at the server, to which it
+    /// is a client that asks for nothing: `serve --once` goes on.
     Probe(ProbeArgs),
     /// What paths could take, as earlier transfers of this user have seen it
+    ///
+    /// Each transfer leaves what it has seen of the path at the host that sent: at the client of a push, at
+    /// the server of a pull. The next one begins by it. The file is
+    /// ~/.local/state/longhaul/history.db; it names the hosts that this user exchanged data with.
     History(HistoryArgs),
     /// Write the manual pages
     #[command(hide = true)]
@@ -100,22 +163,6 @@ pub enum Command {
 }
 
 /// `longhaul cp`.
-///
-/// Into an existing directory a source goes under its own name, else the destination takes the new
-/// name. A slash at the end of DST asks for a directory and makes it; at the end of SRC it means
-/// nothing. SRC/. means the contents of SRC; a server chooses their names, so they go into a new or
-/// empty directory unless --merge is given. A local name with a colon is written ./a:b.
-///
-/// In what a server is asked for, * ? and [...] stand for what they match there. DST is a directory where * or ? is
-/// used; where [...] matches several, a slash behind DST says so.
-///
-/// HOST:PATH is reached by ssh, which starts `longhaul serve --ssh` there; the data goes beside it, at full
-/// speed, or through it where no port is open. With HOST:PATH on both sides it goes from the one host to the other,
-/// or through this one where the first does not reach the second. PATH begins at the home there or with a slash, and no shell reads it. lh:// is a `longhaul serve`
-/// that runs already; bytes of its paths, and of ssh://, are written as in URLs: %20 is a space, %25 is a %.
-///
-/// A file appears under its name only when it is whole, verified and durable. What an interrupted
-/// copy has written is kept: the same command again goes on from there.
 #[derive(Args, Debug)]
 #[command(override_usage = "longhaul cp [OPTIONS] SRC... DST", after_help = CP_EXAMPLES)]
 pub struct CpArgs {
@@ -377,15 +424,6 @@ pub struct RouteArgs {
 }
 
 /// `longhaul pipe`.
-///
-/// Sends standard input into the pipe NAME of a `longhaul serve`, or with --receive writes what comes
-/// out of it to standard output. Whoever comes first waits for the other end. The bytes arrive in
-/// order and verified, or both ends fail: a receiver ends with status 0 only if the sender's input
-/// came to its end and every byte of it was written. A receiver that reads slowly holds the sender back.
-///
-/// NAME is any name that nobody else uses at that server, of at most 255 bytes; it is not a file. Over ssh both
-/// ends come to HOST as the same user.
-/// With --receive the data owns standard output, so the object of --json goes to standard error.
 #[derive(Args, Debug)]
 #[command(override_usage = "longhaul pipe [OPTIONS] HOST:NAME", after_help = PIPE_EXAMPLES)]
 pub struct PipeArgs {
@@ -497,11 +535,6 @@ pub struct HoldArgs {
 }
 
 /// `longhaul serve`.
-///
-/// Clients prove that they hold a token, the server proves it to them. Nothing outside the root can
-/// be reached. Without an allow flag clients may both read and write. Pipes touch no file; to send
-/// into one takes what writing takes, to receive what reading takes. Ctrl-C ends it cleanly: what
-/// running transfers have written is kept and can be resumed. SIGTERM waits for them first (--drain).
 #[derive(Args, Debug)]
 #[command(after_help = SERVE_EXAMPLES)]
 pub struct ServeArgs {
@@ -622,11 +655,6 @@ pub struct ServeArgs {
 }
 
 /// `longhaul probe`.
-///
-/// Connects, finds the round trip and the largest packet of the path, and says what the sockets of both
-/// hosts are granted, what this host's processors can do, what earlier transfers have learnt, and what
-/// would help, with the command. Takes a second; nothing is read or written at the server, to which it
-/// is a client that asks for nothing: `serve --once` goes on.
 #[derive(Args, Debug)]
 pub struct ProbeArgs {
     /// The server.
@@ -647,11 +675,6 @@ pub struct ProbeArgs {
 }
 
 /// `longhaul ls`.
-///
-/// Lists what is at a place of a server, which has to allow reading: names sorted directory by
-/// directory, a slash behind those of directories. Links are listed, not followed. What acts on terminals is
-/// escaped, as in JSON: each name has a line. With --json one object with `entries` (path, type, size, mode,
-/// modified, for a link target), `listed` and `failures`.
 #[derive(Args, Debug)]
 #[command(after_help = LS_EXAMPLES)]
 pub struct ListArgs {
@@ -679,11 +702,6 @@ pub struct ListArgs {
 }
 
 /// `longhaul verify`.
-///
-/// Compares the files below PLACE with MANIFEST, as `longhaul cp --manifest` and `b3sum` write it. Each is
-/// hashed where it is, by several threads: at a server only hashes travel. A line for each file that is
-/// missing, changed, extra (not in MANIFEST, in a directory that it names) or cannot be read; the status is 0
-/// where there is none. No link is followed.
 #[derive(Args, Debug)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub struct VerifyArgs {
@@ -711,10 +729,6 @@ pub struct VerifyArgs {
 }
 
 /// `longhaul resume`.
-///
-/// A line for each copy to PLACE, or to a directory below it, that was interrupted: how long ago, how much has
-/// arrived of the files that it has begun, and its hidden directory. The same `longhaul cp` again goes on from there. Other file systems below
-/// PLACE are not looked through. A server has to allow reading, and for --discard deletion too.
 #[derive(Args, Debug)]
 pub struct ResumeArgs {
     /// Where they go to.
@@ -739,10 +753,6 @@ pub struct ResumeArgs {
 }
 
 /// `longhaul history`.
-///
-/// Each transfer leaves what it has seen of the path at the host that sent: at the client of a push, at
-/// the server of a pull. The next one begins by it. The file is
-/// ~/.local/state/longhaul/history.db; it names the hosts that this user exchanged data with.
 #[derive(Args, Debug)]
 #[command(after_help = HISTORY_EXAMPLES)]
 pub struct HistoryArgs {
@@ -795,12 +805,6 @@ pub enum KeysCommand {
 }
 
 /// `longhaul demo`.
-///
-/// Makes a tree of files in memory, starts a server and a client of this program, and puts an
-/// emulated path between them: in network namespaces as root or where users may have user
-/// namespaces, with kernel TCP over the same path for comparison; elsewhere by a relay in user
-/// space on loopback addresses. Then it compares the copy byte for byte, says what the path allowed,
-/// what was reached and where the losses went, and removes everything.
 #[derive(Args, Debug)]
 #[command(after_help = DEMO_EXAMPLES)]
 pub struct DemoArgs {
@@ -819,10 +823,6 @@ pub struct DemoArgs {
 }
 
 /// `longhaul bench`.
-///
-/// Sends data between two network namespaces (which takes root; else over loopback) as raw UDP, by
-/// Longhaul and by the kernel's TCP, in turns, and compares the medians with the raw flow. Needs
-/// 7 GB of memory, half of it in /dev/shm, and a machine that does nothing else.
 #[derive(Args, Debug)]
 #[command(after_help = BENCH_EXAMPLES)]
 pub struct BenchArgs {

@@ -44,7 +44,15 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
 
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    Man::new(command.clone()).render(&mut page)?;
+    // A page is not short: without this, options that are left out of -h would have no words.
+    let whole = command.clone().mut_args(|arg| arg.hide_short_help(false));
+    Man::new(whole.after_help(None)).render(&mut page)?;
+    let after = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    if let Some(examples) = after.strip_prefix("Examples:\n") {
+        let lines: Vec<String> = examples.lines().map(escaped).collect();
+        let examples = format!(".SH EXAMPLES\n.nf\n{}\n.fi\n", lines.join("\n"));
+        page.extend_from_slice(examples.as_bytes());
+    }
     let name = command.get_display_name().unwrap_or_else(|| command.get_name());
     let files: Vec<_> = FILES.iter().filter(|(_, _, of)| of.contains(&name)).collect();
     if !files.is_empty() {

@@ -57,6 +57,7 @@ fn help_is_no_failure_and_shows_examples() {
     }
     let help = String::from_utf8(longhaul(&home, &["cp", "--help"]).stdout).unwrap();
     assert!(help.contains("Examples:") && help.contains("~/.config/longhaul/token"), "{help}");
+    assert!(help.contains("SRC/. means the contents of SRC"), "{help}");
     let short = String::from_utf8(longhaul(&home, &["cp", "-h"]).stdout).unwrap();
     assert!(short.lines().count() <= 40, "{short}");
     let profiles = String::from_utf8(longhaul(&home, &["help", "profiles"]).stdout).unwrap();
@@ -220,6 +221,10 @@ fn manual_pages_are_made_of_the_same_text() {
     let page = std::fs::read_to_string(home.path().join("pages/longhaul-cp.1")).unwrap();
     assert!(page.contains("lh://HOST") && page.contains("token\\-file"), "{page}");
     assert!(page.contains(".SH FILES\n") && page.contains("secret"), "{page}");
+    assert!(page.contains(".SH EXAMPLES\n.nf\n  longhaul cp run\\-17 "), "{page}");
+    assert!(page.contains("SRC/. means the contents of SRC"), "{page}");
+    // Also of what -h leaves out.
+    assert!(page.contains("max\\-delete") && page.contains("Delete at most N names"), "{page}");
     let mut pages = 0;
     for page in std::fs::read_dir(home.path().join("pages")).unwrap() {
         let text = std::fs::read_to_string(page.unwrap().path()).unwrap();

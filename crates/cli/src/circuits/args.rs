@@ -21,6 +21,10 @@ pub struct CircuitsArgs {
 #[derive(Debug, Subcommand)]
 pub enum CircuitsCommand {
     /// Take bookings for the links of a network and carry them out
+    ///
+    /// Takes bookings over REST (described at /openapi.json) and keeps them in a file or a PostgreSQL
+    /// database. What was acknowledged survives whatever happens to the process. Serves plain HTTP: to
+    /// serve others than this machine, put a proxy that ends TLS in front of it.
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(ServeArgs),
     /// Show what would come of a request, and what else could be had
@@ -36,6 +40,9 @@ pub enum CircuitsCommand {
     /// Keep a booking that was held with --hold-for
     Commit(OneArgs),
     /// Change what a booking is for; what is not named stays
+    ///
+    /// What has passed of a booking stays, and the rest is planned anew; if there is no room, nothing
+    /// changes.
     Modify(ModifyArgs),
     /// Add bytes to a file, or time to a circuit
     Extend(ExtendArgs),
@@ -53,10 +60,6 @@ pub enum CircuitsCommand {
 }
 
 /// `longhaul circuits serve`.
-///
-/// Takes bookings over REST (described at /openapi.json) and keeps them in a file or a PostgreSQL
-/// database. What was acknowledged survives whatever happens to the process. Serves plain HTTP: to
-/// serve others than this machine, put a proxy that ends TLS in front of it.
 #[derive(Args, Debug)]
 pub struct ServeArgs {
     /// Configuration: store, rules, links, projects, tokens (docs/circuits.md)
@@ -223,9 +226,6 @@ pub struct OneArgs {
 }
 
 /// `longhaul circuits modify`.
-///
-/// What has passed of a booking stays, and the rest is planned anew; if there is no room, nothing
-/// changes.
 #[derive(Args, Debug)]
 #[group(id = "changes", required = true, multiple = true)]
 #[group(args = ["bytes", "time", "max_rate", "min_rate", "start", "deadline"])]

@@ -22,18 +22,27 @@ pub enum GatewayCommand {
     #[command(after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeArgs>),
     /// Run a program whose TCP connections go through gateways, without its knowledge
+    ///
+    /// A library stands in front of the program's `connect`: its outgoing TCP connections go through the
+    /// gateways, those of its children too. It has to be linked with the C library dynamically; static,
+    /// Go and set-user-id programs are refused, since nothing can stand in front of them. UDP and name
+    /// resolution are as without. The token stays in its file, which the program and its children read
+    /// when they connect first: their environment has only the file's name.
     #[command(after_help = RUN_EXAMPLES)]
     Run(RunArgs),
     /// Say what is wrong with a configuration of `gateway serve`
+    ///
+    /// Reads a file as `gateway serve --config` does, with the files that it names, and says all that
+    /// is wrong, by line. Status 0: nothing is.
     Check(CheckArgs),
     /// Show the sessions of a gateway, the state of their segments, and which of them holds them up
+    ///
+    /// Each session with the segment towards its client and the one onward: transport, round trip, rate,
+    /// what was sent again, buffers, and the part of the time in which bytes waited for it.
     Status(StatusArgs),
 }
 
 /// `longhaul gateway status`.
-///
-/// Each session with the segment towards its client and the one onward: transport, round trip, rate,
-/// what was sent again, buffers, and the part of the time in which bytes waited for it.
 #[derive(Args, Debug)]
 pub struct StatusArgs {
     /// Address on this host's loopback that the gateway has as --metrics
@@ -42,9 +51,6 @@ pub struct StatusArgs {
 }
 
 /// `longhaul gateway check`.
-///
-/// Reads a file as `gateway serve --config` does, with the files that it names, and says all that
-/// is wrong, by line. Status 0: nothing is.
 #[derive(Args, Debug)]
 pub struct CheckArgs {
     /// The configuration

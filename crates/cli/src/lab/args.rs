@@ -24,14 +24,30 @@ pub enum LabCommand {
     /// List the experiments that come with the program
     List(ListArgs),
     /// Run experiments, or what is left of them
+    ///
+    /// Makes each run of an experiment on a testbed of its own and keeps it at once. Runs that are
+    /// there already are not made again, so that an experiment that was interrupted goes on where it
+    /// was; contenders that were absent or failed are tried again. A contender that hangs is ended and
+    /// recorded as such. Needs what `lab path` needs, and a machine that does little else.
     Run(RunArgs),
     /// Draw what was measured, beside what the papers found, as one HTML page
+    ///
+    /// Writes one HTML page that needs nothing else: for each experiment that has results the
+    /// question, its source, what that found beside what was measured here, and figures.
     Report(ReportArgs),
     /// Run commands with an emulated path between them
     Path(Box<PathArgs>),
     /// Measure whether the emulated paths do what they promise
+    ///
+    /// Builds paths, sends packets over them through real sockets, and compares what was measured with
+    /// what was asked for: round trip, loss, rate, queue, order, marks, path MTU, TCP, and what the
+    /// machine can carry. Exit status 1 when something is off. Needs what `lab path` needs, and a
+    /// machine that does little else.
     Check(CheckArgs),
     /// List the programs that can be run beside Longhaul, and install those that are missing
+    ///
+    /// Shows which programs can be run across a testbed, each with its version or the reason why it is
+    /// absent and the Debian packages that have it.
     Peers(PeersArgs),
     /// List the topologies that come with the program, or show one
     Topologies {
@@ -49,11 +65,6 @@ pub struct ListArgs {
 }
 
 /// `longhaul lab run`.
-///
-/// Makes each run of an experiment on a testbed of its own and keeps it at once. Runs that are
-/// there already are not made again, so that an experiment that was interrupted goes on where it
-/// was; contenders that were absent or failed are tried again. A contender that hangs is ended and
-/// recorded as such. Needs what `lab path` needs, and a machine that does little else.
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES)]
 pub struct RunArgs {
@@ -72,9 +83,6 @@ pub struct RunArgs {
 }
 
 /// `longhaul lab report`.
-///
-/// Writes one HTML page that needs nothing else: for each experiment that has results the
-/// question, its source, what that found beside what was measured here, and figures.
 #[derive(Args, Debug)]
 pub struct ReportArgs {
     /// Folder of results [default: longhaul/lab where the user's data are]
@@ -184,11 +192,6 @@ pub struct LineArgs {
 }
 
 /// `longhaul lab check`.
-///
-/// Builds paths, sends packets over them through real sockets, and compares what was measured with
-/// what was asked for: round trip, loss, rate, queue, order, marks, path MTU, TCP, and what the
-/// machine can carry. Exit status 1 when something is off. Needs what `lab path` needs, and a
-/// machine that does little else.
 #[derive(Args, Debug)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub struct CheckArgs {
@@ -198,9 +201,6 @@ pub struct CheckArgs {
 }
 
 /// `longhaul lab peers`.
-///
-/// Shows which programs can be run across a testbed, each with its version or the reason why it is
-/// absent and the Debian packages that have it.
 #[derive(Args, Debug)]
 #[command(after_help = PEERS_EXAMPLES)]
 pub struct PeersArgs {

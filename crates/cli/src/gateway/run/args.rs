@@ -6,12 +6,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 /// `longhaul gateway run`.
-///
-/// A library stands in front of the program's `connect`: its outgoing TCP connections go through the
-/// gateways, those of its children too. It has to be linked with the C library dynamically; static,
-/// Go and set-user-id programs are refused, since nothing can stand in front of them. UDP and name
-/// resolution are as without. The token stays in its file, which the program and its children read
-/// when they connect first: their environment has only the file's name.
 #[derive(Args, Debug)]
 pub struct RunArgs {
     /// Gateways, in order [default: those of LONGHAUL_VIA; port 7421]
