@@ -61,9 +61,9 @@ fn ls_prints_what_is_there() {
         fs::remove_dir_all(test.there("tree/sub/run-2")).unwrap();
         fs::remove_dir(test.there("tree/sub/run-[1]")).unwrap();
         for (path, why) in [
-            ("tree/none*", "no such file or directory"),
-            ("tree/none", "no such file or directory"),
-            ("tree/a%20file/x", "what it should be in is no directory"),
+            ("tree/none*", "no such file or directory at the server"),
+            ("tree/none", "no such file or directory at the server"),
+            ("tree/a%20file/x", "what it should be in is no directory at the server"),
         ] {
             ls(test, &[], &at(path)).assert_failed(&format!("longhaul: {}: {why}\n", at(path)));
         }
@@ -125,7 +125,7 @@ fn ls_says_what_it_cannot_list() {
         let server = Server::start(test);
         let at = |path: &str| format!("lh://{}/{path}", server.address);
         let ended = ls(test, &["--json"], &at("none"));
-        ended.assert_failed("none: no such file or directory");
+        ended.assert_failed("none: no such file or directory at the server");
         assert!(ended.json()["error"].is_string(), "{ended:?}");
         ls(test, &[], &at("tree/out")).assert_failed("leads out of the directory");
         let ended = ls(test, &[], "here");

@@ -114,7 +114,7 @@ fn interrupted_copies_of_a_server_are_shown_to_readers_and_discarded_by_who_may_
         for rights in [&["--allow-read"][..], &["--allow-read", "--allow-write"]] {
             at(&["--discard"], rights, "").assert_failed("does not let anyone discard copies");
         }
-        at(&[], &[], "none").assert_failed("/none: no such directory");
+        at(&[], &[], "none").assert_failed("/none: no such directory at the server");
         assert_eq!(left(test).len(), 1);
         let gone = copies(&at(&["--discard"], &["--allow-delete"], "sub"));
         assert_eq!((gone.len(), &gone[0]["discarded"]), (1, &json!(true)), "{gone:?}");

@@ -348,7 +348,7 @@ fn verify_compares_where_the_files_are_over_ssh() {
         }
         spoil(&folder);
         assert_spoilt(&verify("dtn2:data"));
-        assert_failed(&verify("dtn2:none"), "dtn2:none: no such directory");
+        assert_failed(&verify("dtn2:none"), "dtn2:none: no such directory at the server");
         assert_failed(&verify("dtn2:data/other"), "it is no directory");
     });
 }

@@ -189,7 +189,7 @@ const OPTIONS: [(&[&str], &str); 39] = [
     ),
     (
         &["--max-size", "--min-size", "--max-age", "--min-age"],
-        "`find SRC ... -printf '%P\\0' | longhaul cp -0 --files-from - SRC DST` chooses files",
+        "`find SRC -type f ... -printf '%P\\0' | longhaul cp -0 --files-from - SRC DST` chooses files",
     ),
     (
         &["-d", "--dirs", "-m", "--prune-empty-dirs"],

@@ -40,7 +40,7 @@ pub(crate) fn at_source(error: &io::Error) -> EntryEnd {
 pub(crate) fn in_place(error: &io::Error) -> EntryEnd {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::LOOP | Errno::XDEV) => {
-            EntryEnd::new(Refused, "it is a link, or behind one: those are not followed")
+            EntryEnd::new(Refused, "it is or is behind a link: links are not followed")
         }
         _ => at_source(error),
     }
@@ -174,6 +174,14 @@ pub(crate) fn with_side(end: EntryEnd, side: &str) -> EntryEnd {
     EntryEnd::new(*code, &format!("{what} {side}{rest}"))
 }
 
+/// The same end, of what a server has looked at, for a client that did not copy it.
+pub fn at_server(end: EntryEnd) -> EntryEnd {
+    if end.reason.contains("the server") { end } else { with_side(end, AT_SERVER) }
+}
+
+/// The side of a source that is at a server.
+pub(crate) const AT_SERVER: &str = "at the server";
+
 fn ended(code: EntryCode, reason: String) -> EntryEnd {
     EntryEnd::new(code, &reason)
 }
@@ -272,6 +280,8 @@ mod tests {
     #[test]
     fn the_side_stands_behind_what_it_is() {
         let named = |code, reason: &str| with_side(EntryEnd::new(code, reason), "at the server");
+        let full = EntryEnd::new(OutOfResources, "the server has no memory left; list it in parts");
+        assert_eq!(at_server(full.clone()), full);
         for (code, reason, expected) in [
             (Permission, "no permission to read it", "no permission to read it at the server"),
             (ReadError, "cannot be read: Input: x", "cannot be read at the server: Input: x"),

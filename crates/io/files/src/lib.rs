@@ -40,7 +40,7 @@ pub use b3sum::{HashList, HashListError};
 pub use copied_hashes::{Again, CopiedHashes, UnfinishedList};
 pub use destination::SinkOptions;
 pub use destination::{Destination, DestinationError};
-pub use explain::at_directory;
+pub use explain::{at_directory, at_server};
 pub use filter::{Filter, FilterError};
 pub use glob::{AskedPatterns, expand_sources, is_pattern, means_several};
 pub use hashing::Hashing;

@@ -388,7 +388,7 @@ impl SourceTree {
     pub(crate) fn on_this_side(&self, end: EntryEnd) -> EntryEnd {
         match &self.base {
             Base::Local => explain::with_side(end, "on this host"),
-            Base::Below(_) => explain::with_side(end, "at the server"),
+            Base::Below(_) => explain::with_side(end, explain::AT_SERVER),
         }
     }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{OutgoingAnswers, Wish};
-use longhaul_files::{Look, UnfinishedCopies, UnfinishedCopy, at_directory, discard};
+use longhaul_files::{Look, UnfinishedCopies, UnfinishedCopy, at_directory, at_server, discard};
 use longhaul_sys::clock;
 use longhaul_sys::descriptors::explained;
 use longhaul_sys::files::ConfinedDir;
@@ -51,7 +51,7 @@ impl ServedLeftovers {
         let place = if path.is_empty() { b"." } else { &path[..] };
         let directory = rights.root.open_dir(Path::new(OsStr::from_bytes(place)));
         let directory = directory.map_err(|error| {
-            refuse_at(path, CloseCode::REFUSED, at_directory(&error.into()).reason)
+            refuse_at(path, CloseCode::REFUSED, at_server(at_directory(&error.into())).reason)
         })?;
         let (discards, memory) = (request.discard, asked.memory.of_names());
         let looking = Looking(Mutex::new(Some(Place { directory, discards, memory })));
@@ -157,7 +157,7 @@ fn left(place: &Place, copy: UnfinishedCopy) -> Result<Left, AnswerMessage> {
 
 fn unlisted_answer(path: Vec<u8>, error: io::Error) -> AnswerMessage {
     let end = EntryEnd::new(EntryCode::Failed, &explained(&error).to_string());
-    AnswerMessage::Unlisted { path, end }
+    AnswerMessage::Unlisted { path, end: at_server(end) }
 }
 
 /// Bytes of copies in a message.

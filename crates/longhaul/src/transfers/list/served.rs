@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{OutgoingAnswers, Wish};
-use longhaul_files::{Found, Listing, Matches, is_pattern};
+use longhaul_files::{Found, Listing, Matches, at_server, is_pattern};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::Instant;
@@ -39,7 +39,8 @@ impl ServedListings {
             true => Matches::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
             false => Listing::open(root, path, *recursive, memory).map(|it| Box::new(it) as Listed),
         };
-        let listing = listing.map_err(|end| refuse_at(path, CloseCode::REFUSED, end.reason))?;
+        let listing =
+            listing.map_err(|end| refuse_at(path, CloseCode::REFUSED, at_server(end).reason))?;
         self.0.begin(asked, Granted(Mutex::new(Some(listing))), OutgoingAnswers::default());
         Ok(())
     }
@@ -111,7 +112,7 @@ impl Answers {
                 }
                 Some(Found::Unlisted { path, end }) => {
                     self.unlisted += 1;
-                    self.next = Some(AnswerMessage::Unlisted { path, end });
+                    self.next = Some(AnswerMessage::Unlisted { path, end: at_server(end) });
                     break;
                 }
                 None if all.is_empty() => {

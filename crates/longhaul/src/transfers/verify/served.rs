@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use longhaul_connection::{OutgoingAnswers, Wish};
-use longhaul_files::Hashing;
+use longhaul_files::{Hashing, at_server};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, Instant};
@@ -40,7 +40,7 @@ impl ServedHashes {
         }
         self.0.check(SshPurpose::Verify, &request.path, "compares nothing")?;
         let hashing = Hashing::open(&asked.rights.root, &request.path)
-            .map_err(|end| refuse_at(&request.path, CloseCode::REFUSED, end.reason))?;
+            .map_err(|end| refuse_at(&request.path, CloseCode::REFUSED, at_server(end).reason))?;
         let (memory, state) = (asked.memory.of_names(), Mutex::default());
         let granted = Granted(Arc::new(Work { hashing, memory, state }));
         self.0.begin(asked, granted, OutgoingAnswers::to(request.clone()));
@@ -214,6 +214,11 @@ struct Batch {
 
 impl Batch {
     fn push(&mut self, hashed: Hashed) {
+        let outcome = match hashed.outcome {
+            HashOutcome::Failed(end) => HashOutcome::Failed(at_server(end)),
+            outcome => outcome,
+        };
+        let hashed = Hashed { outcome, ..hashed };
         self.ended += u64::from(!matches!(hashed.outcome, HashOutcome::Begun { .. }));
         self.answers.push(hashed);
         self.first.get_or_insert_with(clock::now);
