@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 
-use crate::program::Program;
+use crate::program::{Ended, Program};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, noise, record_len};
 
@@ -150,5 +150,57 @@ fn a_signal_while_it_dials_again_ends_it_and_says_what_is_kept() {
         let ended = copying.end();
         ended.assert_failed("stopped; what was written is kept");
         assert!(ended.json()["bytes_done"].as_u64() > Some(0), "{ended:?}");
+    });
+}
+
+/// The same copy twice at the same time, over the carrier of choice: how both ended.
+fn twice(test: &Test, retry: &str, pushes: bool) -> [Ended; 2] {
+    let name = format!("file{retry}{pushes}");
+    let (source, place) = match pushes {
+        true => (test.here(&name), "there"),
+        false => (test.there(&name), "here"),
+    };
+    fs::write(&source, noise(1, 12_000_000)).unwrap();
+    let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+    let words = match pushes {
+        true => [format!("here/{name}"), format!("lh://{at}/copy{name}")],
+        false => [format!("lh://{at}/{name}"), format!("here/copy{name}")],
+    };
+    let words = words.each_ref().map(String::as_str);
+    let fixed = ["cp", "--json", "--token-file", "token", "--rate", "20Mbps"];
+    let first = Program::start(test, &[&fixed[..], &words].concat());
+    until("a record", || record_len(&test.path(place)).filter(|len| *len > 0));
+    let second = Program::start(test, &[&fixed[..], &["--retry", retry], &words].concat());
+    let ends = [first.end(), second.end()];
+    ends[0].assert_succeeded();
+    assert_same(&source, &test.path(place).join(format!("copy{name}")));
+    ends
+}
+
+#[test]
+fn a_copy_that_is_under_way_already_is_waited_for_over_udp() {
+    limited(|test| {
+        for pushes in [true, false] {
+            let [_, second] = twice(test, "1m", pushes);
+            second.assert_succeeded();
+            let report = second.json();
+            assert_eq!(report["carrier"], "udp", "{report}");
+            assert_eq!(report["unchanged"]["files"], 1, "{report}");
+            let notices = report["notices"].to_string();
+            assert!(notices.contains("the same copy is under way already"), "{report}");
+            assert!(notices.contains("; trying again"), "{report}");
+            assert!(!notices.contains("UDP"), "{report}");
+        }
+    });
+}
+
+#[test]
+fn without_patience_a_copy_that_is_under_way_already_is_one_sentence() {
+    limited(|test| {
+        for pushes in [true, false] {
+            let [_, second] = twice(test, "0", pushes);
+            second.assert_failed("the same command goes on from there once it has ended");
+            assert!(!second.stderr.contains("UDP"), "{second:?}");
+        }
     });
 }

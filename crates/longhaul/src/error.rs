@@ -185,7 +185,11 @@ impl Error {
             Failure::Join(JoinError::Stopped) => Self::stopped(),
             Failure::Join(error) => Self::new(ErrorKind::Unreachable, between, error.to_string()),
             Failure::Destination(error) => error.into(),
-            Failure::Gone { last, tried } => Self::of(*last, None).after(tried).keeping(kept),
+            Failure::Gone { last, tried } => {
+                // Another run writes there.
+                let other = last.as_busy().is_some() && kept == Some(Kept::Nothing);
+                Self::of(*last, None).after(tried).keeping(kept.filter(|_| !other))
+            }
             Failure::Ssh(failure) => {
                 Self::new(ErrorKind::Lost, between, failure.reason).keeping(kept)
             }

@@ -51,6 +51,13 @@ impl Mailboxes {
         }
     }
 
+    /// Commands the first lane, which carries messages.
+    pub fn post_first(&self, command: Command) {
+        if let Some(first) = self.0.first() {
+            first.post(command);
+        }
+    }
+
     /// There is something to know for all lanes.
     pub fn wake_all(&self) {
         self.0.iter().for_each(|mailbox| mailbox.wake());

@@ -33,7 +33,7 @@ pub trait UpperLayer: Send + Sync {
         Err(Misspoken::OutOfTurn.into())
     }
     /// True if bytes of stream 0 are wanted now; else they stay with the carrier, and the peer is
-    /// held by its limit. Changes to `true` by [`UpperLayer::next_message`] only.
+    /// held by its limit. Changes to `true` by [`UpperLayer::next_message`], or before the mailbox is woken.
     fn wants_stream(&self) -> bool {
         true
     }
@@ -90,7 +90,7 @@ pub fn read_messages<L: MessageLane>(
         count(half);
         upper.on_stream_bytes(&bytes[..len])?;
     }
-    if half.poll_messages_end() {
+    if upper.wants_stream() && half.poll_messages_end() {
         count(half);
         upper.on_stream_end()?;
     }

@@ -80,8 +80,8 @@ pub enum DestinationError {
     /// Another run of the same transfer is under way, or is ending.
     #[error(
         "{path}: the same copy is under way already, or its last run still writes what it has \
-         received; when that has ended (after a lost connection, once its idle timeout is over), \
-         run the same command again: it goes on from there"
+         received (after a lost connection, until its idle timeout); what it writes is kept, and \
+         the same command goes on from there once it has ended"
     )]
     Busy {
         /// The destination.

@@ -326,6 +326,5 @@ const DRAWS: u8 = 8;
 
 /// Runs of the same transfer that may end while this one begins.
 const RACES_MAX: u32 = 100;
-/// Between looks at the lock of such a run: together, they make two seconds. A server's first lane
-/// is silent for so long, and a client takes more silence for a path without UDP.
+/// Between looks at the lock of such a run: together, they make two seconds.
 const RACE_INTERVAL: Duration = Duration::from_millis(20);

@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     changed: Condvar,
     /// At a server, until the client asks.
     opener: Mutex<Option<Opener>>,
+    /// That is under way: messages wait in their lane.
+    opening: AtomicBool,
     pub mailboxes: Mailboxes,
     /// The half as it was last, for lanes, which ask again and again and do not wait for its lock.
     seen: Mutex<Seen>,
@@ -175,6 +177,7 @@ impl Shared {
             work: Condvar::new(),
             changed: Condvar::new(),
             opener: Mutex::new(opener),
+            opening: AtomicBool::new(false),
             mailboxes,
             seen: Mutex::new(Seen { wants_messages: true, ..Seen::default() }),
             gate: GateSeen::default(),

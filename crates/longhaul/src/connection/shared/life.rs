@@ -72,8 +72,13 @@ impl Shared {
                 shared.fail(error.into());
             }
         })?;
-        lock(&self.threads).push(thread);
+        self.own_thread(thread);
         Ok(())
+    }
+
+    /// The thread is one of those that [`Shared::join`] waits for.
+    pub fn own_thread(&self, thread: JoinHandle<()>) {
+        lock(&self.threads).push(thread);
     }
 
     /// This host cannot go on.

@@ -19,7 +19,15 @@ fn piped() -> Arc<Shared> {
     let mut request = Vec::new();
     PipeRequest { role: PipeRole::Send, name: b"pipe".to_vec() }.encode(&mut request).unwrap();
     server.on_stream_bytes(&request).unwrap();
+    opened(&server);
     server
+}
+
+/// Waits until the request of its client is answered.
+fn opened(server: &Shared) {
+    while !server.wants_stream() {
+        std::thread::yield_now();
+    }
 }
 
 fn piece(group: u32) -> GroupPart {
@@ -70,6 +78,7 @@ fn a_refused_client_hears_why_and_nothing_behind_it() {
     let mut request = Vec::new();
     PipeRequest { role: PipeRole::Send, name: b"pipe".to_vec() }.encode(&mut request).unwrap();
     server.on_stream_bytes(&request).unwrap();
+    opened(&server);
     assert!(!server.is_finished(), "the refusal is to be sent");
     let mut sent = Vec::new();
     assert!(server.next_message(&mut sent) && !server.next_message(&mut sent));
@@ -78,4 +87,24 @@ fn a_refused_client_hears_why_and_nothing_behind_it() {
     reader.push(&sent);
     let refused = Refused { code: CloseCode::REFUSED, reason: "no".into(), part: None };
     assert_eq!(reader.next_message(), Ok(Some(Message::Refused(refused))));
+}
+
+#[test]
+fn a_lane_goes_on_while_a_request_is_opened_and_keeps_what_follows() {
+    let (open, opens) = std::sync::mpsc::channel::<()>();
+    let opener: Opener = Box::new(move |_, _| {
+        opens.recv().unwrap();
+        Err(refuse(CloseCode::BUSY, "another has it"))
+    });
+    let server = Shared::server(opener, Mailboxes::new(Vec::new()));
+    let mut request = Vec::new();
+    PipeRequest { role: PipeRole::Send, name: b"pipe".to_vec() }.encode(&mut request).unwrap();
+    server.on_stream_bytes(&request).unwrap();
+    assert!(!server.wants_stream(), "messages behind it stay in the lane");
+    let mut sent = Vec::new();
+    assert!(!server.next_message(&mut sent), "there is no answer yet");
+    open.send(()).unwrap();
+    opened(&server);
+    assert!(server.next_message(&mut sent));
+    server.join();
 }

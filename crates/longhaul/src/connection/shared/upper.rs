@@ -1,12 +1,16 @@
 //! The shared half as the lanes of a connection see it.
 
-use longhaul_carriers::buffer::Buffer;
-use longhaul_carriers::upper_layer::UpperLayer;
-use longhaul_connection::{Begun, GroupPart, News, Standing, Stored, Unplaceable, Violation, Wish};
-use longhaul_sys::clock;
-use longhaul_sys::sync::lock;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 
-use super::Shared;
+use longhaul_carriers::buffer::Buffer;
+use longhaul_carriers::upper_layer::{Command, UpperLayer, close_for};
+use longhaul_connection::{Begun, GroupPart, News, Standing, Stored, Unplaceable, Violation, Wish};
+use longhaul_sys::sync::lock;
+use longhaul_sys::{clock, descriptors, threads};
+use longhaul_wire::CloseCode;
+
+use super::{Shared, refuse};
 
 impl UpperLayer for Shared {
     fn on_news(&self, news: News<Buffer>) {
@@ -29,25 +33,11 @@ impl UpperLayer for Shared {
 
     fn on_stream_bytes(&self, bytes: &[u8]) -> Result<(), Violation> {
         self.lock().handle_bytes(bytes);
-        loop {
-            // Acting on a message may take long: meanwhile others may send.
-            let received = self.change(|half| match half.poll_received()? {
-                Some(received) => half.handle_received(received).map(Some),
-                None => Ok(None),
-            });
-            match received? {
-                Some(Some(wish)) => self.open(&wish),
-                Some(None) => {}
-                None => break,
-            }
-        }
-        self.work.notify_all();
-        self.tell_upstream();
-        Ok(())
+        self.handle_messages()
     }
 
     fn wants_stream(&self) -> bool {
-        lock(&self.seen).wants_messages
+        !self.opening.load(Ordering::Acquire) && lock(&self.seen).wants_messages
     }
 
     fn on_stream_end(&self) -> Result<(), Violation> {
@@ -114,12 +104,53 @@ impl UpperLayer for Shared {
 }
 
 impl Shared {
-    /// At a server: starts what the client asks for, or says why not.
-    fn open(&self, wish: &Wish) {
+    /// Acts on the messages that are there, up to a request: those behind it wait until it is answered.
+    fn handle_messages(&self) -> Result<(), Violation> {
+        loop {
+            // Acting on a message may take long: meanwhile others may send.
+            let received = self.change(|half| match half.poll_received()? {
+                Some(received) => half.handle_received(received).map(Some),
+                None => Ok(None),
+            });
+            match received? {
+                Some(Some(wish)) => {
+                    self.open(wish);
+                    break;
+                }
+                Some(None) => {}
+                None => break,
+            }
+        }
+        self.work.notify_all();
+        self.tell_upstream();
+        Ok(())
+    }
+
+    /// At a server: starts what the client asks for, or says why not, on a thread of its own. It may wait for a
+    /// disk or for an earlier run, and a lane that answers nothing meanwhile passes for a path without UDP.
+    fn open(&self, wish: Wish) {
         let (opener, this) = (lock(&self.opener).take(), self.this.upgrade());
         let (Some(opener), Some(this)) = (opener, this) else { return };
-        if let Err(refused) = opener(&this, wish) {
-            self.change(|half| half.refuse(refused));
+        self.opening.store(true, Ordering::Release);
+        let open = move || {
+            let opened = catch_unwind(AssertUnwindSafe(|| opener(&this, &wish)));
+            if let Err(refused) = opened.unwrap_or_else(|_| Err(refuse(CloseCode::INTERNAL, FAULT))) {
+                this.change(|half| half.refuse(refused));
+            }
+            // Messages that came with the request.
+            if let Err(violation) = this.handle_messages() {
+                this.mailboxes.post_first(Command::Order(close_for(&violation)));
+            }
+            this.opening.store(false, Ordering::Release);
+            this.mailboxes.wake_messages();
+        };
+        match threads::spawn("longhaul-open", open) {
+            Ok(thread) => self.own_thread(thread),
+            Err(error) => {
+                self.opening.store(false, Ordering::Release);
+                let reason = format!("cannot begin it: {}", descriptors::explained(&error));
+                self.change(|half| half.refuse(refuse(CloseCode::BUSY, reason)));
+            }
         }
     }
 
@@ -137,3 +168,6 @@ impl Shared {
         self.update(&mut half, |half| half.handle_news(clock::now(), news));
     }
 }
+
+/// The reason of a server that panicked.
+const FAULT: &str = "a fault of the server ended it";

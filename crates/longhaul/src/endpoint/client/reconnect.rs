@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use longhaul_control::ConnectError;
+use longhaul_files::DestinationError;
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant};
@@ -139,9 +140,11 @@ impl Failure {
         }
     }
 
-    /// In words that the server is there and has no place now, or another transfer what this one wants.
-    fn as_busy(&self) -> Option<String> {
+    /// In words that the server is there and has no place now, or another transfer what this one wants, at either
+    /// end.
+    pub(crate) fn as_busy(&self) -> Option<String> {
         match self {
+            Self::Destination(error @ DestinationError::Busy { .. }) => Some(error.to_string()),
             Self::Refused { code: CloseCode::BUSY, words } => Some(words.clone()),
             Self::Connect(error @ ConnectError::Refused { code: CloseCode::BUSY, .. }) => {
                 Some(error.to_string())

@@ -174,6 +174,7 @@ impl Running<'_> {
             control.close(code, reason);
         }
         lanes.into_iter().for_each(|mut lanes| lanes.join());
+        shared.join();
         if let Some(request) = granted.request().filter(|_| !comes_back) {
             request.leave(outcome.as_ref().err().map(|(_, reason)| reason.as_str()));
         }
