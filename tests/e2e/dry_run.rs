@@ -7,9 +7,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
+use longhaul_needs::needs;
+
 use crate::program::{PROGRAM, Program};
 use crate::test::{Test, limited, until};
-use crate::trees::{make_tree, noise};
+use crate::trees::{assert_same, make_tree, noise};
 
 /// Everything below, with kind, inode, size, and times of change.
 fn look(root: &Path) -> BTreeSet<String> {
@@ -404,5 +406,64 @@ fn a_copy_that_may_delete_nothing_does_not_say_that_something_was_not_copied() {
             ended.assert_failed("m/more: --max-delete allows no more");
             assert!(!ended.stderr.contains("note: what only"), "{ended:?}");
         }
+    });
+}
+
+/// Runs `longhaul` with `words` where the second of `places` is a view of the first, which nobody else sees.
+fn bound<'t>(test: &'t Test, places: [&str; 2], words: &[&str]) -> Program<'t> {
+    let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]).args(places).arg(PROGRAM).args(words);
+    Program::spawn(test, &mut command)
+}
+
+#[needs(mounts)]
+#[test]
+fn nothing_is_deleted_in_another_mount() {
+    limited(|test| {
+        fs::create_dir_all(test.there("tree/disk/deep/file")).unwrap();
+        fs::write(test.there("tree/new"), "new").unwrap();
+        fs::write(test.there("tree/disk/now-a-file"), "new").unwrap();
+        fs::create_dir_all(test.here("tree/disk")).unwrap();
+        fs::write(test.here("tree/gone"), "old").unwrap();
+        for path in ["disk/deep", "disk/now-a-file"] {
+            fs::create_dir_all(test.path("other").join(path)).unwrap();
+        }
+        for path in
+            ["kept", "disk/kept", "disk/deep/kept", "disk/deep/file", "disk/now-a-file/kept"]
+        {
+            fs::write(test.path("other").join(path), "only here").unwrap();
+        }
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let from = format!("lh://{at}/tree");
+        for option in ["-n", "-v"] {
+            let words = ["cp", option, "--delete", "--token-file", "token", &from, "here/"];
+            let places = ["other/disk", "here/tree/disk"];
+            let excluded = ["--exclude", "now-a-file", "--exclude", "deep/file"];
+            let ended = bound(test, places, &[&words[..], &excluded].concat()).end();
+            ended.assert_succeeded();
+            assert_eq!(lines(&ended.stdout, "deleting "), BTreeSet::from(["tree/gone"]));
+            let named = "note: tree/disk: nothing in it is deleted at the destination, since it is in another mount";
+            assert!(ended.stderr.contains(named), "{ended:?}");
+            assert!(ended.stderr.contains("tree/disk/deep: nothing in it"), "{ended:?}");
+            assert_eq!(test.here("tree/gone").exists(), option == "-n");
+            // Nor to make room for what is of another kind.
+            let ended = bound(test, places, &words).end();
+            ended.assert_failed("what has its name at the destination is in another mount, where nothing is deleted");
+            assert!(ended.stderr.contains("tree/disk/deep/file: "), "{ended:?}");
+            assert!(ended.stderr.contains("tree/disk/now-a-file: "), "{ended:?}");
+        }
+        for path in ["disk/kept", "disk/deep/kept", "disk/deep/file", "disk/now-a-file/kept"] {
+            let path = test.path("other").join(path);
+            assert_eq!(fs::read(&path).unwrap(), b"only here", "{path:?}");
+        }
+        // The mount itself may be the destination.
+        let words = ["cp", "--delete", "--token-file", "token"];
+        let to = format!("lh://{at}/tree/.");
+        let last = [&to, "--merge", "here/tree"];
+        let ended = bound(test, ["other", "here/tree"], &[&words[..], &last].concat()).end();
+        ended.assert_succeeded();
+        assert!(!test.path("other/kept").exists());
+        assert_same(&test.there("tree"), &test.path("other"));
     });
 }

@@ -378,19 +378,25 @@ pub struct DeletedNames {
 }
 
 impl DeletedNames {
-    /// Those that are gone; those that stay join the `failures` of the copy.
-    pub(crate) fn of(deletions: &Deletions, failures: &mut EndedEntries) -> Self {
-        let Deletions { deleted, kept, sample: all } = deletions;
-        let (mut sample, failed_before) = (Vec::new(), failures.count);
+    /// Those that are gone; those that stay join the `failures` of the copy, or what it `skipped`.
+    pub(crate) fn of(
+        deletions: &Deletions,
+        failures: &mut EndedEntries,
+        skipped: &mut EndedEntries,
+    ) -> Self {
+        let Deletions { deleted, kept, spared, sample: all } = deletions;
+        let mut sample = Vec::new();
+        let (failed_before, skipped_before) = (failures.count, skipped.count);
         for Deletion { path, result } in all {
             let path = shown_path(path);
             match result {
                 Ok(()) => sample.push(path),
+                Err(end) if end.code == EntryCode::Skipped => skipped.push(&path, end),
                 Err(end) => failures.push(&path, end),
             }
         }
         // More than those that have a name here.
-        failures.count = failed_before + kept;
+        (failures.count, skipped.count) = (failed_before + kept, skipped_before + spared);
         Self { count: *deleted, sample, kept: *kept }
     }
 }

@@ -72,15 +72,18 @@ pub struct Deletions {
     pub deleted: u64,
     /// Those that could not be deleted.
     pub kept: u64,
-    /// The first [`FAILURES_MAX`] of either.
+    /// Directories in which nothing is to be deleted.
+    pub spared: u64,
+    /// The first [`FAILURES_MAX`] of each.
     pub sample: Vec<Deletion>,
 }
 
 impl Deletions {
     /// Counts one, and keeps it if there is room.
     pub(crate) fn note(&mut self, deletion: &Deletion) {
-        let count = match deletion.result {
+        let count = match &deletion.result {
             Ok(()) => &mut self.deleted,
+            Err(end) if end.code == EntryCode::Skipped => &mut self.spared,
             Err(_) => &mut self.kept,
         };
         *count += 1;

@@ -60,7 +60,12 @@ impl DryRun {
 
     /// It would delete as [`crate::SinkTree::deleting`] does.
     pub(crate) fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
-        Self { deletes: DeletionLimits::new(deletes, filter).of_dry_run(), ..self }
+        let limits = DeletionLimits::new(deletes, filter).of_dry_run();
+        let deletes = match &self.root {
+            Some(root) => limits.below(root, self.rename.as_ref().map(Rename::to)),
+            None => limits,
+        };
+        Self { deletes, ..self }
     }
 
     /// It would keep attributes as [`crate::SinkTree::keeping`] does.
@@ -107,8 +112,9 @@ impl DryRun {
         let Ok(place) = place_under(self.rename.as_ref(), path, true) else { return false };
         let (parent, name) = split(&place);
         let found = self.look(parent, name).ok().flatten();
-        found.is_some_and(|(_, stat)| self.deletes.replaces(&stat))
-            && self.deletes.gives_up_its_place(path).is_err()
+        found.is_some_and(|(parent, stat)| {
+            self.deletes.replaces(&stat) && self.deletes.gives_up_its_place(&parent, path).is_err()
+        })
     }
 
     /// Finds what has a name in a directory.
@@ -138,7 +144,8 @@ impl DryRun {
         let (parent, stat) = looked.ok_or_else(missing)?;
         match check_directory(&parent, name) {
             Err(_) if self.deletes.replaces(&stat) => {
-                Err(self.deletes.gives_up_its_place(path).err().unwrap_or_else(missing))
+                let stays = self.deletes.gives_up_its_place(&parent, path).err();
+                Err(stays.unwrap_or_else(missing))
             }
             checked => checked.map(|()| Made::InPlace),
         }

@@ -240,7 +240,8 @@ impl SinkTree {
     /// Deletes at most as many names as `deletes` says, and none that `filter` leaves out of the copy: where its sink
     /// deletes, and what stands in the way of an entry of another kind.
     pub fn deleting(mut self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
-        self.deletes = DeletionLimits::new(deletes, filter);
+        let name = self.rename.as_ref().map(Rename::to);
+        self.deletes = DeletionLimits::new(deletes, filter).below(&self.root, name);
         self
     }
 
@@ -530,6 +531,11 @@ impl Drop for SinkTree {
 impl Rename {
     pub(crate) fn new(to: Vec<u8>, shown: String) -> Self {
         Self { to, shown, from: OnceLock::new() }
+    }
+
+    /// The new name.
+    pub(crate) fn to(&self) -> &[u8] {
+        &self.to
     }
 
     /// Checks what is in the place of the source in `root`, if `action` is about that: a file and a directory do

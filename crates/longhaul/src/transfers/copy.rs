@@ -632,7 +632,9 @@ fn report(
     stays = (stays.0 - would_change.0 - carried.0, stays.1 - would_change.1 - carried.1);
     let mut failures = task.shared.failures();
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
-    let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures);
+    let mut skipped = task.shared.skipped();
+    let deletions = deletions.unwrap_or_default();
+    let deleted = DeletedNames::of(&deletions, &mut failures, &mut skipped);
     for name in unannounced {
         let reason = "the server has announced neither it nor a failure, so it was not copied";
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
@@ -647,7 +649,7 @@ fn report(
         verified: options.verify && failures.is_empty(),
         remarks: remarks::of(notes, &options.paths, &lost.without(options.records.unmissed)),
         failures,
-        skipped: task.shared.skipped(),
+        skipped,
         unchanged: (stays.0.into(), stays.1),
         compared: options.checksum,
         newer: stayed.newer.into(),

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
-use longhaul_sys::files::{ConfinedDir, open_dir_here};
+use longhaul_sys::files::{ConfinedDir, is_same_mount, open_dir_here};
 use longhaul_sys::sync::lock;
 use longhaul_units::shown_path;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
@@ -30,6 +30,8 @@ pub(crate) struct DeletionLimits {
     is_bounded: bool,
     /// Names that it leaves out of the copy stay.
     filter: Option<Filter>,
+    /// The destination: what is in another mount stays.
+    base: Option<OwnedFd>,
     /// Nothing is deleted: it is found out only what would be.
     dry_run: bool,
     /// Deletes also what stands in the way of an entry of another kind.
@@ -57,7 +59,19 @@ impl DeletionLimits {
         let left = AtomicU64::new(most.unwrap_or(0));
         let (is_bounded, makes_room) = (most.is_some(), deletes.is_some());
         let cleared = Mutex::default();
-        Self { left, is_bounded, filter, dry_run: false, makes_room, cleared }
+        Self { left, is_bounded, filter, base: None, dry_run: false, makes_room, cleared }
+    }
+
+    /// The same of the destination that is in `root`, under a `name` where that is a new one.
+    pub(crate) fn below(self, root: &ConfinedDir, name: Option<&[u8]>) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        let named = name.and_then(|name| beneath(root, name, flags).ok());
+        Self { base: named.or_else(|| beneath(root, b"", flags).ok()), ..self }
+    }
+
+    /// True of a directory in another mount than the destination.
+    fn is_elsewhere(&self, directory: &OwnedFd) -> bool {
+        self.base.as_ref().is_some_and(|base| !is_same_mount(base, directory).unwrap_or(false))
     }
 
     /// The same, but nothing is deleted.
@@ -119,9 +133,11 @@ impl DeletionLimits {
         self.clear(parent, found, entry).map(|_| ())
     }
 
-    /// An error where a file or link that has this path of a directory is excluded, and so stays.
-    pub(crate) fn gives_up_its_place(&self, path: &[u8]) -> Result<(), EntryEnd> {
+    /// An error where a file or link in `parent` that has this path of a directory is excluded, or in another mount,
+    /// and so stays.
+    pub(crate) fn gives_up_its_place(&self, parent: &OwnedFd, path: &[u8]) -> Result<(), EntryEnd> {
         match self.admits(path, false) {
+            true if self.is_elsewhere(parent) => Err(in_other_mount()),
             true => Ok(()),
             false => Err(EntryEnd::new(EntryCode::InTheWay, EXCLUDED)),
         }
@@ -132,11 +148,14 @@ impl DeletionLimits {
     fn clear(&self, parent: &OwnedFd, found: Found, entry: &Entry) -> Result<bool, EntryEnd> {
         let path = entry.path.as_bytes();
         if !found.is_directory {
-            self.gives_up_its_place(path)?;
+            self.gives_up_its_place(parent, path)?;
             return self.remove(parent, &found.name, AtFlags::empty()).map(|()| true);
         }
         if !self.admits(path, true) {
             return Err(EntryEnd::new(EntryCode::InTheWay, EXCLUDED));
+        }
+        if self.is_elsewhere(parent) {
+            return Err(in_other_mount());
         }
         let names = self.count((parent, &found.name), path, path.len(), 0)?;
         if !self.take(names) {
@@ -216,12 +235,22 @@ impl DeletionLimits {
                 return vec![Deletion { path: path.to_vec(), result: Err(end) }];
             }
         };
-        let mut removal = Removal { limits: self, is_counted: false, deletions: Vec::new() };
-        for found in names {
+        let others = names.into_iter().filter_map(|found| {
             let path = join(path, &found.name);
-            if announced.contains(&path) || is_ours(&here, &found.name) {
-                continue;
-            }
+            let is_other = !announced.contains(&path) && !is_ours(&here, &found.name);
+            is_other.then_some((found, path))
+        });
+        if self.is_elsewhere(&here) {
+            let mut others = others.filter(|(found, path)| self.admits(path, found.is_directory));
+            let stays = || EntryEnd::new(EntryCode::Skipped, OTHER_MOUNT);
+            let stays = others.next().map(|_| stays());
+            return stays
+                .map(|end| Deletion { path: path.to_vec(), result: Err(end) })
+                .into_iter()
+                .collect();
+        }
+        let mut removal = Removal { limits: self, is_counted: false, deletions: Vec::new() };
+        for (found, path) in others {
             removal.delete((&here, &found), path, 0);
         }
         removal.deletions
@@ -311,6 +340,10 @@ fn open_to_empty(parent: &OwnedFd, name: &[u8], depth: usize) -> Result<OwnedFd,
     })
 }
 
+fn in_other_mount() -> EntryEnd {
+    EntryEnd::new(EntryCode::InTheWay, IN_OTHER_MOUNT)
+}
+
 fn no_more() -> EntryEnd {
     EntryEnd::new(EntryCode::Refused, "--max-delete allows no more")
 }
@@ -380,6 +413,11 @@ const HOLDS_EXCLUDED: &str =
 const HOLDS_INTERRUPTED: &str = "a directory at the destination has its name, and holds what an interrupted copy has left (.longhaul-*)";
 const CHANGED: &str =
     "the directory that has its name at the destination got more meanwhile, which stays";
+const IN_OTHER_MOUNT: &str =
+    "what has its name at the destination is in another mount, where nothing is deleted";
+/// Why a directory keeps what only it has.
+const OTHER_MOUNT: &str =
+    "nothing in it is deleted at the destination, since it is in another mount";
 /// Names in directories that go which are named one by one.
 const NAMED_MAX: usize = 1 << 16;
 /// Directories in one another, each of which takes a descriptor and a part of the stack.

@@ -7,8 +7,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, mkdirat, openat, openat2,
-    readlinkat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, mkdirat, openat,
+    openat2, readlinkat, statat, statx, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -407,7 +407,7 @@ pub fn open_dir_beneath(dir: impl AsFd, path: &[u8], flags: OFlags) -> rustix::i
 }
 
 /// Opens the directory `name`, which is no path, in `dir` to list it: neither a link (`ELOOP`, `ENOTDIR`)
-/// nor a mount (`EXDEV`). Where there is no `openat2`, a mount of the same file system is not noticed.
+/// nor a mount (`EXDEV`).
 pub fn open_dir_here(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_XDEV;
@@ -416,9 +416,22 @@ pub fn open_dir_here(dir: impl AsFd, name: &[u8]) -> rustix::io::Result<OwnedFd>
         result => return result,
     }
     let opened = open_step(&dir, OsStr::from_bytes(name), flags, Mode::empty())?;
-    match fstat(&opened)?.st_dev == fstat(&dir)?.st_dev {
+    match is_same_mount(&opened, &dir)? {
         true => Ok(opened),
         false => Err(Errno::XDEV),
+    }
+}
+
+/// True if both are in one mount. Before Linux 5.8, and where `statx` is forbidden, a mount of the same file system
+/// is not noticed.
+pub fn is_same_mount(one: impl AsFd, other: impl AsFd) -> rustix::io::Result<bool> {
+    let mount = |of: BorrowedFd<'_>| {
+        let found = statx(of, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+        (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    match (mount(one.as_fd()), mount(other.as_fd())) {
+        (Some(one), Some(other)) => Ok(one == other),
+        _ => Ok(fstat(&one)?.st_dev == fstat(&other)?.st_dev),
     }
 }
 

@@ -134,7 +134,8 @@ impl Shared {
         self.opening.store(true, Ordering::Release);
         let open = move || {
             let opened = catch_unwind(AssertUnwindSafe(|| opener(&this, &wish)));
-            if let Err(refused) = opened.unwrap_or_else(|_| Err(refuse(CloseCode::INTERNAL, FAULT))) {
+            if let Err(refused) = opened.unwrap_or_else(|_| Err(refuse(CloseCode::INTERNAL, FAULT)))
+            {
                 this.change(|half| half.refuse(refused));
             }
             // Messages that came with the request.
