@@ -38,15 +38,23 @@ impl FilterArgs {
         let mut rules = Vec::new();
         for written in &self.0 {
             match written {
-                Written::Rule(kind, pattern) => rules.extend(rule(*kind, pattern.as_bytes())),
-                Written::File(path) => rules.extend(read(path)?),
+                Written::Rule(kind, pattern) => add(&mut rules, *kind, pattern.as_bytes()),
+                Written::File(path) => read(path, &mut rules)?,
             }
         }
         Ok(rules)
     }
 }
 
-/// As rsync reads a line: a sign and a space before the pattern say which kind it is.
+/// Adds a rule as rsync reads a line: `!` takes away all before it.
+fn add(rules: &mut Vec<FilterRule>, kind: FilterKind, text: &[u8]) {
+    match text {
+        b"!" => rules.clear(),
+        text => rules.extend(rule(kind, text)),
+    }
+}
+
+/// A sign and a space before the pattern say which kind it is.
 fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
     let (kind, pattern) = match text {
         [b'+', b' ', rest @ ..] => (FilterKind::Include, rest),
@@ -56,15 +64,16 @@ fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
     (!pattern.is_empty()).then(|| FilterRule { kind, pattern: pattern.to_vec() })
 }
 
-/// The rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
-fn read(path: &Path) -> Result<Vec<FilterRule>, Failure> {
+/// Adds the rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
+fn read(path: &Path, rules: &mut Vec<FilterRule>) -> Result<(), Failure> {
     let text = input::read(path).map_err(|error| {
         Failure::failed(format!("--exclude-from: cannot read {}: {error}", path.display()))
     })?;
     let lines =
         text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let is_rule = |line: &&[u8]| !matches!(line.first(), None | Some(b'#' | b';'));
-    Ok(lines.filter(is_rule).filter_map(|line| rule(FilterKind::Exclude, line)).collect())
+    lines.filter(is_rule).for_each(|line| add(rules, FilterKind::Exclude, line));
+    Ok(())
 }
 
 impl Args for FilterArgs {
@@ -135,16 +144,37 @@ const EXCLUDE_FROM: &str = "exclude-from";
 mod tests {
     use super::*;
 
-    #[test]
-    fn rules_keep_their_order_across_options() {
+    /// The rules of a command line, in words.
+    fn shown(words: &[&str]) -> Vec<String> {
         let command = FilterArgs::augment_args(Command::new("cp"));
-        let words = ["cp", "--exclude", "*.o", "--include=a", "--exclude", "- b", "--exclude=+ c"];
         let matches = command.try_get_matches_from(words).unwrap();
         let rules = FilterArgs::from_arg_matches(&matches).unwrap().rules().unwrap_or_default();
-        let shown: Vec<String> = rules
-            .iter()
-            .map(|rule| format!("{:?} {}", rule.kind, rule.pattern.escape_ascii()))
-            .collect();
-        assert_eq!(shown, ["Exclude *.o", "Include a", "Exclude b", "Include c"]);
+        let show =
+            |rule: &FilterRule| format!("{:?} {}", rule.kind, rule.pattern.escape_ascii());
+        rules.iter().map(show).collect()
+    }
+
+    #[test]
+    fn rules_keep_their_order_across_options() {
+        let words = ["cp", "--exclude", "*.o", "--include=a", "--exclude", "- b", "--exclude=+ c"];
+        assert_eq!(shown(&words), ["Exclude *.o", "Include a", "Exclude b", "Include c"]);
+    }
+
+    #[test]
+    fn an_exclamation_mark_alone_takes_away_the_rules_before_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules");
+        for (text, rules) in [
+            ("b\n!\nc\n", &["Exclude c", "Exclude d"][..]),
+            ("b\n!\r\nc\n", &["Exclude c", "Exclude d"]),
+            ("!\n", &["Exclude d"]),
+            ("! \n!x\n- !\n", &["Exclude a", "Exclude ! ", "Exclude !x", "Exclude !", "Exclude d"]),
+        ] {
+            std::fs::write(&file, text).unwrap();
+            let from = format!("--exclude-from={}", file.display());
+            assert_eq!(shown(&["cp", "--exclude=a", &from, "--exclude=d"]), rules, "{text:?}");
+        }
+        assert_eq!(shown(&["cp", "--exclude=a", "--include=!", "--exclude=d"]), ["Exclude d"]);
+        assert!(shown(&["cp", "--exclude=a", "--exclude=!"]).is_empty());
     }
 }
