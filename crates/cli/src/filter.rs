@@ -149,8 +149,7 @@ mod tests {
         let command = FilterArgs::augment_args(Command::new("cp"));
         let matches = command.try_get_matches_from(words).unwrap();
         let rules = FilterArgs::from_arg_matches(&matches).unwrap().rules().unwrap_or_default();
-        let show =
-            |rule: &FilterRule| format!("{:?} {}", rule.kind, rule.pattern.escape_ascii());
+        let show = |rule: &FilterRule| format!("{:?} {}", rule.kind, rule.pattern.escape_ascii());
         rules.iter().map(show).collect()
     }
 

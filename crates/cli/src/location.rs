@@ -221,6 +221,9 @@ fn over_ssh(bytes: &[u8]) -> Result<Parsed, String> {
     };
     let end = end.ok_or("the ]: behind the address is missing")?;
     let named = std::str::from_utf8(&bytes[..end]).map_err(|_| "the host is not text")?;
+    if bytes[end + 1..].first() == Some(&b':') {
+        return Err(RSYNC_DAEMON.into());
+    }
     let host = match bracketed {
         true => SshHost::new(&without_brackets(named)?, None),
         false => SshHost::new(named, None),
@@ -371,6 +374,9 @@ pub(crate) fn decoded(raw: &[u8]) -> Result<Vec<u8>, String> {
 }
 
 const SCHEME: &str = "lh://";
+/// The reason where a module of rsync is named.
+const RSYNC_DAEMON: &str = "Longhaul does not speak with rsync's daemons (HOST::MODULE): what they serve is reached by \
+     HOST:PATH over ssh, or where `longhaul serve` runs by lh://HOST/PATH";
 const SSH_SCHEME: &str = "ssh://";
 
 #[cfg(test)]
@@ -409,6 +415,21 @@ mod tests {
             );
         }
         assert_eq!(parse_source(OsStr::new("a%2Ab")), parse(OsStr::new("a%2Ab")));
+    }
+
+    #[test]
+    fn places_of_rsync_daemons_say_what_to_write() {
+        for text in ["h::mod", "me@h::mod/run-17", "[::1]::mod", "h::"] {
+            let error = error(text);
+            assert!(
+                error.starts_with(&format!("{text}: Longhaul does not speak with rsync")),
+                "{error}"
+            );
+            assert!(error.contains("HOST:PATH over ssh"), "{error}");
+            assert!(error.ends_with(&format!("written ./{text})")), "{error}");
+        }
+        assert!(error("rsync://h/mod").contains("[USER@]HOST:PATH over ssh"));
+        assert!(parsed("h:./:mod").0.is_remote() && !parsed("./h::mod").0.is_remote());
     }
 
     #[test]
