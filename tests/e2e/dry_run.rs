@@ -348,26 +348,28 @@ fn a_directory_that_holds_what_is_excluded_stays_whole_and_the_reason_names_that
             &["--allow-read", "--allow-write", "--allow-delete"],
         );
         fs::create_dir_all(test.here("m/directory/deeper")).unwrap();
-        for name in ["file", "other", "directory/below", "directory/deeper/below"] {
+        for name in ["file", "other", "k", "directory/below", "directory/deeper/below"] {
             fs::write(test.here(&format!("m/{name}")), "x").unwrap();
         }
         let to = format!("lh://{at}/");
         for option in ["-n", "-v"] {
             let _ = fs::remove_dir_all(test.there("m"));
-            for name in ["file/1", "file/deep/keep", "other/2", "zz"] {
+            for name in ["file/1", "file/deep/keep", "other/2", "k/3", "zz"] {
                 let path = test.there(&format!("m/{name}"));
                 fs::create_dir_all(path.parent().unwrap()).unwrap();
                 fs::write(path, "x").unwrap();
             }
             fs::write(test.there("m/directory"), "stays").unwrap();
             let rules = ["--include", "directory/", "--exclude", "directory", "--exclude", "keep"];
+            let rules = [&rules[..], &["--exclude", "k/"]].concat();
             let words = [&[option, "--delete"], &rules[..], &["here/m", &to]].concat();
             let ended = cp(test, &words).end();
-            ended.assert_failed("5 entries were not copied or deleted");
+            ended.assert_failed("6 entries were not copied or deleted");
             assert_eq!(lines(&ended.stdout, "deleting "), ["m/other/2"].into(), "{ended:?}");
             let reasons = [
                 "m/file: a directory at the destination has its name, and holds what is excluded and so not deleted: deep/keep",
                 "m/directory: what has its name at the destination is excluded, and so not deleted",
+                "m/k: what has its name at the destination is excluded, and so not deleted",
                 "m/directory/below: ",
                 "note: what else only the destination has stays, since not all can be copied",
             ];
@@ -375,7 +377,7 @@ fn a_directory_that_holds_what_is_excluded_stays_whole_and_the_reason_names_that
                 assert!(ended.stderr.contains(reason), "{option} {reason}: {ended:?}");
             }
             assert!(!ended.stdout.contains("m/directory"), "{ended:?}");
-            for name in ["file/1", "file/deep/keep", "zz"] {
+            for name in ["file/1", "file/deep/keep", "k/3", "zz"] {
                 assert!(test.there(&format!("m/{name}")).exists(), "{option}: {name}");
             }
             // As many as may go, or none.

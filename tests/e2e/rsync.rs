@@ -33,7 +33,8 @@ const DIFFERENCES: [(&str, Difference); 4] = [
         Difference::NewerNames,
     ),
     (
-        "only --delete replaces a file or link by a directory, or a directory by one of these",
+        "only --delete replaces a file or link by a directory, or a directory by one of these, and then not what is \
+         excluded, as by `k/` a directory k where the source has a file k",
         Difference::Kinds,
     ),
 ];
