@@ -124,3 +124,17 @@ fn a_server_that_lets_nobody_read_gets_all() {
         assert!(again.remarks.iter().any(|it| it.contains("does not let anyone see")), "{again:?}");
     });
 }
+
+#[test]
+fn with_checksums_times_do_not_matter_though_they_are_to_be_ignored() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, _, mut options| {
+            tree(from);
+            run(test, &options).unwrap();
+            (options.checksum, options.ignore_times) = (true, true);
+            let again = run(test, &options).unwrap();
+            assert_eq!((again.files, again.bytes), (0, 0), "as rsync does: {again:?}");
+        });
+    });
+}

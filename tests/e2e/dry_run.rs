@@ -286,6 +286,38 @@ fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
     });
 }
 
+#[test]
+fn of_a_few_entries_more_than_the_user_bears_are_noticed_too() {
+    limited(|test| {
+        for (from, to) in [(test.here("tree"), "there"), (test.there("tree"), "here")] {
+            fs::create_dir(&from).unwrap();
+            for n in 0..3 {
+                fs::write(from.join(n.to_string()), "x").unwrap();
+                fs::create_dir_all(test.path(to).join(format!("tree/{n}/in the way"))).unwrap();
+            }
+            let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+            let there = format!("lh://{at}/");
+            let words = match to {
+                "there" => ["here/tree".to_owned(), there],
+                _ => [format!("{there}tree"), "here/".into()],
+            };
+            let words = words.each_ref().map(String::as_str);
+            for option in ["-n", "-v"] {
+                let run =
+                    |most| cp(test, &[&[option, "--max-errors", most], &words[..]].concat()).end();
+                run("2").assert_failed(
+                    "given up (--max-errors), because 3 entries failed, the first: ",
+                );
+                let bears = run("3");
+                bears.assert_failed("3 entries were not copied");
+                assert!(!bears.stderr.contains("given up"), "{bears:?}");
+            }
+            fs::remove_dir_all(test.here("tree")).unwrap();
+            fs::remove_dir_all(test.there("tree")).unwrap();
+        }
+    });
+}
+
 /// As by rsync: what a directory held that a file or link replaces is named and counted, that itself is not.
 #[test]
 fn what_a_replaced_directory_holds_is_named_and_counted_by_either_run() {

@@ -62,6 +62,8 @@ pub(crate) struct Shared {
     stopped: AtomicBool,
     /// What this host could not even offer.
     not_offered: Mutex<EndedEntries>,
+    /// Most entries that may fail.
+    errors_most: OnceLock<u64>,
     /// Of a pipe that comes from another client: the connection to that one, which promises memory as
     /// it comes free here.
     upstream: Mutex<Weak<Self>>,
@@ -143,11 +145,15 @@ pub(crate) struct Milestones {
     pub over: bool,
     /// The other end has set a rate, which this one does not keep to yet.
     pub steered: bool,
+    /// More entries have failed than may.
+    pub too_many_failed: bool,
 }
 
 impl Milestones {
-    fn of(half: &Half) -> Self {
+    fn of(half: &Half, errors_most: Option<u64>) -> Self {
+        let failed = || half.transfer().map_or(0, |transfer| transfer.failures().0);
         Self {
+            too_many_failed: errors_most.is_some_and(|most| failed() > most),
             validated: half.validated().is_some(),
             begun: half.transfer().is_some(),
             done: half.is_done(),
@@ -188,6 +194,7 @@ impl Shared {
             threads: Mutex::default(),
             stopped: AtomicBool::new(false),
             not_offered: Mutex::default(),
+            errors_most: OnceLock::new(),
             upstream: Mutex::default(),
             downstream: OnceLock::new(),
             cpu_at_start: clock::process_cpu_time(),
@@ -363,7 +370,7 @@ impl Shared {
         if let Some(stored) = half.transfer().and_then(Transfer::stored) {
             self.stored.note(&stored);
         }
-        let news = Milestones::of(half);
+        let news = Milestones::of(half, self.errors_most.get().copied());
         let seen = Seen {
             standing: half.standing(),
             wants_messages: half.wants_messages(),
@@ -409,9 +416,15 @@ impl Shared {
     /// Waits until more has happened than was `known`, at most for `patience`.
     pub fn await_news(&self, known: &mut Milestones, patience: Duration) {
         let half = self.lock();
-        let same = |half: &mut Half| Milestones::of(half) == *known;
+        let most = self.errors_most.get().copied();
+        let same = |half: &mut Half| Milestones::of(half, most) == *known;
         let waited = self.changed.wait_timeout_while(half, patience, same);
-        *known = Milestones::of(&waited.unwrap_or_else(PoisonError::into_inner).0);
+        *known = Milestones::of(&waited.unwrap_or_else(PoisonError::into_inner).0, most);
+    }
+
+    /// So many entries may fail: one more is news.
+    pub fn bear_errors(&self, most: u64) {
+        let _ = self.errors_most.set(most);
     }
 
     /// Something could not even be offered.

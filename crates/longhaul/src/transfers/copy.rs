@@ -381,6 +381,7 @@ impl Part {
             _ => {}
         });
         let (max_errors, shared) = (options.max_errors, shared.clone());
+        max_errors.into_iter().for_each(|most| shared.bear_errors(most));
         Ok(Self { driver, max_errors, shared, earlier })
     }
 

@@ -171,7 +171,7 @@ impl<'c, T: Task> Running<'c, T> {
                     let reason = format!("{}; {advice}", closed.reason);
                     break outcome(client, &server, End::Closed(Closed { reason, ..closed }));
                 }
-                Some(end) => break outcome(client, &server, self.lanes.explain(end, Role::Client)),
+                Some(end) => break self.ended(client, &server, end),
                 None => {}
             }
             if let Some(failure) = self.given_up(&server, stop) {
@@ -200,6 +200,15 @@ impl<'c, T: Task> Running<'c, T> {
         let refusal = self.lanes.refusal().filter(|it| it.is_lasting(clock::now()));
         let refused = |refusal| self.refused(server, refusal);
         self.task.given_up().or_else(|| refusal.map(refused))
+    }
+
+    /// The connection came to that end.
+    fn ended(&self, client: &Client<'_>, server: &str, end: End) -> Result<(), Failure> {
+        match end {
+            // Of a few entries all may have ended by then.
+            End::Done => self.task.given_up().map_or(Ok(()), Err),
+            end => outcome(client, server, self.lanes.explain(end, Role::Client)),
+        }
     }
 
     /// MTU of the interface or route of this host to the server, where that is why UDP does not fit.
