@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
@@ -143,6 +144,88 @@ fn files_that_cannot_be_read_are_named_and_the_rest_arrives() {
             assert_same(&tree.join(name), &test.here("tree").join(name));
         }
         assert!(!test.here("tree/secret").exists());
+    });
+}
+
+#[needs(root)]
+#[test]
+fn a_dry_run_counts_what_cannot_be_read_and_what_is_skipped() {
+    limited(|test| {
+        fs::create_dir(test.there("tree")).unwrap();
+        for name in ["open", "secret"] {
+            fs::write(test.there("tree").join(name), noise(1, 1_000)).unwrap();
+        }
+        fs::set_permissions(test.there("tree/secret"), Permissions::from_mode(0o0)).unwrap();
+        let made = Command::new("mkfifo").arg(test.there("tree/fifo")).status().unwrap();
+        assert!(made.success());
+        let (_server, at) = as_nobody(
+            test,
+            &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
+        );
+        let from = format!("lh://{at}/tree");
+        for option in ["-n", "-v"] {
+            let words = ["cp", option, "--token-file", "token", &from, "here/"];
+            let copy = Program::start(test, &words).end();
+            copy.assert_failed("1 entry was not copied");
+            assert!(copy.stderr.contains("tree/secret: "), "{copy:?}");
+            assert!(copy.stderr.contains("no permission to read it"), "{copy:?}");
+            assert!(copy.stderr.contains("; 1 entry skipped"), "{copy:?}");
+            assert!(copy.stdout.contains("tree/open"), "{copy:?}");
+            assert!(!copy.stdout.contains("secret"), "{copy:?}");
+        }
+    });
+}
+
+#[needs(root)]
+#[test]
+fn a_dry_run_names_what_cannot_be_written() {
+    limited(|test| {
+        let write = |path: &Path, contents: &str| {
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, contents).unwrap();
+        };
+        for name in ["free", "locked/same", "locked/other", "locked/new", "locked/deep/new"] {
+            write(&test.here("tree").join(name), "the source");
+        }
+        let copied = |name| {
+            let to = test.there("tree").join(name);
+            fs::create_dir_all(to.parent().unwrap()).unwrap();
+            let from = test.here("tree").join(name);
+            assert!(Command::new("cp").arg("-p").arg(from).arg(to).status().unwrap().success());
+        };
+        copied("locked/same");
+        write(&test.there("tree/locked/other"), "another");
+        for owned in [test.path("there"), test.there("tree")] {
+            chown(owned, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let rights = ["--allow-read", "--allow-write", "--allow-delete"];
+        let fixed =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let (_server, at) = as_nobody(test, &[&fixed[..], &rights].concat());
+        let to = format!("lh://{at}/");
+        let run = |option| {
+            let words = ["cp", option, "--delete", "--token-file", "token", "here/tree", &to];
+            Program::start(test, &words).end()
+        };
+        for option in ["-n", "-v"] {
+            let copy = run(option);
+            copy.assert_failed("4 entries were not copied or deleted");
+            for name in ["other", "new", "deep", "deep/new"] {
+                assert!(copy.stderr.contains(&format!("tree/locked/{name}: ")), "{copy:?}");
+            }
+            assert!(copy.stderr.contains("no permission"), "{copy:?}");
+            assert!(copy.stdout.contains("tree/free"), "{copy:?}");
+            assert!(!copy.stdout.contains("locked/"), "{copy:?}");
+        }
+        for name in ["locked/other", "locked/new", "locked/deep/new"] {
+            copied(name);
+        }
+        write(&test.there("tree/locked/gone"), "only there");
+        for option in ["-n", "-v"] {
+            let copy = run(option);
+            copy.assert_failed("tree/locked/gone: cannot delete it: no permission");
+            assert!(!copy.stdout.contains("gone"), "{copy:?}");
+        }
     });
 }
 

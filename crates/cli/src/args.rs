@@ -284,6 +284,8 @@ pub struct ChangeArgs {
     #[arg(long, value_name = "N", value_parser = count, requires = "delete", hide_short_help = true)]
     pub max_delete: Option<u64>,
     /// Change nothing, and say what would be
+    ///
+    /// A file that cannot be read counts as failed, though a copy would find it unchanged.
     #[arg(short = 'n', long, conflicts_with = "circuit")]
     pub dry_run: bool,
     /// Give up the copy when more than N entries have failed

@@ -182,10 +182,15 @@ pub(crate) fn sentence(report: &CopyReport, writes_list: bool) -> String {
     if report.deleted.count > 0 {
         text += &format!("; {} deleted", report.deleted.count);
     }
-    if !report.skipped.is_empty() {
-        text += &format!("; {} skipped", entries(report.skipped.count));
+    text + &skipped(report) + &fate(&report.link)
+}
+
+/// The number of entries that are not to be copied, for people.
+fn skipped(report: &CopyReport) -> String {
+    match report.skipped.count {
+        0 => String::new(),
+        count => format!("; {} skipped", entries(count)),
     }
-    text + &fate(&report.link)
 }
 
 /// The closing line of a dry run, for people.
@@ -206,7 +211,7 @@ pub(crate) fn of_dry_run(report: &CopyReport) -> String {
     if report.deleted.count > 0 {
         text += &format!("; {} would be deleted", entries(report.deleted.count));
     }
-    text
+    text + &skipped(report)
 }
 
 /// A goodput, where it says something: set-up is most of the time of what is short.

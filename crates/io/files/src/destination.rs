@@ -1,7 +1,7 @@
 //! Where a copy goes.
 
 use crate::moved_destination::is_escape;
-use longhaul_objects::Fsync;
+use longhaul_objects::{Fsync, Keeps};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -470,4 +470,6 @@ pub struct SinkOptions {
     pub stays: bool,
     /// Modes are kept as the source has them: one in which its owner may not write gets that right for the copy.
     pub keeps_modes: bool,
+    /// Entries that are there and stay, for a dry run.
+    pub keeps: Keeps,
 }

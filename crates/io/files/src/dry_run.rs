@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
     Action, AnnouncedPaths, ChainingValue, Checked, Checkpoint, Compared, ComparedFile, Deletion,
-    Existing, ExistingEntry, FilledDirectory, FirstName, Made, NamedEntry, NamedFile, Prepared,
-    Publication, RecordedFile, Stamp, TempName, WritePiece,
+    Existing, ExistingEntry, FilledDirectory, FirstName, Keeps, Made, NamedEntry, NamedFile,
+    Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, KeptAttributes};
@@ -23,6 +23,7 @@ use crate::sink::contents::{Contents, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
+use crate::sink::writable::forbids_names;
 use crate::sink::{Rename, StorageError, check_directory, compare, has_time, place_under};
 
 /// A destination as a copy would find it.
@@ -35,6 +36,10 @@ pub struct DryRun {
     keeping: Keeping,
     /// The destination directory itself keeps its mode and attributes.
     stays: bool,
+    /// A copy makes this user's directories writable.
+    keeps_modes: bool,
+    /// Entries that are there and stay.
+    keeps: Keeps,
 }
 
 impl DryRun {
@@ -47,20 +52,23 @@ impl DryRun {
         options: &SinkOptions,
     ) -> Result<Self, DestinationError> {
         let (deletes, keeping) = (DeletionLimits::default(), Keeping::default());
+        let &SinkOptions { keeps_modes, keeps, .. } = options;
+        let nothing =
+            Self { root: None, rename: None, deletes, keeping, stays: true, keeps_modes, keeps };
         if destination.would_be_made(options) {
-            return Ok(Self { root: None, rename: None, deletes, keeping, stays: true });
+            return Ok(nothing);
         }
         let place = destination.resolve(options)?;
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
         }
         let rename = place.name.map(|name| Rename::new(name, destination.shown()));
-        Ok(Self { root: Some(place.root), rename, deletes, keeping, stays: place.stays })
+        Ok(Self { root: Some(place.root), rename, stays: place.stays, ..nothing })
     }
 
     /// It would delete as [`crate::SinkTree::deleting`] does.
     pub(crate) fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
-        let limits = DeletionLimits::new(deletes, filter).of_dry_run();
+        let limits = DeletionLimits::new(deletes, filter).of_dry_run(self.keeps_modes);
         let deletes = match &self.root {
             Some(root) => limits.below(root, self.rename.as_ref().map(Rename::to)),
             None => limits,
@@ -127,9 +135,32 @@ impl DryRun {
         }
     }
 
+    /// Why a copy could not give what is in the directory `parent` its name, where that is known: it is not there and
+    /// would be made perhaps.
+    fn forbids(&self, parent: &[u8], doing: &str) -> Option<EntryEnd> {
+        let mut parent = parent;
+        loop {
+            match self.directory(parent, OFlags::PATH) {
+                Ok(Some(directory)) => {
+                    let error = forbids_names(&directory, self.keeps_modes)?;
+                    return Some(explain::at_destination(doing, &error.into()));
+                }
+                Err(error @ Errno::ACCESS) if !self.keeps_modes => {
+                    return Some(explain::at_destination(doing, &error.into()));
+                }
+                _ if parent.is_empty() => return None,
+                _ => parent = split(parent).0,
+            }
+        }
+    }
+
     fn find_directory(&self, entry: &Entry) -> Result<Made, EntryEnd> {
-        let missing = || EntryEnd::new(EntryCode::New, "");
         let path = entry.path.as_bytes();
+        let missing = || {
+            let place = place_under(self.rename.as_ref(), path, true).unwrap_or_default();
+            let end = self.forbids(split(&place).0, "cannot make the directory");
+            end.unwrap_or_else(|| EntryEnd::new(EntryCode::New, ""))
+        };
         let place = place_under(self.rename.as_ref(), path, true)?;
         if place.is_empty() {
             return self.root.as_ref().map(|_| Made::InPlace).ok_or_else(missing);
@@ -214,6 +245,25 @@ impl DryRun {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
         let Ok(place) = place else { return OTHER };
         let (parent, name) = split(&place);
+        let compared = self.compare_at((parent, name), entry, it_is_time);
+        let Keeps { unchanged, newer, equal, .. } = self.keeps;
+        let is_changed = match compared {
+            Compared::Missing => true,
+            Compared::Other { same_size } => !(same_size && equal),
+            Compared::Newer { same_size } => !(newer || same_size && equal),
+            Compared::Unchanged | Compared::Mended => !unchanged && !equal,
+            Compared::Blocked(_) => false,
+        };
+        let end = is_changed.then(|| self.forbids(parent, "cannot give it its name")).flatten();
+        end.map_or(compared, |end| Compared::Blocked(Box::new(end)))
+    }
+
+    fn compare_at(
+        &self,
+        (parent, name): (&[u8], &[u8]),
+        entry: &Entry,
+        it_is_time: bool,
+    ) -> Compared {
         let blocked = |end| Compared::Blocked(Box::new(end));
         let in_the_way = || blocked(EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY));
         match self.look(parent, name) {

@@ -117,7 +117,8 @@ impl SourceTree {
         let _ = self.names.set(names);
     }
 
-    /// Looks in a scan already, if `dry_run`, at attributes that a copy finds out when it reads a file.
+    /// Looks in a scan already, if `dry_run`, at what a copy finds out when it reads a file: attributes, and whether
+    /// it can be read.
     pub fn dry_run(self, dry_run: bool) -> Self {
         Self { dry_run, ..self }
     }

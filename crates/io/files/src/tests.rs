@@ -68,6 +68,7 @@ impl Copy {
             dry_run: false,
             stays: false,
             keeps_modes: false,
+            keeps: Default::default(),
         };
         Self::opened(tree, to, options)
     }

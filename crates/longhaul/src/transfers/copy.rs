@@ -441,6 +441,12 @@ fn pull(
     let names = asked_names(options, sources)?;
     let several = sources.len() > 1 || sources.iter().any(|path| means_several(path));
     let fsync = fsync(options.sync);
+    let keeps = Keeps {
+        unchanged: !options.ignore_times,
+        newer: options.update,
+        equal: options.checksum,
+        directories: true,
+    };
     let sink_options = SinkOptions {
         is_directory: options.destination_is_directory || several,
         is_name: options.destination_is_name,
@@ -453,16 +459,11 @@ fn pull(
         dry_run: options.dry_run,
         stays: options.names.is_some(),
         keeps_modes: options.attributes.has(KeptAttributes::MODES),
+        keeps,
     };
     let (tree, resume) = Target::open(Destination::Local(destination), &sink_options)
         .map_err(Failure::Destination)?;
     let tree = tree.deleting(options.delete, filter).keeping(options.attributes, true);
-    let keeps = Keeps {
-        unchanged: !options.ignore_times,
-        newer: options.update,
-        equal: options.checksum,
-        directories: true,
-    };
     let config = sink_config(fsync, transfer, budget, Some(names), keeps);
     let (deletes, attributes) = (options.delete.is_some(), options.attributes);
     let sources = sources_for_people(options, sources);
@@ -631,11 +632,9 @@ fn report(
         _ => (0, 0, 0, 0),
     };
     stays = (stays.0 - would_change.0 - carried.0, stays.1 - would_change.1 - carried.1);
-    let mut failures = task.shared.failures();
+    let (mut failures, mut skipped) = (task.shared.failures(), task.shared.skipped());
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
-    let mut skipped = task.shared.skipped();
-    let deletions = deletions.unwrap_or_default();
-    let deleted = DeletedNames::of(&deletions, &mut failures, &mut skipped);
+    let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures, &mut skipped);
     for name in unannounced {
         let reason = "the server has announced neither it nor a failure, so it was not copied";
         failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));

@@ -20,6 +20,7 @@ use crate::filter::Filter;
 use crate::identify::is_hidden_name;
 use crate::place::beneath;
 use crate::sink::SinkTree;
+use crate::sink::writable::forbids_names;
 use crate::source::scan::join;
 
 /// Limits of deletion.
@@ -34,6 +35,8 @@ pub(crate) struct DeletionLimits {
     base: Option<OwnedFd>,
     /// Nothing is deleted: it is found out only what would be.
     dry_run: bool,
+    /// In a dry run: a copy would make this user's directories writable.
+    keeps_modes: bool,
     /// Deletes also what stands in the way of an entry of another kind.
     makes_room: bool,
     /// Things deleted for that, of which nobody knows yet.
@@ -59,7 +62,8 @@ impl DeletionLimits {
         let left = AtomicU64::new(most.unwrap_or(0));
         let (is_bounded, makes_room) = (most.is_some(), deletes.is_some());
         let cleared = Mutex::default();
-        Self { left, is_bounded, filter, base: None, dry_run: false, makes_room, cleared }
+        let (base, dry_run, keeps_modes) = (None, false, false);
+        Self { left, is_bounded, filter, base, dry_run, keeps_modes, makes_room, cleared }
     }
 
     /// The same of the destination that is in `root`, under a `name` where that is a new one.
@@ -74,9 +78,9 @@ impl DeletionLimits {
         self.base.as_ref().is_some_and(|base| !is_same_mount(base, directory).unwrap_or(false))
     }
 
-    /// The same, but nothing is deleted.
-    pub(crate) fn of_dry_run(self) -> Self {
-        Self { dry_run: true, ..self }
+    /// The same, but nothing is deleted, which would be by a copy that keeps modes or does not.
+    pub(crate) fn of_dry_run(self, keeps_modes: bool) -> Self {
+        Self { dry_run: true, keeps_modes, ..self }
     }
 
     /// True if what stands in the way of an entry of another kind is deleted.
@@ -258,7 +262,8 @@ impl DeletionLimits {
 
     fn remove(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
         if self.dry_run {
-            return Ok(());
+            return forbids_names(directory, self.keeps_modes)
+                .map_or(Ok(()), |error| Err(cannot_delete(error)));
         }
         match unlinkat(directory, name, flags) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 
 use longhaul_objects::EntryId;
 use longhaul_sys::sync::lock;
-use rustix::fs::{Mode, OFlags, chmod, fchmod, fstat};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, chmod, fchmod, fstat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -62,6 +62,17 @@ pub(crate) fn make_writable(directory: &impl AsFd) -> io::Result<Option<Mode>> {
         set => set?,
     }
     Ok(Some(Mode::from_raw_mode(mode)))
+}
+
+/// The error that this process gets where it makes or deletes names in a directory, if it does: where `kept` modes let
+/// it, it makes its own writable first.
+pub(crate) fn forbids_names(directory: &OwnedFd, keeps_modes: bool) -> Option<Errno> {
+    let access = Access::WRITE_OK | Access::EXEC_OK;
+    let error = accessat(directory, ".", access, AtFlags::EACCESS).err()?;
+    let is_own = || fstat(directory).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
+    // Without the right to enter it, it is not asked about itself.
+    let is_known = matches!(error, Errno::ACCESS | Errno::ROFS | Errno::PERM);
+    (is_known && !(keeps_modes && error == Errno::ACCESS && is_own())).then_some(error)
 }
 
 const WRITABLE: u32 = 0o700;

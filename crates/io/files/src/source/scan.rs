@@ -399,6 +399,13 @@ fn leaf(
     };
     let mut entry = entry(kind, stat, size, identity, path);
     entry.attributes = Attributes { data, metadata };
+    // A copy finds out when it reads it.
+    if tree.dry_run
+        && entry.data_len() > 0
+        && let Err(error) = open_leaf(tree, &entry.path, link)
+    {
+        return unreadable(entry.path.as_bytes().to_vec(), explain::at_source(&error));
+    }
     match pseudo::hidden_contents(tree, &entry, stat, true_sizes) {
         Some(end) => unreadable(entry.path.as_bytes().to_vec(), end),
         None => Scanned::Entry(entry),

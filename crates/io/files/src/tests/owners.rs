@@ -190,6 +190,7 @@ fn another_users_hidden_directory_does_not_make_a_copy_look_begun() {
         dry_run: false,
         stays: false,
         keeps_modes: false,
+        keeps: Default::default(),
     };
     let opened = SinkTree::open(Destination::Local(&scratch.at("to")), &options);
     assert!(matches!(opened.err(), Some(DestinationError::NotEmpty { .. })));

@@ -32,6 +32,7 @@ fn one_to_which_its_owner_may_not_write_is_copied_into_where_modes_are_kept() {
         dry_run: false,
         stays: false,
         keeps_modes,
+        keeps: Default::default(),
     };
     without_rights(|| {
         let opened = |keeps_modes| {

@@ -141,6 +141,14 @@ impl ServedCopies {
         let owner = asked.owner.as_ref().map_or(&[][..], |id| id);
         let transfer = transfer_id(&[&request.label, owner], path, verify);
         let fsync = fsync(request.sync_at_end);
+        // Who may not read is not to learn what is here.
+        let wanted = Keeps {
+            unchanged: request.keeps_unchanged,
+            newer: request.keeps_newer,
+            equal: request.compares_contents,
+            directories: true,
+        };
+        let keeps = if asked.rights.read { wanted } else { Keeps::default() };
         let options = SinkOptions {
             is_directory: request.destination_is_directory,
             is_name: request.destination_is_name,
@@ -155,18 +163,11 @@ impl ServedCopies {
             dry_run: request.dry_run,
             stays: request.destination_stays,
             keeps_modes: request.keeps_attributes.has(KeptAttributes::MODES),
+            keeps,
         };
         let destination = Destination::Below { root: &asked.rights.root, path };
         let (tree, resume) = Target::open(destination, &options)
             .map_err(|error| refuse_at(error.path().as_bytes(), code(&error), error.reason()))?;
-        // Who may not read is not to learn what is here.
-        let wanted = Keeps {
-            unchanged: request.keeps_unchanged,
-            newer: request.keeps_newer,
-            equal: request.compares_contents,
-            directories: true,
-        };
-        let keeps = if asked.rights.read { wanted } else { Keeps::default() };
         if keeps.compares() != wanted.compares() {
             asked.shared.note(Summary::NOT_COMPARED);
         }

@@ -27,6 +27,7 @@ fn sink(directory: &tempfile::TempDir) -> (Arc<Shared>, SinkDriver, Arc<Mailbox>
         dry_run: false,
         stays: false,
         keeps_modes: false,
+        keeps: Default::default(),
     };
     let place = Destination::Local(directory.path());
     let (tree, resume): (SinkTree, ResumeState) = SinkTree::open(place, &options).unwrap();
