@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::program::{Ended, Program};
 use crate::server::Server;
 use crate::test::{Test, limited, until};
-use crate::trees::{is_hidden, noise, record_len};
+use crate::trees::{is_hidden, names, noise, record_len};
 
 fn resume(test: &Test, words: &[&str]) -> Ended {
     Program::start(test, &[&["resume"][..], words].concat()).end()
@@ -153,5 +153,29 @@ fn a_server_discards_what_nobody_has_gone_on_with_for_long() {
         let _server = start(1, true);
         until("the older one is gone", || (!older.exists()).then_some(()));
         assert!(hidden.exists(), "it was gone on with a moment ago");
+    });
+}
+
+#[test]
+fn a_copy_of_which_something_failed_leaves_only_what_the_next_one_needs() {
+    limited(|test| {
+        fs::create_dir(test.here("tree")).unwrap();
+        fs::write(test.here("tree/f"), "x").unwrap();
+        std::os::unix::fs::symlink("nowhere", test.here("tree/link")).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let run = |words: &[&str], to: &str| {
+            let to = format!("lh://{at}/{to}");
+            Program::cp(test, &[&["--follow"], words, &[&to]].concat()).end()
+        };
+        run(&["-T", "here/tree"], "by-option").assert_failed("tree/link");
+        run(&["here/tree/."], "by-contents").assert_failed("link");
+        assert_eq!(names(&test.path("there")), ["by-contents", "by-option"]);
+        // Without it the same command would make new-name/tree.
+        run(&["here/tree"], "new-name").assert_failed("tree/link");
+        assert_eq!(names(&test.path("there")).len(), 4);
+        fs::remove_file(test.here("tree/link")).unwrap();
+        run(&["here/tree"], "new-name").assert_succeeded();
+        assert_eq!(names(&test.path("there")), ["by-contents", "by-option", "new-name"]);
+        assert_eq!(names(&test.there("new-name")), ["f"]);
     });
 }

@@ -137,7 +137,8 @@ impl Found {
         let Self { at, copies, discarded, failed } = self;
         let text = match (copies.len(), discards) {
             (0, _) => format!("no interrupted copies to {at}"),
-            (_, true) => format!("{discarded} discarded"),
+            (_, true) if discarded == 0 => "none discarded".into(),
+            (_, true) => format!("{discarded} discarded; directories that they had made stay"),
             (_, false) => {
                 "run the same `longhaul cp` again to go on; --discard removes what they keep".into()
             }

@@ -161,6 +161,8 @@ pub(crate) struct Rename {
     shown: String,
     /// Its own name: the first component of its entries; empty where they have none.
     from: OnceLock<Vec<u8>>,
+    /// A later run takes it for the new name though it is a directory by then, and nothing tells that.
+    is_found_again: bool,
 }
 
 impl SinkTree {
@@ -209,7 +211,7 @@ impl SinkTree {
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,
-            rename: place.name.map(|name| Rename::new(name, destination.shown())),
+            rename: place.name.map(|name| Rename::of(name, destination.shown(), options)),
             is_in_the_way: AtomicBool::new(false),
             hidden_name: hidden.name,
             hidden_gives: Inherited::of(&hidden.directory),
@@ -515,10 +517,10 @@ impl SinkTree {
             && temps(&self.hidden).is_ok_and(|temps| temps.is_empty());
         !is_useless && !lock(&self.record).is_empty()
             || self.only_empty && self.rename.is_none() && !is_empty(&self.root).unwrap_or(false)
-            || self
-                .rename
-                .as_ref()
-                .is_some_and(|rename| beneath(&self.root, &rename.to, OFlags::PATH).is_ok())
+            || self.rename.as_ref().is_some_and(|Rename { to, is_found_again, .. }| {
+                let flags = OFlags::PATH | OFlags::DIRECTORY;
+                !is_found_again && beneath(&self.root, to, flags).is_ok()
+            })
     }
 }
 
@@ -530,7 +532,13 @@ impl Drop for SinkTree {
 
 impl Rename {
     pub(crate) fn new(to: Vec<u8>, shown: String) -> Self {
-        Self { to, shown, from: OnceLock::new() }
+        Self { to, shown, from: OnceLock::new(), is_found_again: false }
+    }
+
+    /// The same, by a copy with these options.
+    fn of(to: Vec<u8>, shown: String, options: &SinkOptions) -> Self {
+        let is_found_again = options.is_name || options.contents && !options.only_empty;
+        Self { is_found_again, ..Self::new(to, shown) }
     }
 
     /// The new name.
