@@ -5,7 +5,7 @@ use longhaul_units::{Bytes, Duration};
 use longhaul_wire::{Bottleneck, HostAccount, StallTimes};
 use serde_json::{Value, json};
 
-use crate::figures::seconds;
+use crate::figures::{count, seconds};
 
 /// The fields of docs/operating.md.
 pub(crate) fn json(hosts: &Hosts) -> Value {
@@ -99,18 +99,18 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
     let stalls = host.longest_stall >= LONG_STALL;
     if stalls {
         lines.push(format!(
-            "{name}: stood still {} times for 1 ms or more, {:.1} ms at the longest, {:.2} s in all",
-            host.stalls,
+            "{name}: stood still {} for 1 ms or more, {:.1} ms at the longest, {:.2} s in all",
+            count(host.stalls, "time"),
             seconds(host.longest_stall) * 1e3,
             seconds(host.stalled),
         ));
     }
     if host.suspends > 0 || host.limits > 0 {
         lines.push(format!(
-            "{name}: limited the rate for {:.2} s ({}), and asked for silence {} times, {:.2} s in all",
+            "{name}: limited the rate for {:.2} s ({}), and asked for silence {}, {:.2} s in all",
             seconds(host.limited),
             host.limited_by,
-            host.suspends,
+            count(host.suspends, "time"),
             seconds(host.suspended),
         ));
     }

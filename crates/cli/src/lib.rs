@@ -128,10 +128,15 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         None => drop(error.print()),
     }
     if words.iter().any(|word| word == "--json") {
-        let message = advice.unwrap_or_else(|| words::complaint(&error.to_string()));
+        let (message, tip) =
+            advice.map_or_else(|| words::complaint(&error.to_string()), |advice| (advice, None));
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
-        if let Err(failure) = output.print_json(&serde_json::json!({ "error": message })) {
+        let mut fields = serde_json::json!({ "error": message });
+        if let Some(tip) = tip {
+            fields["tip"] = tip.into();
+        }
+        if let Err(failure) = output.print_json(&fields) {
             output.failed(&failure);
         }
     }

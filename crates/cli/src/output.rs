@@ -98,7 +98,12 @@ impl Output {
         }
         if self.json && !failure.of_output {
             let mut fields = failure.fields.clone();
-            fields.insert("error".into(), failure.message.clone().into());
+            let (error, details) =
+                failure.message.split_once('\n').unwrap_or((&failure.message, ""));
+            fields.insert("error".into(), error.into());
+            if !details.is_empty() {
+                fields.insert("details".into(), details.into());
+            }
             if let Err(another) = self.print_json(&Value::Object(fields)) {
                 complain(format!("longhaul: {another}"));
             }

@@ -12,7 +12,7 @@ use longhaul_wire::Bottleneck;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::figures::{clock, entries, milliseconds, percent, round_trip};
+use crate::figures::{clock, count, entries, milliseconds, percent, round_trip};
 use crate::output::{Output, complain, print, say_elsewhere};
 use crate::report;
 
@@ -282,13 +282,13 @@ fn amounts_of_pipe(snapshot: &Snapshot) -> String {
 fn amounts_of_verify(snapshot: &Snapshot) -> String {
     let Snapshot { files_done, bytes_done, rate, .. } = snapshot;
     let total = snapshot.files_total.unwrap_or_default();
-    format!("{files_done} of {total} files, {}, {rate}", Bytes::new(*bytes_done))
+    format!("{files_done} of {}, {}, {rate}", count(total, "file"), Bytes::new(*bytes_done))
 }
 
 /// What was copied, and what the path and the hosts do.
 fn figures(snapshot: &Snapshot) -> String {
     let mut parts = vec![match snapshot.files_total {
-        Some(total) => format!("{} of {total} entries", snapshot.files_done),
+        Some(total) => format!("{} of {}", snapshot.files_done, entries(total)),
         None => entries(snapshot.files_done),
     }];
     parts.extend(figures_of_path(snapshot));

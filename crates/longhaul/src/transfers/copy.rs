@@ -171,11 +171,15 @@ impl List {
                 return Ok(());
             }
         }
+        let not_utf8 = |names: &str, they: &str| {
+            format!(
+                "{names} not UTF-8: `longhaul verify` compares {they} by {path}, b3sum cannot read it"
+            )
+        };
         match self.hashes.not_utf8() {
             0 => {}
-            count => report.remarks.push(format!(
-                "{count} names are not UTF-8: `longhaul verify` compares them by {path}, b3sum cannot read it"
-            )),
+            1 => report.remarks.push(not_utf8("1 name is", "it")),
+            count => report.remarks.push(not_utf8(&format!("{count} names are"), "them")),
         }
         file.publish().map_err(|error| list_error(&self.path, &error))
     }
