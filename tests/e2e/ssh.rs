@@ -134,9 +134,9 @@ fn a_tree_goes_over_ssh_and_back_and_nothing_is_sent_twice() {
         assert_failed(&missing, "zip: no such file or directory");
         assert!(missing.stderr.contains("longhaul: dtn2:zip: no such"), "{missing:?}");
         let nowhere = sshd.cp(&["here/tree", "DTN2:none/x/../copy"]);
-        assert_failed(&nowhere, "DTN2:none/x/../copy: no such directory");
+        assert_failed(&nowhere, "DTN2:none/x/../copy: no such directory at the server");
         let nowhere = sshd.cp(&["here/tree", "DTN2:~/none/copy"]);
-        assert_failed(&nowhere, "DTN2:~/none: no such directory");
+        assert_failed(&nowhere, "DTN2:~/none: no such directory at the server");
         let again = sshd.cp(&["here/tree", "dtn2:in"]).json();
         let sent = (&again["bytes"], &again["unchanged"]["bytes"]);
         assert_eq!(sent, (&0.into(), &push.json()["bytes"]), "{again}");

@@ -73,7 +73,7 @@ fn upwards(path: &Path) -> Result<PathBuf, String> {
     let Some(last) = last else { return Ok(path.to_owned()) };
     let head: PathBuf = components[..=last].iter().collect();
     let head = head.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "no such directory".to_owned(),
+        std::io::ErrorKind::NotFound => "no such directory at the server".to_owned(),
         _ => longhaul_sys::descriptors::explained(&error).to_string(),
     })?;
     Ok(components[last + 1..].iter().fold(head, |path, component| path.join(component)))

@@ -9,15 +9,15 @@ use std::sync::{Arc, Mutex};
 use longhaul_connection::{IncomingCopy, Wish};
 use longhaul_files::{
     Destination, DestinationError, Filter, SinkOptions, SourceTree, Target, at_directory,
-    expand_sources, transfer_id,
+    at_server, expand_sources, transfer_id,
 };
 use longhaul_objects::{Belief, Keeps, SinkConfig};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::sync::lock;
 use longhaul_units::Duration;
 use longhaul_wire::{
-    CloseCode, ConnectionId, Direction, KeptAttributes, Protect, Refused, Request, SshPurpose,
-    Summary,
+    CloseCode, ConnectionId, Direction, EntryCode, EntryEnd, KeptAttributes, Protect, Refused,
+    Request, SshPurpose, Summary,
 };
 
 use super::{Driver, UNCHECKED, fsync, outgoing, receive, send, sink_config};
@@ -166,8 +166,10 @@ impl ServedCopies {
             keeps,
         };
         let destination = Destination::Below { root: &asked.rights.root, path };
-        let (tree, resume) = Target::open(destination, &options)
-            .map_err(|error| refuse_at(error.path().as_bytes(), code(&error), error.reason()))?;
+        let (tree, resume) = Target::open(destination, &options).map_err(|error| {
+            let end = at_server(EntryEnd::new(EntryCode::Failed, &error.reason()));
+            refuse_at(error.path().as_bytes(), code(&error), end.reason)
+        })?;
         if keeps.compares() != wanted.compares() {
             asked.shared.note(Summary::NOT_COMPARED);
         }
