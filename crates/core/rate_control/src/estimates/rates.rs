@@ -151,6 +151,15 @@ impl Estimates {
         more.checked_div(rate.as_bps()).map_or(0, |parts| parts.min(1_000_000) as u32)
     }
 
+    /// Returns whether all that the path was seen to carry since it fell has arrived of this flow in the last rounds: then
+    /// a queue that grows is its own.
+    pub(crate) fn has_whole_line(&self) -> bool {
+        let (mut bytes, mut time) = self.last_round.arrived;
+        bytes += self.round.arrived.0;
+        time += self.round.arrived.1;
+        !time.is_zero() && self.room_below_line(Rate::from_bytes_over(bytes, time)) < WHOLE_LINE
+    }
+
     /// Takes in what the spread of a train says of the narrowest link.
     pub(crate) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
         self.rates.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);
@@ -181,6 +190,8 @@ impl Estimates {
 
 /// Parts per million of two rounds. Flows that fill a queue together lose less of it.
 const FALL_LOSS: u32 = 150_000;
+/// Parts per thousand of what the path was seen to carry, within which it is all of it.
+const WHOLE_LINE: u32 = 60;
 const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);

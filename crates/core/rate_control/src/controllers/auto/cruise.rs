@@ -114,7 +114,8 @@ impl Cruise {
         let packets = model.recent().time_for(3 * model.packet()).min(MAX_PACKETS_TIME);
         let foreign = model.queue >= (target * 13 / 8).max(packets)
             && model.is_long(model.queue)
-            && self.settled >= SETTLED_ROUNDS;
+            && self.settled >= SETTLED_ROUNDS
+            && !model.has_whole_line();
         if foreign && model.lost_by_queue(feedback) {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow { sure: !model.lost_one_of_many() };
