@@ -282,10 +282,10 @@ impl Startup {
     }
 
     /// Returns whether a queue was full before anything of ours can have filled it: most of the first train
-    /// was lost. On short paths it may be one of a few packets instead, which holds no window that
-    /// could compete.
+    /// was lost; a longer one can fill a queue by itself. On short paths it may be one of a few packets instead, which
+    /// holds no window that could compete.
     pub(super) fn met_others(&self, model: &Estimates) -> bool {
-        self.found_full() && model.min_rtt >= LONG_PATH
+        self.found_full() && self.train.length <= FIRST_TRAIN && model.min_rtt >= LONG_PATH
     }
 
     /// True where an eighth of the first train was lost.
