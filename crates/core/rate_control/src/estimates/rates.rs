@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::{Estimates, MAX_PACKET_TIME};
+use super::{Estimates, MAX_PACKET_TIME, Round};
 use crate::feedback::Delivery;
 use crate::filter::MaxFilter;
 use crate::rtt::RttEstimator;
@@ -18,6 +18,8 @@ pub(super) struct Rates {
     capacity: MaxFilter,
     /// The same, but since the path fell.
     line: MaxFilter,
+    /// Mean delivery rate of whole rounds since the path fell.
+    sustained: MaxFilter,
     gathered: Gathered,
     skip_slice: bool,
     /// Start-up wants to know soon.
@@ -49,6 +51,7 @@ impl Rates {
             bandwidth: MaxFilter::new(),
             capacity: MaxFilter::new(),
             line: MaxFilter::new(),
+            sustained: MaxFilter::new(),
             gathered: Gathered::default(),
             skip_slice: false,
             short_slices: true,
@@ -126,6 +129,7 @@ impl Estimates {
             self.rates.recent.reset(now, newest.as_bps());
             self.rates.bandwidth.reset(now, newest.as_bps());
             self.rates.line.reset(now, newest.as_bps());
+            self.rates.sustained.reset(now, newest.as_bps());
         }
         fallen
     }
@@ -151,13 +155,28 @@ impl Estimates {
         more.checked_div(rate.as_bps()).map_or(0, |parts| parts.min(1_000_000) as u32)
     }
 
-    /// Returns whether all that the path was seen to carry since it fell has arrived of this flow in the last rounds: then
-    /// a queue that grows is its own.
-    pub(crate) fn has_whole_line(&self) -> bool {
-        let (mut bytes, mut time) = self.last_round.arrived;
-        bytes += self.round.arrived.0;
-        time += self.round.arrived.1;
-        !time.is_zero() && self.room_below_line(Rate::from_bytes_over(bytes, time)) < WHOLE_LINE
+    /// Mean rate of the present and the last round.
+    fn lately_arrived(&self) -> Option<Rate> {
+        let ((bytes, time), (before, took)) = (self.round.arrived, self.last_round.arrived);
+        let time = time + took;
+        (!time.is_zero()).then(|| Rate::from_bytes_over(bytes + before, time))
+    }
+
+    /// Returns whether all that the path was seen to carry since it fell arrived of this flow, of late: then it is
+    /// alone, and a queue that overflows is its own. The best slice ever is of a batch that came early; whole rounds
+    /// compare well with each other only.
+    pub(crate) fn has_whole_path(&self) -> bool {
+        let Some(rate) = self.lately_arrived() else { return false };
+        let most = Rate::from_bps(self.rates.sustained.get().unwrap_or(0));
+        self.is_whole_path(rate) && rate >= most.scale(WHOLE_ROUND, 1_000)
+    }
+
+    pub(super) fn learn_sustained(&mut self, now: Instant, round: &Round) {
+        let (bytes, time) = round.arrived;
+        if time * 2 > round.elapsed {
+            let rate = Rate::from_bytes_over(bytes, time).as_bps();
+            self.rates.sustained.update(now, rate, CAPACITY_WINDOW);
+        }
     }
 
     /// Takes in what the spread of a train says of the narrowest link.
@@ -190,8 +209,8 @@ impl Estimates {
 
 /// Parts per million of two rounds. Flows that fill a queue together lose less of it.
 const FALL_LOSS: u32 = 150_000;
-/// Parts per thousand of what the path was seen to carry, within which it is all of it.
-const WHOLE_LINE: u32 = 60;
+/// Parts per thousand of the best round: batches make a difference, and nobody shares the path for so little.
+const WHOLE_ROUND: u32 = 950;
 const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);

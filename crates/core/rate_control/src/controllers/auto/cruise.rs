@@ -115,7 +115,7 @@ impl Cruise {
         let foreign = model.queue >= (target * 13 / 8).max(packets)
             && model.is_long(model.queue)
             && self.settled >= SETTLED_ROUNDS
-            && !model.has_whole_line();
+            && !model.has_whole_path();
         if foreign && model.lost_by_queue(feedback) {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow { sure: !model.lost_one_of_many() };
