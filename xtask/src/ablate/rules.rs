@@ -56,6 +56,12 @@ pub(super) const ALL: &[Alteration] = &[
         "self.growth = (self.growth + self.growth - 100).min(200);",
         "",
     ),
+    rule(
+        "start-up: a long train fills a queue by itself",
+        STARTUP,
+        " && self.train.length <= FIRST_TRAIN && ",
+        " && ",
+    ),
     rule("start-up: others met", AUTO, "!startup.met_others(model) || self.dedicated", "true"),
     rule(
         "cruise: growing steps",
@@ -123,6 +129,12 @@ pub(super) const ALL: &[Alteration] = &[
         CRUISE,
         "if foreign && model.lost_by_queue(feedback)",
         "if false",
+    ),
+    rule(
+        "cruise: the overflow of who has the whole path is his own",
+        CRUISE,
+        "            && !model.has_whole_path();\n",
+        ";\n",
     ),
     rule(
         "cruise: others' overflow only beyond the most that chance takes",
