@@ -133,7 +133,7 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "cruise: the overflow of who has the whole path is his own",
         CRUISE,
-        "            && !model.has_whole_path();\n",
+        "            && !self.has_overflowed(now, rtt, model);\n",
         ";\n",
     ),
     rule(

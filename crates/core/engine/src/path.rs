@@ -392,7 +392,7 @@ impl Path {
         late_by: Duration,
     ) {
         self.lateness.add(late_by, self.allowed.rate.time_for(bytes));
-        self.count_sent(now, Sent { bytes, application_limited, ..Sent::default() });
+        self.count_sent(now, Sent { bytes, application_limited, late_by, ..Sent::default() });
     }
 
     /// Control bytes left.

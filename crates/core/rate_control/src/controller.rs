@@ -146,6 +146,9 @@ pub struct Sent {
     pub application_limited: bool,
     /// It is one packet of control messages, and no object data.
     pub control: bool,
+    /// Time by which it left later than pacing and window allowed, because the host gave the sender no turn: it
+    /// makes up for that by a burst.
+    pub late_by: Duration,
 }
 
 /// Permission to send.

@@ -103,9 +103,10 @@ fn memory() -> impl Strategy<Value = PathMemory> {
 fn step() -> impl Strategy<Value = Step> {
     let rtt = prop::option::of((0u64..5_000_000).prop_map(Duration::from_micros));
     prop_oneof![
-        3 => (count(), count(), any::<bool>(), any::<bool>()).prop_map(
-            |(bytes, in_flight, application_limited, control)| {
-                Step::Sent(Sent { bytes, in_flight, application_limited, control })
+        3 => (count(), count(), any::<bool>(), any::<bool>(), 0u64..1 << 40).prop_map(
+            |(bytes, in_flight, application_limited, control, late)| {
+                let late_by = Duration::from_nanos(late);
+                Step::Sent(Sent { bytes, in_flight, application_limited, control, late_by })
             }
         ),
         10 => (feedback(), receiver(), rtt)

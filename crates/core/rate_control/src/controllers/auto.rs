@@ -278,8 +278,10 @@ impl Controller for Auto {
     }
 
     fn on_sent(&mut self, cx: &mut Context<'_>, sent: &Sent) {
-        if let State::Startup(startup) = &mut self.state {
-            startup.on_sent(cx.now, cx.rtt, sent);
+        match &mut self.state {
+            State::Startup(startup) => startup.on_sent(cx.now, cx.rtt, sent),
+            State::Cruise(cruise) => cruise.on_sent(cx.now, sent),
+            _ => {}
         }
     }
 

@@ -210,7 +210,7 @@ impl Estimates {
 /// Parts per million of two rounds. Flows that fill a queue together lose less of it.
 const FALL_LOSS: u32 = 150_000;
 /// Parts per thousand of the best round: batches make a difference, and nobody shares the path for so little.
-const WHOLE_ROUND: u32 = 950;
+const WHOLE_ROUND: u32 = 985;
 const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);

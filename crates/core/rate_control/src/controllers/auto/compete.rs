@@ -156,7 +156,10 @@ impl Compete {
                 // What is lost without a queue is chance, or too much for a policer: no other flow's doing.
                 let all = round.acked_packets + round.lost_packets;
                 let policed = empty && round.lost_packets > explained(all, MOST_UNEXPLAINED);
-                if policed || model.has_whole_path() {
+                if policed
+                    || model.room_below_line(round.delivered) < ROOM
+                    || model.has_whole_path()
+                {
                     return true;
                 }
                 self.reclaim = match empty {
@@ -217,6 +220,8 @@ const MOST_GIVEN_UP: u64 = 40;
 const RISE: u32 = 108;
 /// Parts per million.
 const MOST_UNEXPLAINED: u32 = 20_000;
+/// Parts per thousand of what the path was seen to carry: nobody shares it for so little.
+const ROOM: u32 = 60;
 const RECLAIM_EVERY: Duration = Duration::from_secs(2);
 const DIP_EVERY: Duration = Duration::from_secs(8);
 const LEAST_PACKETS: u64 = 4;

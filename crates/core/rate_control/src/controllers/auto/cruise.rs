@@ -2,6 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
+use crate::controller::Sent;
 use crate::estimates::{Estimates, MIN_ROUND, Round};
 use crate::feedback::Feedback;
 use crate::rtt::RttEstimator;
@@ -33,6 +34,8 @@ pub(super) struct Cruise {
     /// Rounds in a row above the target, and the rate before them.
     pressed: u32,
     before_pressed: Rate,
+    /// Time when a burst last made up for a pause of this host.
+    caught_up: Instant,
 }
 
 /// A round trip below the rate of the path, and what was lost of it.
@@ -77,6 +80,13 @@ impl Cruise {
             last_queue: Duration::ZERO,
             pressed: 0,
             before_pressed: Rate::ZERO,
+            caught_up: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn on_sent(&mut self, now: Instant, sent: &Sent) {
+        if !sent.late_by.is_zero() {
+            self.caught_up = now;
         }
     }
 
@@ -115,7 +125,7 @@ impl Cruise {
         let foreign = model.queue >= (target * 13 / 8).max(packets)
             && model.is_long(model.queue)
             && self.settled >= SETTLED_ROUNDS
-            && !model.has_whole_path();
+            && !self.has_overflowed(now, rtt, model);
         if foreign && model.lost_by_queue(feedback) {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow { sure: !model.lost_one_of_many() };
@@ -142,6 +152,12 @@ impl Cruise {
     pub(super) fn unsettle(&mut self) {
         self.settled = 0;
         self.step = 0;
+    }
+
+    /// Returns whether an overflow that shows now is of its own making: what a pause had kept back left at once, while
+    /// nobody else had any of the path.
+    fn has_overflowed(&self, now: Instant, rtt: &RttEstimator, model: &Estimates) -> bool {
+        now - self.caught_up < rtt.smoothed() * 2 && model.has_whole_path()
     }
 
     fn is_draining(&self, now: Instant) -> bool {
