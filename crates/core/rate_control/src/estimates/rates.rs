@@ -216,3 +216,65 @@ const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 const MIN_SLICE: Duration = Duration::from_millis(2);
 /// Longer than the losses of a policer stay away.
 pub(super) const CALM_ROUNDS: u32 = 40;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::feedback::Feedback;
+
+    const RTT: Duration = Duration::from_millis(20);
+    const STEP: Duration = Duration::from_millis(2);
+
+    /// Estimates that are given what arrives at some rates, each for so many steps.
+    struct Fed {
+        now: Instant,
+        rtt: RttEstimator,
+        model: Estimates,
+    }
+
+    impl Fed {
+        fn new() -> Self {
+            let now = Instant::ZERO + Duration::from_secs(1);
+            let mut rtt = RttEstimator::new(RTT);
+            rtt.update(now, RTT);
+            Self { now, rtt, model: Estimates::new(now, 1500) }
+        }
+
+        fn feed(&mut self, mbps: u64, steps: u32) {
+            for _ in 0..steps {
+                self.now += STEP;
+                let rate = Rate::from_mbps(mbps);
+                let delivery =
+                    Delivery { rate, interval: STEP, sent_over: STEP, application_limited: false };
+                let feedback =
+                    Feedback { rtt: Some(RTT), delivery: Some(delivery), ..Feedback::default() };
+                self.model.on_feedback(self.now, &self.rtt, &feedback);
+            }
+        }
+    }
+
+    #[test]
+    fn a_batch_that_came_early_is_no_room_for_others() {
+        let mut fed = Fed::new();
+        fed.feed(975, 100);
+        fed.feed(1_058, 1);
+        fed.feed(975, 40);
+        assert!(fed.model.room_below_line(Rate::from_mbps(975)) > 60, "by the best slice");
+        assert!(fed.model.has_whole_path());
+    }
+
+    #[test]
+    fn who_lacks_a_few_percent_of_the_best_rounds_shares_the_path() {
+        let mut fed = Fed::new();
+        fed.feed(975, 100);
+        fed.feed(940, 40);
+        assert!(!fed.model.has_whole_path());
+        fed.feed(975, 40);
+        assert!(fed.model.has_whole_path(), "they have gone");
+    }
+
+    #[test]
+    fn a_path_of_which_nothing_arrived_is_not_had() {
+        assert!(!Fed::new().model.has_whole_path());
+    }
+}

@@ -160,3 +160,18 @@ fn a_cut_train_that_shows_no_rate_is_followed_once_by_a_shorter_one_in_pieces() 
     }
     assert!(startup.hint.is_some(), "slow start");
 }
+
+/// A receiver that takes a train as one super-packet is sent a longer one, which a short queue cannot hold.
+#[test]
+fn only_the_first_train_finds_a_queue_that_others_have_filled() {
+    let begin = Instant::ZERO + Duration::from_secs(1);
+    let mut model = Estimates::new(begin, PACKET);
+    let mut rtt = RttEstimator::new(RTT);
+    rtt.update(begin, RTT);
+    model.on_feedback(begin, &rtt, &Feedback { rtt: Some(RTT), ..Feedback::default() });
+    for (length, others) in [(FIRST_TRAIN, true), (FIRST_TRAIN * 4, false)] {
+        let mut startup = Startup::new(begin, PACKET);
+        startup.train = Train { battered: length * 3 / 4, ..Train::new(length, length) };
+        assert_eq!(startup.met_others(&model), others, "{length} packets");
+    }
+}
