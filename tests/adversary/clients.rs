@@ -57,6 +57,8 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
 fn a_list_of_names_that_makes_no_sense_or_never_ends_takes_nothing_of_a_server() {
     limited(|test| {
         fs::create_dir(test.there("d")).unwrap();
+        // Nothing of it reaches a client without a data lane: no copy is over before the list has been read.
+        fs::write(test.there("d/contents"), [7; 1 << 20]).unwrap();
         fs::write(test.path("secret"), "secret").unwrap();
         let victim = Victim::start_with(test, &["--memory", "256MiB", "--stall-timeout", "5"]);
         let wrong: [&[&[u8]]; 7] = [
