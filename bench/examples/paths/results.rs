@@ -56,6 +56,8 @@ pub struct Run {
     pub random: [u64; 2],
     /// Packets that were reported as lost for an unknown cause.
     pub unknown: u64,
+    /// Share of the time in which the host gave the sender no turn: one thread bears that, eight flows do not.
+    pub paused: f64,
 }
 
 pub struct Results {
@@ -89,14 +91,15 @@ impl Results {
             "emulator": emulator, "cell": cell, "contender": contender.name(), "seed": seed,
             "settled": run.settled, "whole": run.whole, "seconds": run.seconds,
             "congestion": run.congestion, "random": run.random, "unknown": run.unknown,
+            "paused": run.paused,
         });
         writeln!(self.file, "{line}")?;
         self.runs.insert(key, run);
         Ok(())
     }
 
-    /// Of a cell: `auto`'s median and least share, how many of its copies were in time, the peers, and the
-    /// packets by cause, the emulator's count first.
+    /// Of a cell: `auto`'s median and least share, the median share of time in which its sender was paused, how many
+    /// of its copies were in time, the peers, and the packets by cause, the emulator's count first.
     pub fn row(&self, emulator: &str, cell: &Cell) -> String {
         let name = cell.name();
         let of = |contender: Contender| -> Vec<&Run> {
@@ -114,6 +117,7 @@ impl Results {
         };
         let (median, least) = shares(&auto, |run| run.settled);
         let (whole, _) = shares(&auto, |run| run.whole);
+        let (paused, _) = shares(&auto, |run| run.paused);
         let in_time = auto.iter().filter(|run| run.seconds[0] <= run.seconds[1]).count();
         let [(bbr, _), (cubic, _)] = [&bbr, &cubic].map(|runs| shares(runs, |run| run.settled));
         let sum = |of: fn(&Run) -> u64| auto.iter().map(|run| of(run)).sum::<u64>();
@@ -126,8 +130,8 @@ impl Results {
         ];
         let [queue, congestion, lost, random, unknown] = causes;
         format!(
-            "{name:34} auto {median:.3} (least {least:.3}), whole {whole:.3}, in time {in_time} of {}; \
-             bbr x8 {bbr:.3}, cubic x8 {cubic:.3}; queue {queue} as {congestion}, random {lost} as {random}, \
+            "{name:34} auto {median:.3} (least {least:.3}), whole {whole:.3}, paused {paused:.3}, in time {in_time} of \
+             {}; bbr x8 {bbr:.3}, cubic x8 {cubic:.3}; queue {queue} as {congestion}, random {lost} as {random}, \
              unknown {unknown}",
             auto.len()
         )
@@ -151,6 +155,7 @@ fn parse(line: &Value) -> Option<(Key, Run)> {
         congestion: pair("congestion")?,
         random: pair("random")?,
         unknown: line["unknown"].as_u64()?,
+        paused: line["paused"].as_f64()?,
     };
     Some((key, run))
 }

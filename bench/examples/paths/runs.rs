@@ -148,6 +148,8 @@ pub fn run(
                 congestion: [counts.queue_dropped, lost("congestion")],
                 random: [counts.lost, lost("random")],
                 unknown: lost("unknown"),
+                paused: report["hosts"]["sender"]["stalls"]["seconds"].as_f64().unwrap_or(0.0)
+                    / number("seconds"),
             })
         }
     }
