@@ -103,14 +103,8 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "cruise: five rounds with others' queue",
         CRUISE,
-        "self.crowded >= CROWDED_ROUNDS || ",
-        "",
-    ),
-    rule(
-        "cruise: eight rounds above the target with a shrinking share",
-        CRUISE,
-        " || self.pressed >= PRESSED_ROUNDS && shrunk",
-        "",
+        "self.crowded >= CROWDED_ROUNDS",
+        "false",
     ),
     rule(
         "cruise: the rate of a standing queue",

@@ -31,9 +31,6 @@ pub(super) struct Cruise {
     /// Rounds in a row with a queue that is not ours.
     crowded: u32,
     last_queue: Duration,
-    /// Rounds in a row above the target, and the rate before them.
-    pressed: u32,
-    before_pressed: Rate,
     /// Time when a burst last made up for a pause of this host.
     caught_up: Instant,
 }
@@ -78,8 +75,6 @@ impl Cruise {
             settled: 0,
             crowded: 0,
             last_queue: Duration::ZERO,
-            pressed: 0,
-            before_pressed: Rate::ZERO,
             caught_up: Instant::ZERO,
         }
     }
@@ -252,8 +247,7 @@ impl Cruise {
         if self.is_crowded(model, round, target) { Verdict::Crowded } else { Verdict::Fine }
     }
 
-    /// Returns whether a queue stands that is not ours: far above the target and not falling, or above it
-    /// for long while our own share shrinks.
+    /// Returns whether a queue stands that is not ours: far above the target and not falling.
     fn is_crowded(&mut self, model: &Estimates, round: &Round, target: Duration) -> bool {
         let least = round.queue_min.unwrap_or(Duration::ZERO);
         let ours = target * 2 + model.min_rtt / 16;
@@ -263,14 +257,7 @@ impl Cruise {
             self.crowded = 0;
         }
         self.last_queue = least;
-        if least * 2 > target * 3 {
-            self.pressed += 1;
-        } else {
-            self.pressed = 0;
-            self.before_pressed = round.delivered;
-        }
-        let shrunk = round.delivered < self.before_pressed.scale(3, 4);
-        self.crowded >= CROWDED_ROUNDS || self.pressed >= PRESSED_ROUNDS && shrunk
+        self.crowded >= CROWDED_ROUNDS
     }
 
     fn probe(&mut self, model: &Estimates, round: &Round, before: Rate, target: Duration) {
@@ -325,7 +312,6 @@ const SLOW_START: u32 = 1_000;
 const FEW_PACKETS: u64 = 32;
 const JUDGED_STEP: u32 = 80;
 const CROWDED_ROUNDS: u32 = 5;
-const PRESSED_ROUNDS: u32 = 8;
 const SETTLED_ROUNDS: u32 = 4;
 /// Fewer in two rounds are not worth a drain.
 const SUSPICIOUS_LOSSES: u64 = 4;
