@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use longhaul_needs::needs;
 
-use crate::program::{PROGRAM, Program};
+use crate::program::{PROGRAM, Program, Tmpfs};
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
 
@@ -440,6 +440,46 @@ fn a_copy_that_may_delete_nothing_does_not_say_that_something_was_not_copied() {
             ended.assert_failed("m/more: --max-delete allows no more");
             assert!(!ended.stderr.contains("note: what only"), "{ended:?}");
         }
+    });
+}
+
+/// Of a push the server finds them.
+#[needs(mounts)]
+#[test]
+fn a_push_spares_mounts_with_a_note() {
+    limited(|test| {
+        fs::create_dir_all(test.here("tree/both/deep")).unwrap();
+        fs::write(test.here("tree/new"), "new").unwrap();
+        let mounts = ["both", "only", "old/deep"].map(|name| test.there(&format!("tree/{name}")));
+        let _mounted = mounts.clone().map(|at| Tmpfs::mount(at, "size=1m"));
+        let kept = mounts.map(|at| at.join("kept"));
+        kept.iter().for_each(|path| fs::write(path, "only there").unwrap());
+        fs::write(test.there("tree/old/gone"), "old").unwrap();
+        let rights = ["--allow-read", "--allow-write", "--allow-delete"];
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &rights);
+        let to = format!("lh://{at}/tree/");
+        let named = [
+            ("both", "nothing in it is deleted at the destination, since it is in another mount"),
+            ("old/deep", "something is mounted there at the destination, so that it stays"),
+            ("only", "something is mounted there at the destination, so that it stays"),
+        ];
+        for option in ["-n", "-v"] {
+            let words = ["--json", option, "--delete", "here/tree/.", &to];
+            let ended = cp(test, &words).end();
+            ended.assert_succeeded();
+            let report = ended.json();
+            let counts = ["failed", "skipped"].map(|key| report[key].as_u64());
+            assert_eq!(counts, [Some(0), Some(3)], "{report}");
+            let skips = report["skips"].as_array().unwrap().iter();
+            let skips =
+                skips.map(|it| (it["path"].as_str().unwrap(), it["reason"].as_str().unwrap()));
+            assert_eq!(skips.collect::<BTreeSet<_>>(), BTreeSet::from(named), "{report}");
+            for (path, _) in named {
+                assert!(ended.stderr.contains(&format!("note: {path}: ")), "{ended:?}");
+            }
+            assert_eq!(test.there("tree/old/gone").exists(), option == "-n");
+        }
+        kept.iter().for_each(|path| assert_eq!(fs::read(path).unwrap(), b"only there"));
     });
 }
 

@@ -72,7 +72,7 @@ pub struct Deletions {
     pub deleted: u64,
     /// Those that could not be deleted.
     pub kept: u64,
-    /// Directories in which nothing is to be deleted.
+    /// Directories in which nothing is to be deleted, and mounts.
     pub spared: u64,
     /// The first [`FAILURES_MAX`] of each.
     pub sample: Vec<Deletion>,

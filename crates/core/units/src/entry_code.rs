@@ -78,6 +78,14 @@ impl EntryCode {
             code => code,
         }
     }
+
+    /// The code as a sink sends it of what it does not delete, where it may have left it on purpose.
+    pub const fn of_deletion(self) -> Self {
+        match self {
+            Self::Skipped => self,
+            code => code.of_sink(),
+        }
+    }
 }
 
 #[cfg(test)]

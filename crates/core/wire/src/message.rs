@@ -654,7 +654,7 @@ impl SinkMessage {
             }
             Self::NotDeleted { path, end } => append(out, NOT_DELETED, |w| {
                 w.sized(path)?;
-                end.encode(w, end.code.of_sink())
+                end.encode(w, end.code.of_deletion())
             }),
             Self::Result(summary) => append(out, RESULT, |w| {
                 w.varint(summary.confirmed)?;
@@ -701,7 +701,7 @@ impl SinkMessage {
             NAMES => names::decode(r),
             NOT_DELETED => {
                 let (path, end) = (deleted_path(r)?, EntryEnd::decode(r)?);
-                let code = end.code.of_sink();
+                let code = end.code.of_deletion();
                 Ok(Self::NotDeleted { path, end: EntryEnd { code, ..end } })
             }
             _ => Ok(Self::Result(Box::new(Summary {

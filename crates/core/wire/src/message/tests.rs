@@ -210,6 +210,9 @@ fn literal_bytes() {
     check(b"\x07\x16\x01a\x03b/c", SinkMessage::Deleted { paths });
     let end = EntryEnd::new(EntryCode::Permission, "no");
     check(b"\x06\x17\x01a\x05no", SinkMessage::NotDeleted { path: b"a".to_vec(), end });
+    // It was left on purpose: a note, and no failure.
+    let end = EntryEnd::new(EntryCode::Skipped, "no");
+    check(b"\x06\x17\x01a\x01no", SinkMessage::NotDeleted { path: b"a".to_vec(), end });
     let asked = vec![(3, 0..1), (4, 2..7)];
     check(b"\x08\x1a\x01\x03\x00\x01\x04\x02\x05", SinkMessage::Compare(asked));
     let hashes = FileHashes { entry: 4, first_group: 2, values: vec![[9; 32], [8; 32]] };
@@ -601,7 +604,7 @@ fn message() -> impl Strategy<Value = Message> {
         some_ranges().prop_map(|groups| {
             SinkMessage::Compare(groups.into_iter().map(|range| (range.start, range)).collect())
         }),
-        (prop::collection::vec(1u8.., 1..9), end(EntryCode::of_sink))
+        (prop::collection::vec(1u8.., 1..9), end(EntryCode::of_deletion))
             .prop_map(|(path, end)| SinkMessage::NotDeleted { path, end }),
         result,
     ];

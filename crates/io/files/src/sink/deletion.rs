@@ -185,7 +185,7 @@ impl DeletionLimits {
         depth: usize,
     ) -> Result<u64, EntryEnd> {
         let stays = |reason: &str| Err(EntryEnd::new(EntryCode::InTheWay, reason));
-        let inside = open_to_empty(parent, name, depth)?;
+        let inside = open_to_empty(parent, name, depth, EntryCode::InTheWay)?;
         let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
         if has_hidden {
             return stays(HOLDS_INTERRUPTED);
@@ -316,7 +316,9 @@ impl Removal<'_> {
         path: &[u8],
         depth: usize,
     ) -> Result<bool, EntryEnd> {
-        let inside = open_to_empty(directory, name, depth)?;
+        // A mount fails nothing but an entry that is to have its place.
+        let of_mount = if self.is_counted { EntryCode::InTheWay } else { EntryCode::Skipped };
+        let inside = open_to_empty(directory, name, depth, of_mount)?;
         let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
         let mut is_empty = !has_hidden;
         for found in names {
@@ -334,13 +336,19 @@ impl Removal<'_> {
     }
 }
 
-/// Opens a directory whose contents are to go; `depth` others are open above it.
-fn open_to_empty(parent: &OwnedFd, name: &[u8], depth: usize) -> Result<OwnedFd, EntryEnd> {
+/// Opens a directory whose contents are to go; `depth` others are open above it. An error with the code `of_mount`
+/// where it is a mount.
+fn open_to_empty(
+    parent: &OwnedFd,
+    name: &[u8],
+    depth: usize,
+    of_mount: EntryCode,
+) -> Result<OwnedFd, EntryEnd> {
     if depth == DEPTH_MOST {
         return Err(EntryEnd::new(EntryCode::TooLarge, "directories in it are too deep"));
     }
     open_dir_here(parent, name).map_err(|error| match error {
-        Errno::XDEV => EntryEnd::new(EntryCode::InTheWay, "something is mounted there"),
+        Errno::XDEV => EntryEnd::new(of_mount, MOUNTED),
         error => cannot_delete(error),
     })
 }
@@ -420,6 +428,7 @@ const CHANGED: &str =
     "the directory that has its name at the destination got more meanwhile, which stays";
 const IN_OTHER_MOUNT: &str =
     "what has its name at the destination is in another mount, where nothing is deleted";
+const MOUNTED: &str = "something is mounted there at the destination, so that it stays";
 /// Why a directory keeps what only it has.
 const OTHER_MOUNT: &str =
     "nothing in it is deleted at the destination, since it is in another mount";
