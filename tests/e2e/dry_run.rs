@@ -261,6 +261,22 @@ fn a_server_that_shows_nothing_refuses_a_dry_run() {
 }
 
 #[test]
+fn a_server_that_shows_nothing_refuses_to_leave_what_is_newer() {
+    limited(|test| {
+        for (path, contents) in [(test.here("f"), "older"), (test.there("f"), "newer there")] {
+            fs::write(path, contents).unwrap();
+        }
+        let older = SystemTime::now() - Duration::from_secs(3_600);
+        fs::File::options().write(true).open(test.here("f")).unwrap().set_modified(older).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &["--allow-write"]);
+        let ended = cp(test, &["-u", "here/f", &format!("lh://{at}/")]).end();
+        ended
+            .assert_failed("-u needs to see what is there, which this server does not let anybody");
+        assert_eq!(fs::read(test.there("f")).unwrap(), b"newer there");
+    });
+}
+
+#[test]
 fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
     limited(|test| {
         fs::create_dir(test.here("tree")).unwrap();

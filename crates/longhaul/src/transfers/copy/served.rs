@@ -90,6 +90,12 @@ impl ServedCopies {
                      goes with writing, would",
                 );
             }
+            Direction::Push if request.keeps_newer && !rights.read => {
+                return refused(
+                    "-u needs to see what is there, which this server does not let anybody: `serve --allow-read`, \
+                     which goes with writing, would",
+                );
+            }
             Direction::Pull => self.send(asked, request)?,
             Direction::Push => self.receive(asked, request)?,
         }
