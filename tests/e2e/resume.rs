@@ -179,3 +179,32 @@ fn a_copy_of_which_something_failed_leaves_only_what_the_next_one_needs() {
         assert_eq!(names(&test.there("new-name")), ["f"]);
     });
 }
+
+/// Without it `SRC/.` would need --merge, since something is there by now.
+#[test]
+fn a_pull_of_contents_of_which_something_failed_leaves_what_lets_it_go_on() {
+    limited(|test| {
+        fs::create_dir(test.there("tree")).unwrap();
+        fs::write(test.there("tree/f"), "x").unwrap();
+        std::os::unix::fs::symlink("nowhere", test.there("tree/link")).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let from = format!("lh://{at}/tree/.");
+        let pull = |words: &[&str], to: &str| {
+            Program::cp(test, &[&["--follow"], words, &[&from, to]].concat()).end()
+        };
+        let count = |to: &str| fs::read_dir(test.here(to)).unwrap().count();
+        for (words, left) in [(&["--merge"][..], 1), (&[], 2)] {
+            for _ in 0..2 {
+                pull(words, "here/to/").assert_failed("link");
+                assert_eq!(count("to"), left, "{words:?}");
+            }
+            if words.is_empty() {
+                fs::remove_file(test.there("tree/link")).unwrap();
+                pull(words, "here/to/").assert_succeeded();
+                assert_eq!(names(&test.here("to")), ["f"]);
+                assert_eq!(count("to"), 1);
+            }
+            fs::remove_dir_all(test.here("to")).unwrap();
+        }
+    });
+}
