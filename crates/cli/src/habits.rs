@@ -164,7 +164,7 @@ const OPTIONS: [(&[&str], &str); 39] = [
     (
         &["--link-dest", "--copy-dest", "--compare-dest"],
         "there is no third directory; `cp -al OLD NEW` at the destination, then a copy onto NEW, shares \
-         what has not changed",
+         what has not changed, and its mode, owner and attributes, which a copy mends in both",
     ),
     (&["--remove-source-files"], "sources stay; remove them where the status is 0"),
     (
@@ -199,7 +199,8 @@ const OPTIONS: [(&[&str], &str); 39] = [
     (&["-D", "--devices", "--specials"], "devices, FIFOs and sockets are skipped; leave it out"),
     (
         &["-k", "--copy-dirlinks", "-K", "--keep-dirlinks", "--safe-links", "--copy-unsafe-links"],
-        "links are copied as links, with -L as what they point at; links at the destination are replaced",
+        "links are copied as links, with -L as what they point at; a link at the destination where a \
+         directory is to be is in the way, but with --delete",
     ),
     (
         &["-O", "--omit-dir-times", "-J", "--omit-link-times"],
