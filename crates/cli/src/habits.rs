@@ -62,13 +62,16 @@ pub(crate) fn value_as_path(args: &CpArgs) -> Option<String> {
 }
 
 /// A note where `-R` has another meaning for `rsync` than here.
-pub(crate) fn note_of_paths(args: &CpArgs) -> Option<&'static str> {
+pub(crate) fn note_of_paths(args: &CpArgs) -> Option<String> {
     let sources = args.paths.split_last().map_or(&[][..], |(_, sources)| sources);
     let has_path = |source: &OsString| {
         let text = source.as_encoded_bytes();
         text.strip_suffix(b"/").unwrap_or(text).contains(&b'/')
     };
-    (args.habits.all && sources.iter().any(has_path)).then_some(PATHS)
+    let is_rsyncs = args.habits.all && sources.iter().any(has_path);
+    is_rsyncs.then(|| {
+        format!("note: -R is that of cp, and SRC goes under its last name; where rsync's is meant, {PATHS_KEPT}")
+    })
 }
 
 /// True for several letters of options, with `letter` among them and none before it whose value it could be.
@@ -236,9 +239,6 @@ const OPTIONS: [(&[&str], &str); 39] = [
 
 const PATHS_KEPT: &str =
     "--files-from keeps paths: `echo a/b | longhaul cp --files-from - . DST` makes DST/a/b";
-const PATHS: &str = "note: -R is that of cp, and SRC goes under its last name; where rsync's is meant, --files-from keeps \
-                     paths: `echo a/b | longhaul cp --files-from - . DST` makes DST/a/b";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +319,7 @@ mod tests {
     fn values_that_became_paths_and_paths_that_are_not_kept_are_noticed() {
         let of = |words: &str| {
             let args = parse(&format!("cp {words}")).1.unwrap();
-            value_as_path(&args).or(note_of_paths(&args).map(str::to_owned)).unwrap_or_default()
+            value_as_path(&args).or(note_of_paths(&args)).unwrap_or_default()
         };
         for (words, part) in [
             ("-P 2222 a h:b", "ssh://HOST:2222/PATH"),

@@ -159,7 +159,7 @@ impl Estimates {
         round.elapsed = now - self.round_start;
         self.round_start = now;
         self.last_round = round;
-        self.learn_sustained(now, &round);
+        self.learn_sustained(now);
         let quiet = self.is_quiet(&round);
         self.chance.on_round(round.acked_packets, round.lost_packets, quiet);
         self.forget_queue_full(round.elapsed);

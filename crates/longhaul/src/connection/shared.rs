@@ -149,11 +149,16 @@ pub(crate) struct Milestones {
     pub too_many_failed: bool,
 }
 
+/// Entries that have failed, where those are more than `most`.
+fn failed_beyond(half: &Half, most: Option<u64>) -> Option<u64> {
+    let most = most?;
+    half.transfer().map(|transfer| transfer.failures().0).filter(|failed| *failed > most)
+}
+
 impl Milestones {
     fn of(half: &Half, errors_most: Option<u64>) -> Self {
-        let failed = || half.transfer().map_or(0, |transfer| transfer.failures().0);
         Self {
-            too_many_failed: errors_most.is_some_and(|most| failed() > most),
+            too_many_failed: failed_beyond(half, errors_most).is_some(),
             validated: half.validated().is_some(),
             begun: half.transfer().is_some(),
             done: half.is_done(),
@@ -425,6 +430,11 @@ impl Shared {
     /// So many entries may fail: one more is news.
     pub fn bear_errors(&self, most: u64) {
         let _ = self.errors_most.set(most);
+    }
+
+    /// Entries that have failed, where more have than may.
+    pub fn too_many_failed(&self) -> Option<u64> {
+        failed_beyond(&self.lock(), self.errors_most.get().copied())
     }
 
     /// Something could not even be offered.

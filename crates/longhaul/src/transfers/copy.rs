@@ -339,7 +339,6 @@ fn check_length(path: &[u8]) -> Result<(), Error> {
 /// The side of a copy that this host plays.
 struct Part {
     driver: Driver,
-    max_errors: Option<u64>,
     shared: Arc<Shared>,
     earlier: Arc<Mutex<CarriedEntries>>,
 }
@@ -384,9 +383,8 @@ impl Part {
             Some(Transfer::IncomingCopy(copy)) => copy.carry(carried),
             _ => {}
         });
-        let (max_errors, shared) = (options.max_errors, shared.clone());
-        max_errors.into_iter().for_each(|most| shared.bear_errors(most));
-        Ok(Self { driver, max_errors, shared, earlier })
+        options.max_errors.into_iter().for_each(|most| shared.bear_errors(most));
+        Ok(Self { driver, shared: shared.clone(), earlier })
     }
 
     /// Whether nothing of what arrives is kept.
@@ -550,11 +548,7 @@ impl Task for Part {
     }
 
     fn given_up(&self) -> Option<Failure> {
-        let most = self.max_errors?;
-        let failed = self.shared.lock().transfer().map_or(0, |transfer| transfer.failures().0);
-        if failed <= most {
-            return None;
-        }
+        let failed = self.shared.too_many_failed()?;
         let first = self.shared.failures().sample.first().map(ToString::to_string);
         Some(Failure::TooManyErrors { failed, first: first.unwrap_or_default() })
     }

@@ -2,7 +2,7 @@
 
 use longhaul_units::{Duration, Instant, Rate};
 
-use super::{Estimates, MAX_PACKET_TIME, Round};
+use super::{Estimates, MAX_PACKET_TIME};
 use crate::feedback::Delivery;
 use crate::filter::MaxFilter;
 use crate::rtt::RttEstimator;
@@ -171,9 +171,10 @@ impl Estimates {
         self.is_whole_path(rate) && rate >= most.scale(WHOLE_ROUND, 1_000)
     }
 
-    pub(super) fn learn_sustained(&mut self, now: Instant, round: &Round) {
-        let (bytes, time) = round.arrived;
-        if time * 2 > round.elapsed {
+    /// A round is over, and is the last one now.
+    pub(super) fn learn_sustained(&mut self, now: Instant) {
+        let (bytes, time) = self.last_round.arrived;
+        if time * 2 > self.last_round.elapsed {
             let rate = Rate::from_bytes_over(bytes, time).as_bps();
             self.rates.sustained.update(now, rate, CAPACITY_WINDOW);
         }

@@ -239,19 +239,17 @@ impl DeletionLimits {
                 return vec![Deletion { path: path.to_vec(), result: Err(end) }];
             }
         };
-        let others = names.into_iter().filter_map(|found| {
+        let mut others = names.into_iter().filter_map(|found| {
             let path = join(path, &found.name);
             let is_other = !announced.contains(&path) && !is_ours(&here, &found.name);
             is_other.then_some((found, path))
         });
         if self.is_elsewhere(&here) {
-            let mut others = others.filter(|(found, path)| self.admits(path, found.is_directory));
-            let stays = || EntryEnd::new(EntryCode::Skipped, OTHER_MOUNT);
-            let stays = others.next().map(|_| stays());
-            return stays
-                .map(|end| Deletion { path: path.to_vec(), result: Err(end) })
-                .into_iter()
-                .collect();
+            if !others.any(|(found, path)| self.admits(&path, found.is_directory)) {
+                return Vec::new();
+            }
+            let end = EntryEnd::new(EntryCode::Skipped, OTHER_MOUNT);
+            return vec![Deletion { path: path.to_vec(), result: Err(end) }];
         }
         let mut removal = Removal { limits: self, is_counted: false, deletions: Vec::new() };
         for (found, path) in others {
