@@ -81,6 +81,11 @@ impl AttributeArgs {
         self.owner
     }
 
+    /// True for `-X`.
+    pub(crate) const fn keeps_xattrs(self) -> bool {
+        self.xattrs
+    }
+
     /// Attributes that the user declines.
     pub(crate) fn declined(self) -> KeptAttributes {
         KeptAttributes::default()

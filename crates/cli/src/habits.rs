@@ -1,5 +1,7 @@
 //! Commands and options of other programs: the sentence that says what to write here.
 
+mod options;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -27,17 +29,37 @@ pub(crate) fn advice(words: &[OsString], error: &clap::Error) -> Option<String> 
     }
     let option = match error.kind() {
         ErrorKind::UnknownArgument => named(ContextKind::InvalidArg)?,
+        ErrorKind::ValueValidation | ErrorKind::InvalidValue => {
+            let option = named(ContextKind::InvalidArg)?;
+            let is_number = |value: &str| value.starts_with(|c: char| c.is_ascii_digit());
+            let takes = |(name, _): &&(&str, &str)| option.split(' ').next() == Some(name);
+            if named(ContextKind::InvalidValue).is_some_and(is_number) {
+                return None;
+            }
+            let (name, takes) = options::WITH_VALUE.iter().find(takes)?;
+            return Some(format!("{name} {takes}"));
+        }
+        ErrorKind::MissingRequiredArgument if lacks(error, "--files-from") => {
+            return Some("-0 is of --files-from FILE; rules of --exclude-from are lines".into());
+        }
         // As in -avh, where people ask for sizes that they can read.
         ErrorKind::DisplayHelp if words.iter().any(|word| is_among_letters(word, 'h')) => "-h",
         ErrorKind::ArgumentConflict if words.iter().any(|word| is_option_of_ssh(word)) => "-o",
         _ => return None,
     };
-    let named = |(names, _): &&(&[&str], &str)| names.contains(&option);
-    let (_, instead) = OPTIONS.iter().find(named)?;
+    let instead = options::instead(option)?;
     // Written otherwise these are taken.
     let there_is = ["-h", "-o"].contains(&option);
     let none = if there_is { "" } else { "there is no " };
     Some(format!("{none}{option}: {instead}"))
+}
+
+/// True if clap misses `option`, which another one needs.
+fn lacks(error: &clap::Error, option: &str) -> bool {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return false;
+    };
+    missing.iter().any(|it| it.starts_with(option))
 }
 
 /// Advice where the first of these paths is the value of an option that takes none here.
@@ -56,6 +78,36 @@ pub(crate) fn value_as_path(args: &CpArgs) -> Option<String> {
     if let Some(rate) = number.filter(|_| args.habits.symlinks) {
         return Some(format!("-l {rate}: the rate is limited by --rate, as in --rate {rate}kbps"));
     }
+    let is_cipher = |text: &str| CIPHERS.iter().any(|begin| text.starts_with(begin));
+    if let Some(cipher) = find(is_cipher).filter(|_| args.change.checksum) {
+        return Some(format!(
+            "-c {cipher}: a cipher of ssh is given with it: -e 'ssh -c {cipher}'"
+        ));
+    }
+    let is_of_sftp = |text: &str| text.starts_with("nrequests=") || text.starts_with("buffer=");
+    if let Some(option) = find(is_of_sftp).filter(|_| args.attributes.keeps_xattrs()) {
+        return Some(format!("-X {option}: nothing goes by sftp; leave it out"));
+    }
+    if let [folder, _, _, ..] = &args.paths[..]
+        && args.change.no_target_directory
+    {
+        let folder = folder.to_string_lossy();
+        return Some(format!(
+            "-T {folder}: -T gives one SRC the name DST; what is not whole lies beside it in a hidden directory, so that \
+             rsync's -T is not needed"
+        ));
+    }
+    if let [program, _, _, ..] = &args.paths[..]
+        && args.habits.sparse
+        && let Some(name) = Path::new(program).file_name()
+        && name.as_encoded_bytes().starts_with(b"ssh")
+    {
+        let program = program.to_string_lossy();
+        return Some(format!(
+            "-S {program}: the program that is run as ssh is given by -e {program} (holes are never sent: if it is to \
+             be copied, leave -S out)"
+        ));
+    }
     let option = find(|text| is_option_of_ssh(&format!("-o{text}")));
     let option = option.filter(|_| args.attributes.keeps_owners())?;
     Some(format!("-o {option}: options of ssh are given with it: -e 'ssh -o {option}'"))
@@ -70,7 +122,8 @@ pub(crate) fn note_of_paths(args: &CpArgs) -> Option<String> {
     };
     let is_rsyncs = args.habits.all && sources.iter().any(has_path);
     is_rsyncs.then(|| {
-        format!("note: -R is that of cp, and SRC goes under its last name; where rsync's is meant, {PATHS_KEPT}")
+        let kept = options::PATHS_KEPT;
+        format!("note: -R is that of cp, and SRC goes under its last name; where rsync's is meant, {kept}")
     })
 }
 
@@ -106,139 +159,9 @@ const COMMANDS: [(&str, &str); 12] = [
     ("list", "`longhaul ls lh://HOST/PATH` lists what is at a server"),
 ];
 
-/// Options of rsync, scp and rclone that `cp` does not take, with the sentence that says what to do.
-const OPTIONS: [(&[&str], &str); 39] = [
-    (
-        &["-z", "--compress", "--compress-level", "--compress-choice", "--zc", "--zl"],
-        "nothing is compressed; leave it out, or pipe: `zstd -c F | longhaul pipe lh://HOST/NAME`",
-    ),
-    (&["-C", "--cvs-exclude"], "nothing is compressed, and --exclude leaves names out"),
-    (
-        &["-i", "--itemize-changes"],
-        "-v names what changes, -n what would; an identity of ssh is given with it: -e 'ssh -i FILE'",
-    ),
-    (
-        &["-h", "--human-readable"],
-        "people can read sizes always; leave it out (-h alone shows help)",
-    ),
-    (
-        &["--info", "--debug", "--log-file", "--log-level", "--out-format"],
-        "-v names what changes, --stats 30s shows progress, --json gives an object at the end",
-    ),
-    (&["--list-only"], "`longhaul ls -l HOST:PATH` lists"),
-    (&["--bwlimit"], "the rate is limited by --rate, as in --rate 100Mbps"),
-    (
-        &["--transfers", "--checkers", "--multi-thread-streams"],
-        "the rate is found, and files share it; leave it out (--lanes 2 uses more processors)",
-    ),
-    (&["--retries", "--low-level-retries"], "a lost connection is dialled again for --retry 5m"),
-    (
-        &["--timeout", "--contimeout"],
-        "a copy that stands still is ended after --stall-timeout 300, a lost connection dialled for --retry 5m",
-    ),
-    (
-        &[
-            "--partial-dir",
-            "--temp-dir",
-            "--delay-updates",
-            "--inplace",
-            "--append",
-            "--append-verify",
-        ],
-        "a file appears under its name when it is whole, and the same command goes on; leave it out",
-    ),
-    (
-        &["--no-whole-file", "-y", "--fuzzy", "-B", "--block-size"],
-        "a file that has changed goes whole, with -c the MiB of it that differ; leave it out",
-    ),
-    (
-        &["--del", "--delete-before", "--delete-during", "--delete-delay", "--delete-after"],
-        "--delete deletes, as the last step, if nothing failed; write that",
-    ),
-    (&["--delete-excluded"], "what --exclude names is not deleted; remove it at the destination"),
-    (
-        &["--ignore-errors", "--force"],
-        "--delete deletes directories too, and nothing where something failed; leave it out",
-    ),
-    (
-        &["-b", "--backup", "--backup-dir", "--suffix"],
-        "what is replaced or deleted is not kept; -n names it before",
-    ),
-    (
-        &["--link-dest", "--copy-dest", "--compare-dest"],
-        "there is no third directory; `cp -al OLD NEW` at the destination, then a copy onto NEW, shares \
-         what has not changed, and its mode, owner and attributes, which a copy mends in both",
-    ),
-    (&["--remove-source-files"], "sources stay; remove them where the status is 0"),
-    (
-        &["--size-only", "--modify-window", "-@"],
-        "size and time are compared, the time as finely as the destination keeps it; -c compares contents",
-    ),
-    (
-        &["--existing", "--ignore-existing", "--ignore-non-existing", "--immutable"],
-        "what differs is replaced; -u leaves alone what is newer at the destination, --exclude what it names",
-    ),
-    (
-        &["-x", "--one-file-system"],
-        "what is mounted below SRC is copied too; --exclude leaves it out",
-    ),
-    (
-        &["-f", "--filter", "--filter-from"],
-        "rules are given by --exclude, --include and --exclude-from FILE, the first that matches decides",
-    ),
-    (
-        &["-F"],
-        "rules in directories are not read; a configuration of ssh is given with it: -e 'ssh -F FILE'",
-    ),
-    (
-        &["--max-size", "--min-size", "--max-age", "--min-age"],
-        "`find SRC -type f ... -printf '%P\\0' | longhaul cp -0 --files-from - SRC DST` chooses files",
-    ),
-    (
-        &["-d", "--dirs", "-m", "--prune-empty-dirs"],
-        "trees are copied whole, empty directories too; --exclude leaves directories out",
-    ),
-    (&["--relative"], PATHS_KEPT),
-    (&["-D", "--devices", "--specials"], "devices, FIFOs and sockets are skipped; leave it out"),
-    (
-        &["-k", "--copy-dirlinks", "-K", "--keep-dirlinks", "--safe-links", "--copy-unsafe-links"],
-        "links are copied as links, with -L as what they point at; a link at the destination where a \
-         directory is to be is in the way, but with --delete",
-    ),
-    (
-        &["-O", "--omit-dir-times", "-J", "--omit-link-times"],
-        "times are kept always; a jump host is given with ssh: -e 'ssh -J HOST'",
-    ),
-    (
-        &["-E", "--executability", "-U", "--atimes", "-N", "--crtimes"],
-        "modes and times of modification are kept, and no other times; leave it out",
-    ),
-    (
-        &["--chmod", "--chown", "--usermap", "--groupmap"],
-        "modes are those of the source, with -o and -g its owners; change them there after the copy",
-    ),
-    (
-        &["--rsync-path"],
-        "--remote-path PATH is longhaul at the other host, where it is not in PATH",
-    ),
-    (&["-s", "--protect-args", "--secluded-args"], "no shell reads paths; leave it out"),
-    (&["--port"], "the port stands behind its host: ssh://HOST:22/PATH or lh://HOST:7420/PATH"),
-    (&["-o"], "options of ssh are given with it: -e 'ssh -o NAME=VALUE'"),
-    (
-        &["-3"],
-        "data goes straight from host to host, or through here where the first does not reach the second; \
-         leave it out",
-    ),
-    (
-        &["-4", "--ipv4", "-6", "--ipv6"],
-        "an address in place of the name says which: lh://[2001:db8::7]/PATH, or -e 'ssh -6'",
-    ),
-    (&["--password-file"], "the token is in --token-file FILE"),
-    (&["--mkpath", "--create-empty-src-dirs"], "a slash behind DST makes it; leave it out"),
-];
+/// Begins of the names of ciphers that ssh knows.
+const CIPHERS: [&str; 4] = ["aes", "chacha20-", "3des-", "blowfish"];
 
-const PATHS_KEPT: &str =
-    "--files-from keeps paths: `echo a/b | longhaul cp --files-from - . DST` makes DST/a/b";
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +201,17 @@ mod tests {
             ("cp -J j a h:b", "-e 'ssh -J HOST'"),
             ("cp --transfers 8 a h:b", "the rate is found"),
             ("cp --delete-after a h:b", "as the last step"),
+            ("cp --no-z a h:b", "there is no --no-z: nor is there -z; leave it out"),
+            ("cp --no-backup a h:b", "nor is there --backup"),
+            ("cp --no-follow -r a h:b", "no -L; leave both out"),
+            (
+                "cp -a --stats a h:b",
+                "--stats takes the time between lines of progress, as in --stats 30s",
+            ),
+            ("cp a h:b --stats", "are in --json"),
+            ("cp --fsync a h:b", "--fsync end, which is so without it"),
+            ("cp -0 --exclude-from f a h:b", "rules of --exclude-from are lines"),
+            ("cp -D sftp a h:b", "--remote-path PATH"),
         ] {
             let advice = of(words).unwrap_or_default();
             assert!(advice.contains(part), "{words}: {advice}");
@@ -289,6 +223,10 @@ mod tests {
             "cp --exclude -x --sync a lh://h/b",
             "cp -h",
             "cp -e ssh -h",
+            "cp --no-bells a h:b",
+            "cp --rate fast a h:b",
+            "cp --stats 0s a h:b",
+            "cp --max-delete 5 a h:b",
             "ls -z lh://h",
             "",
         ] {
@@ -298,13 +236,44 @@ mod tests {
 
     #[test]
     fn no_option_that_is_taken_is_called_unknown() {
-        for (names, _) in OPTIONS {
+        for (names, _) in options::OPTIONS {
             // Of -h and -o clusters alone have a sentence.
             for name in names.iter().filter(|name| !["-h", "-o"].contains(*name)) {
                 let advice = of(&format!("cp {name} a h:b")).unwrap_or_default();
                 assert!(advice.starts_with(&format!("there is no {name}: ")), "{name}: {advice}");
             }
         }
+    }
+
+    /// Those whose meaning is that of rsync, or of scp.
+    const TAKEN: &str = "-v --verbose -q --quiet -c --checksum -a --archive -r --recursive -R -u --update -l --links -L \
+        --copy-links -H --hard-links --no-hard-links --no-H -p --perms -A --acls --no-acls --no-A -X --xattrs --no-xattrs \
+        --no-X -o --owner --no-owner --no-o -g --group --no-group --no-g -t --times -S --sparse -n --dry-run -W \
+        --whole-file -e --rsh --delete --max-delete --partial --numeric-ids --no-numeric-ids -I --ignore-times \
+        --exclude --exclude-from --include --files-from -0 --from0 --progress -P -T";
+
+    #[test]
+    fn each_option_of_rsync_and_scp_is_taken_or_has_a_sentence() {
+        let mut taken = Vec::new();
+        for line in
+            include_str!("habits/rsync.txt").lines().chain(include_str!("habits/scp.txt").lines())
+        {
+            let name = line.split([' ', '=']).next().unwrap();
+            let (words, args) = parse(&format!("cp {line} a h:b"));
+            let advice = match args {
+                Ok(args) => value_as_path(&args),
+                Err(error) if error.kind() == ErrorKind::DisplayHelp => continue,
+                Err(error) => {
+                    Some(advice(&words, &error).unwrap_or_else(|| panic!("{line}: {error}")))
+                }
+            };
+            match advice {
+                Some(advice) => assert!(advice.contains(name), "{line}: {advice}"),
+                None => taken.push(name),
+            }
+        }
+        let expected: std::collections::BTreeSet<&str> = TAKEN.split_whitespace().collect();
+        assert_eq!(taken.into_iter().collect::<std::collections::BTreeSet<_>>(), expected);
     }
 
     #[test]
@@ -325,11 +294,23 @@ mod tests {
             ("-P 2222 a h:b", "ssh://HOST:2222/PATH"),
             ("-l 800 a h:b", "--rate 800kbps"),
             ("-o Port=22 a h:b", "-e 'ssh -o Port=22'"),
+            ("-c aes128-ctr a h:b", "-e 'ssh -c aes128-ctr'"),
+            ("-X nrequests=64 a h:b", "nothing goes by sftp"),
+            ("-S /opt/ssh a h:b", "given by -e /opt/ssh"),
+            ("-T tmp a h:b", "rsync's -T is not needed"),
             ("-R a/b h:c", "-R is that of cp"),
         ] {
             assert!(of(words).contains(part), "{words}: {}", of(words));
         }
-        for words in ["-P a h:b", "-l a h:b", "-o a=b h:c", "-R a/ h:b/c", "-r a/b h:c"] {
+        for words in [
+            "-P a h:b",
+            "-l a h:b",
+            "-o a=b h:c",
+            "-R a/ h:b/c",
+            "-r a/b h:c",
+            "-S ssh h:b",
+            "aes1 h:b",
+        ] {
             assert_eq!(of(words), "", "{words}");
         }
     }
