@@ -465,6 +465,24 @@ fn a_copy_that_may_delete_nothing_does_not_say_that_something_was_not_copied() {
 fn a_push_spares_mounts_with_a_note() {
     limited(|test| {
         fs::create_dir_all(test.here("tree/both/deep")).unwrap();
+#[test]
+fn a_copy_that_only_deletes_closes_with_what_it_deleted_and_what_stays() {
+    limited(|test| {
+        let rights = ["--allow-read", "--allow-write", "--allow-delete"];
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &rights);
+        fs::create_dir_all(test.here("m")).unwrap();
+        fs::create_dir_all(test.there("m")).unwrap();
+        for name in ["1", "2", "3"] {
+            fs::write(test.there("m").join(name), "x").unwrap();
+        }
+        let to = format!("lh://{at}/");
+        let words = ["-v", "--delete", "--max-delete", "1", "-T", "here/m", &format!("{to}m")];
+        let ended = cp(test, &words).end();
+        ended.assert_failed("2 entries were not copied or deleted; the rest is complete. Where");
+        assert!(ended.stderr.contains("; 1 deleted"), "{ended:?}");
+    });
+}
+
         fs::write(test.here("tree/new"), "new").unwrap();
         let mounts = ["both", "only", "old/deep"].map(|name| test.there(&format!("tree/{name}")));
         let _mounted = mounts.clone().map(|at| Tmpfs::mount(at, "size=1m"));

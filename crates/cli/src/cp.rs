@@ -90,7 +90,8 @@ fn carry_out(
     name_first(&report.skipped, |line| output.say(format!("note: {line}")));
     let failures = as_written(&report.failures, &options, &args.paths);
     name_first(&failures, |line| complain(format!("longhaul: {line}")));
-    if report.files > 0 || report.failures.is_empty() || args.change.dry_run {
+    let changed = report.files + report.deleted.count;
+    if changed > 0 || report.failures.is_empty() || args.change.dry_run {
         output.say(match args.change.dry_run {
             true => report::of_dry_run(&report),
             false => report::sentence(&report, args.manifest.is_some()),
@@ -121,8 +122,7 @@ fn carry_out(
         many => format!("{many} entries were not {done}"),
     };
     // The directory that contents go into is none of them.
-    let others = report.files + report.unchanged.0;
-    let failed = match others.saturating_sub(options.copy_contents.into()) {
+    let failed = match (changed + report.unchanged.0).saturating_sub(options.copy_contents.into()) {
         0 => failed,
         _ => format!("{failed}; the rest is complete. {}", next_step(&report.failures)),
     };
