@@ -299,6 +299,9 @@ fn a_copy_is_given_up_where_more_entries_fail_than_the_user_bears() {
         assert!(!bears.end().stderr.contains("--max-errors"));
         let given_up = cp(test, &[&["--max-errors", "3"], &words[..]].concat()).end();
         given_up.assert_failed("given up (--max-errors), because 4 entries failed, the first: ");
+        let next = "; mend what failed or raise --max-errors, then run the same command again; ";
+        assert!(given_up.stderr.contains(next), "{given_up:?}");
+        assert!(!given_up.stderr.contains("to go on"), "{given_up:?}");
     });
 }
 
@@ -321,9 +324,12 @@ fn of_a_few_entries_more_than_the_user_bears_are_noticed_too() {
             for option in ["-n", "-v"] {
                 let run =
                     |most| cp(test, &[&[option, "--max-errors", most], &words[..]].concat()).end();
-                run("2").assert_failed(
+                let given_up = run("2");
+                given_up.assert_failed(
                     "given up (--max-errors), because 3 entries failed, the first: ",
                 );
+                let dry = given_up.stderr.contains("again; nothing was changed");
+                assert_eq!(dry, option == "-n", "{given_up:?}");
                 let bears = run("3");
                 bears.assert_failed("3 entries were not copied");
                 assert!(!bears.stderr.contains("given up"), "{bears:?}");
@@ -459,12 +465,6 @@ fn a_copy_that_may_delete_nothing_does_not_say_that_something_was_not_copied() {
     });
 }
 
-/// Of a push the server finds them.
-#[needs(mounts)]
-#[test]
-fn a_push_spares_mounts_with_a_note() {
-    limited(|test| {
-        fs::create_dir_all(test.here("tree/both/deep")).unwrap();
 #[test]
 fn a_copy_that_only_deletes_closes_with_what_it_deleted_and_what_stays() {
     limited(|test| {
@@ -483,6 +483,12 @@ fn a_copy_that_only_deletes_closes_with_what_it_deleted_and_what_stays() {
     });
 }
 
+/// Of a push the server finds them.
+#[needs(mounts)]
+#[test]
+fn a_push_spares_mounts_with_a_note() {
+    limited(|test| {
+        fs::create_dir_all(test.here("tree/both/deep")).unwrap();
         fs::write(test.here("tree/new"), "new").unwrap();
         let mounts = ["both", "only", "old/deep"].map(|name| test.there(&format!("tree/{name}")));
         let _mounted = mounts.clone().map(|at| Tmpfs::mount(at, "size=1m"));

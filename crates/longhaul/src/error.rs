@@ -80,6 +80,8 @@ pub enum Side {
 pub enum Kept {
     /// A copy has moved no contents of files, and found none at the destination. Directories may be there.
     Nothing,
+    /// A dry run has changed nothing.
+    Unchanged,
     /// All that a copy made durable.
     Written,
     /// Bytes of a pipe that are verified at the server. What the receiver has is not the whole.
@@ -92,6 +94,7 @@ impl fmt::Display for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("no contents of files were written"),
+            Self::Unchanged => f.write_str("nothing was changed"),
             Self::Written => f.write_str("what was written is kept"),
             Self::Sent(bytes) => write!(f, "{bytes} bytes had reached the server"),
             Self::Received(bytes) => write!(f, "{bytes} bytes came through, not the whole"),
@@ -100,11 +103,12 @@ impl fmt::Display for Kept {
 }
 
 impl Kept {
-    /// By a copy that came as far as `reached`.
-    pub(crate) fn of_copy(reached: &Snapshot) -> Self {
-        match (reached.bytes_done, reached.files_done) {
-            (0, 0) => Self::Nothing,
-            _ => Self::Written,
+    /// By a copy, perhaps a dry run, that came as far as `reached`.
+    pub(crate) fn of_copy(dry_run: bool, reached: &Snapshot) -> Self {
+        match (dry_run, reached.bytes_done, reached.files_done) {
+            (true, ..) => Self::Unchanged,
+            (false, 0, 0) => Self::Nothing,
+            (false, ..) => Self::Written,
         }
     }
 
@@ -156,6 +160,7 @@ impl Error {
         let message = format!("{}; {all}", self.message);
         // Where something else has to be done first, the same command does not help.
         let (message, hint) = match self.hint {
+            None if all == Kept::Unchanged => (format!("{message}, {AGAIN}"), Some(AGAIN)),
             None if !all.is_of_pipe() => (format!("{message}, {AGAIN} to go on"), Some(AGAIN)),
             hint => (message, hint),
         };
@@ -187,7 +192,8 @@ impl Error {
             Failure::Destination(error) => error.into(),
             Failure::Gone { last, tried } => {
                 // Another run writes there.
-                let other = last.as_busy().is_some() && kept == Some(Kept::Nothing);
+                let none = matches!(kept, Some(Kept::Nothing | Kept::Unchanged));
+                let other = last.as_busy().is_some() && none;
                 Self::of(*last, None).after(tried).keeping(kept.filter(|_| !other))
             }
             Failure::Ssh(failure) => {
@@ -230,7 +236,7 @@ impl Error {
                     if failed == 1 { "an entry".into() } else { format!("{failed} entries") };
                 let message =
                     format!("given up (--max-errors), because {failed} failed, the first: {first}");
-                Self::here(message).keeping(kept)
+                Self::here(message).hint(BEAR_MORE).keeping(kept)
             }
             Failure::Stopped => Self::stopped().keeping(kept),
             Failure::TooNarrow(TooNarrow { server, reason, .. }) => {
@@ -295,6 +301,8 @@ impl From<DestinationError> for Error {
 
 /// Next step after a copy that did not come to its end: it goes on from what is durable.
 const AGAIN: &str = "run the same command again";
+/// Next step where more entries have failed than the user bears: until then it would end alike.
+const BEAR_MORE: &str = "mend what failed or raise --max-errors, then run the same command again";
 
 #[cfg(test)]
 mod tests {
@@ -382,6 +390,23 @@ mod tests {
                 Side::Here,
                 None,
                 "no space left; 7 bytes came through, not the whole",
+            ),
+            (
+                Failure::TooManyErrors { failed: 2, first: "a: no".into() },
+                written,
+                ErrorKind::Failed,
+                Side::Here,
+                Some(BEAR_MORE),
+                "given up (--max-errors), because 2 entries failed, the first: a: no; mend what failed or \
+                 raise --max-errors, then run the same command again; what was written is kept",
+            ),
+            (
+                closed(CloseCode::STORAGE, true),
+                Some(Kept::Unchanged),
+                ErrorKind::Failed,
+                Side::There,
+                again,
+                "192.0.2.7:7420 cannot go on: no space left; nothing was changed, run the same command again",
             ),
             (
                 Failure::Destination(DestinationError::NotDirectory { path: "out".into() }),

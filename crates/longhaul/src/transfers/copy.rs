@@ -77,7 +77,8 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
         return Err(Error::usage(UNCHECKED));
     }
     let filter = Filter::new(&options.rules).map_err(|error| Error::usage(error.to_string()))?;
-    let failed = |failure| Error::of(failure, Some(Kept::of_copy(&progress.snapshot())));
+    let kept = || Kept::of_copy(options.dry_run, &progress.snapshot());
+    let failed = |failure| Error::of(failure, Some(kept()));
     let wish = Wish::Copy(request(options));
     check_patterns(options, &wish)?;
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
