@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 
 use rustix::process::Signal;
+use serde_json::Value;
 
 use crate::program::Program;
 use crate::test::{Test, limited, token, until};
@@ -114,6 +115,52 @@ fn serve_config_is_read_again_on_sighup_and_touches_no_transfer() {
         running.end().assert_succeeded();
         server.signal(Signal::TERM);
         server.end().assert_succeeded();
+    });
+}
+
+#[test]
+fn with_a_log_in_json_each_line_of_a_server_is_an_object() {
+    limited(|test| {
+        let (mut server, at) = serve(test, &format!("log = \"json\"\n{}", own(test)));
+        let to = format!("lh://{at}/");
+        fs::write(test.here("file"), b"mine").unwrap();
+        Program::cp(test, &["here/file", &to]).end().assert_succeeded();
+        let ls = |token: &str| Program::start(test, &["ls", "--token-file", token, &to]).end();
+        ls("other").assert_failed("token");
+        server.prints("\"outcome\":\"refused\"");
+        let good = fs::read_to_string(test.path("config")).unwrap();
+        // Others can read that token, and there are two mistakes.
+        fs::set_permissions(test.path("token"), PermissionsExt::from_mode(0o644)).unwrap();
+        fs::write(test.path("config"), format!("memory = 7\ndrain = \"x\"\n{good}")).unwrap();
+        server.signal(Signal::HUP);
+        server.prints("the configuration stays as it was");
+        fs::write(test.path("config"), format!("stall_timeout = 5\n{good}")).unwrap();
+        server.signal(Signal::HUP);
+        server.prints("the configuration was read again");
+        server.signal(Signal::TERM);
+        let all = server.end().stderr;
+        let lines: Vec<Value> =
+            all.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        for part in [
+            "listening on ",
+            "warning: others can read the token",
+            "memory 7: expected",
+            "drain \"x\": expected",
+            "from the next start on only: stall_timeout",
+            "stopping once",
+        ] {
+            let has = |line: &Value| line["message"].as_str().is_some_and(|it| it.contains(part));
+            assert!(lines.iter().any(has), "{part}: {all}");
+        }
+        assert!(lines.iter().all(|line| line["time"].is_string()), "{all}");
+        // Words stay words where the file is only checked.
+        let check = Program::start(test, &["serve", "--check", "--config", "config"]).end();
+        assert!(check.stderr.starts_with("warning: others"), "{check:?}");
+        // At the start, too.
+        fs::write(test.path("config"), format!("memory = 7\n{good}")).unwrap();
+        let ended = Program::start(test, &["serve", "--config", "config"]).end();
+        assert!(ended.stderr.lines().all(|line| line.starts_with("{\"")), "{ended:?}");
+        assert!(ended.stderr.contains("memory 7: expected"), "{ended:?}");
     });
 }
 

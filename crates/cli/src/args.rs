@@ -563,7 +563,7 @@ pub struct ServeArgs {
     ///
     /// `time` of its end, `client`, `key` (id of its token), `direction`, `path` (the first that it asked for), `bytes` that moved,
     /// `seconds`, `rate_bps`, `bottleneck`, `lost` by cause, `outcome` (done, incomplete, failed), `failed` entries, `reason`. As text
-    /// each is name=value.
+    /// each is name=value. With json other lines, as of the start, are objects too, of `time` and `message`.
     #[arg(long, value_name = "FORM", value_enum, hide_short_help = true)]
     pub log: Option<LogFormat>,
     /// Remove what interrupted copies have left that nobody has gone on with for so long; 0: never

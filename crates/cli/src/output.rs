@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use jiff::Timestamp;
 use longhaul_sys::standard::Stream;
 use longhaul_units::{shown, without_numbers};
 use serde_json::{Value, json};
@@ -31,6 +32,14 @@ pub(crate) fn say_elsewhere(event: impl FnOnce() -> Value) -> bool {
         }
         None => false,
     }
+}
+
+/// Lines of standard error are objects.
+static OBJECTS: AtomicBool = AtomicBool::new(false);
+
+/// From now on each line of standard error is an object, as in a log: words are its `message`.
+pub(crate) fn complain_in_json() {
+    OBJECTS.store(true, Ordering::Relaxed);
 }
 
 /// What the user wants to hear.
@@ -138,8 +147,21 @@ pub(crate) fn complain(text: impl AsRef<str>) {
     if say_elsewhere(|| json!({ "words": text.as_ref() })) {
         return;
     }
+    let words = lines(text.as_ref());
+    print_line(&match OBJECTS.load(Ordering::Relaxed) {
+        true => json!({ "time": Timestamp::now().to_string(), "message": words }).to_string(),
+        false => words,
+    });
+}
+
+/// A line of a log on standard error, which has its form already.
+pub(crate) fn log(line: &str) {
+    print_line(&lines(line));
+}
+
+fn print_line(line: &str) {
     // Where standard error is closed, nobody reads why.
-    let _ = writeln!(io::stderr().lock(), "{}", lines(text.as_ref()));
+    let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
 /// Nothing that is written steers a terminal, from wherever it came. A peer's words have no ends of

@@ -23,9 +23,10 @@ use serde_json::{Map, Value, json};
 use crate::args::ServeArgs;
 use crate::cp;
 use crate::failure::Failure;
-use crate::output::{Output, complain};
+use crate::output::{self, Output, complain};
 use crate::signals::{Held, Orders};
 use account::Account;
+use log::LogFormat;
 use longhaul_pages::Pages;
 use metrics::Metrics;
 use settings::Settings;
@@ -36,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     }
     if let Some(file) = args.config.as_ref().filter(|_| args.check) {
         held.release()?;
-        Settings::of_file(file)?;
+        Settings::of_file(file, |_| {})?;
         let shown = file.display();
         return output
             .result(&json!({ "file": shown.to_string() }), format!("{shown}: nothing is wrong"));
@@ -49,7 +50,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
     };
     let known = account.clone();
     held.follow(&orders, output, move || lock(&known).fields())?;
-    let settings = Settings::read(args)?;
+    let settings = Settings::read(args, if args.ssh { |_| {} } else { write_log })?;
     lock(&account).log = settings.log;
     let mut options = settings.with_history(output);
     if args.ssh {
@@ -99,6 +100,13 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
         output.print_json(&Value::Object(fields))?;
     }
     Ok(())
+}
+
+/// From now on each line has this form. Over ssh lines are words for who runs the client.
+fn write_log(format: LogFormat) {
+    if format == LogFormat::Json {
+        output::complain_in_json();
+    }
 }
 
 /// Shows metrics and state at `address`, if there is one.
@@ -153,7 +161,7 @@ fn attend(
 
 /// Has clients that come from now on served as the file says now. Returns the time that SIGTERM leaves.
 fn reload(server: &Server, args: &ServeArgs, output: &Output) -> Result<Duration, Failure> {
-    let settings = Settings::read(args)?;
+    let settings = Settings::read(args, |_| {})?;
     let later = server.reload(&settings.options).map_err(|error| Failure::of(&error, Map::new))?;
     if !later.is_empty() {
         output.say(format!("note: from the next start on only: {}", later.join(", ")));

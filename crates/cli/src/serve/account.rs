@@ -12,7 +12,7 @@ use super::log::LogFormat;
 use super::outcome::Outcome;
 use super::refused_clients::{RefusedClients, left_out};
 use crate::figures;
-use crate::output::{Output, complain};
+use crate::output::{self, Output, complain};
 
 /// Counts so far.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ impl Account {
             ServeEvent::Ended { client, account, outcome } => {
                 let outcome = Outcome::of(outcome);
                 if let (Some(log), Some(account)) = (self.log, account) {
-                    complain(log.line(Timestamp::now(), *client, account, &outcome));
+                    output::log(&log.line(Timestamp::now(), *client, account, &outcome));
                 }
                 self.end(client, &outcome, output);
             }
@@ -67,10 +67,10 @@ impl Account {
                 }
                 if shows {
                     let reason = &without_numbers(reason);
-                    complain(match self.log {
-                        Some(log) => log.refused(Timestamp::now(), *client, reason),
-                        None => format!("{client}: refused: {reason}"),
-                    });
+                    match self.log {
+                        Some(log) => output::log(&log.refused(Timestamp::now(), *client, reason)),
+                        None => complain(format!("{client}: refused: {reason}")),
+                    }
                 }
             }
             ServeEvent::Notice(text) => output.detail(format!("note: {text}")),
@@ -80,10 +80,10 @@ impl Account {
 
     /// A line for so many that were refused and have none of their own.
     pub fn complain_of_rest(&self, count: u64) {
-        complain(match self.log {
-            Some(log) => log.left_out(Timestamp::now(), count),
-            None => left_out(count),
-        });
+        match self.log {
+            Some(log) => output::log(&log.left_out(Timestamp::now(), count)),
+            None => complain(left_out(count)),
+        }
     }
 
     fn end(&mut self, client: &SocketAddr, outcome: &Outcome, output: &Output) {

@@ -37,11 +37,15 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// As the file says, or else the options.
-    pub fn read(args: &ServeArgs) -> Result<Self, Failure> {
+    /// As the file says, or else the options; `logs` gets the form of the log before the rest is looked at, which may
+    /// have something to say.
+    pub fn read(args: &ServeArgs, logs: fn(LogFormat)) -> Result<Self, Failure> {
         match &args.config {
-            Some(file) => Self::of_file(file),
-            None => Self::of_options(args),
+            Some(file) => Self::of_file(file, logs),
+            None => {
+                args.log.into_iter().for_each(logs);
+                Self::of_options(args)
+            }
         }
     }
 
@@ -104,12 +108,12 @@ impl Settings {
         Ok(Self { options, no_history, drain, log: args.log, metrics, made })
     }
 
-    /// Reads a file, and those that it names.
-    pub fn of_file(file: &Path) -> Result<Self, Failure> {
+    /// Reads a file, and those that it names; see [`Self::read`].
+    pub fn of_file(file: &Path, logs: fn(LogFormat)) -> Result<Self, Failure> {
         let shown = file.display();
         let text = fs::read_to_string(file)
             .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
-        Self::parse(&text).map_err(|mistakes| {
+        Self::parse(&text, logs).map_err(|mistakes| {
             let lines: Vec<String> =
                 mistakes.iter().map(|mistake| format!("{shown}: {mistake}")).collect();
             match mistakes.iter().all(Mistake::is_of_file) {
@@ -119,10 +123,12 @@ impl Settings {
         })
     }
 
-    fn parse(text: &str) -> Result<Self, Vec<Mistake>> {
+    fn parse(text: &str, logs: fn(LogFormat)) -> Result<Self, Vec<Mistake>> {
         let (file, of_form) = Section::read(text, File::read);
         let mut mistakes = Mistakes::begin(of_form);
         let listen = file.listen.as_ref().and_then(|at| mistakes.one(at, address));
+        let log = file.log.as_ref().and_then(|it| mistakes.one(it, log_format));
+        log.into_iter().for_each(logs);
         let listen = listen.unwrap_or_else(|| SocketAddr::new(any_address(), DEFAULT_PORT));
         let mut options = ServeOptions::new(listen, Vec::new());
         let mut seen: Vec<(Token, At)> = Vec::new();
@@ -157,7 +163,6 @@ impl Settings {
         let drain = seconds(&file.drain).unwrap_or(Duration::from_secs(args::DRAIN.into()));
         let metrics = file.metrics.as_ref().and_then(|it| mistakes.one(it, on_loopback));
         let no_history = is_set(&file.no_history);
-        let log = file.log.as_ref().and_then(|it| mistakes.one(it, log_format));
         match mistakes.is_empty() {
             true => Ok(Self { options, no_history, drain, log, metrics, made: None }),
             false => Err(mistakes.into_found()),
@@ -383,14 +388,14 @@ mod tests {
     }
 
     fn mistakes(text: &str) -> Vec<String> {
-        let found = Settings::parse(text).err().unwrap_or_default();
+        let found = Settings::parse(text, |_| {}).err().unwrap_or_default();
         found.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_file_says_all_that_a_server_does() {
         let (_dir, text) = example();
-        let Settings { options, drain, .. } = Settings::parse(&text).ok().unwrap();
+        let Settings { options, drain, .. } = Settings::parse(&text, |_| {}).ok().unwrap();
         assert_eq!(options.listen, "192.0.2.7:7420".parse().unwrap());
         assert_eq!((options.connections_max, drain), (9, Duration::from_secs(7)));
         assert_eq!(options.profiles.as_deref(), Some(&["auto".into(), "cubic".into()][..]));
