@@ -21,7 +21,7 @@ use crate::link::{choice, rate};
 use crate::serve::log::LogFormat;
 use crate::values::{
     carrier, count, fsync, lanes, memory, parameters_help, parse_time, path, percent, period,
-    ports, profile_help, protect, retry, whole_seconds,
+    ports, profile_help, protect,
 };
 
 /// Moves very large data over long, fat networks at the rate that the path and both hosts can
@@ -184,7 +184,7 @@ pub struct CpArgs {
     ///
     /// The copy goes on from there; over ssh another server is started. A server that is busy is asked again as long.
     /// Not with --circuit.
-    #[arg(long, value_name = "TIME", value_parser = retry, default_value = "5m", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "5m", hide_short_help = true)]
     pub retry: std::time::Duration,
     /// Changes at the destination.
     #[command(flatten)]
@@ -211,8 +211,8 @@ pub struct CpArgs {
     /// files are found or confirmed, and the server does not say that its disk is why. A disk of this
     /// host that gets nothing done in this time ends it, too. The begin of a booking is waited for; 0
     /// never
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300, hide_short_help = true)]
-    pub stall_timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "5m", hide_short_help = true)]
+    pub stall_timeout: std::time::Duration,
     /// Write a line for each file that is copied, or there unchanged, as b3sum does: its hash and its name
     ///
     /// By it `longhaul verify` and `b3sum --check` check a copy, in the directory that holds it: names begin with
@@ -443,8 +443,8 @@ pub struct PipeArgs {
     pub receive: bool,
     /// Give the pipe up if what is on its way stands still for so long though both ends are there, and
     /// no end says that its input, its output or a booking is what it waits for; 0 never
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300)]
-    pub stall_timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "5m")]
+    pub stall_timeout: std::time::Duration,
     /// How the data travels.
     #[command(flatten)]
     pub link: LinkArgs,
@@ -554,8 +554,8 @@ pub struct ServeArgs {
     #[arg(long)]
     pub check: bool,
     /// Time that SIGTERM leaves to transfers, while nobody is let in, before it ends them
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u32>, default_value_t = DRAIN, hide_short_help = true)]
-    pub drain: u32,
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "30s", hide_short_help = true)]
+    pub drain: std::time::Duration,
     /// Where Prometheus (/metrics) and who starts and watches it (/healthz, /readyz) may look
     #[arg(long, value_name = "[ADDR:]PORT", hide_short_help = true)]
     pub metrics: Option<String>,
@@ -567,7 +567,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FORM", value_enum, hide_short_help = true)]
     pub log: Option<LogFormat>,
     /// Remove what interrupted copies have left that nobody has gone on with for so long; 0: never
-    #[arg(long, value_name = "TIME", value_parser = retry, default_value = "30d", hide_short_help = true)]
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "30d", hide_short_help = true)]
     pub discard_after: std::time::Duration,
     /// Address to listen at, TCP and UDP
     #[arg(long, value_name = "ADDR:PORT", help = LISTEN_HELP)]
@@ -617,14 +617,14 @@ pub struct ServeArgs {
     /// arrive, no files are found or confirmed, and the client does not say that its disk, its booking or
     /// its end of the pipe is why. A disk of this host that gets nothing done in this time ends a
     /// copy, too; 0 never
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 300, hide_short_help = true)]
-    pub stall_timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "5m", hide_short_help = true)]
+    pub stall_timeout: std::time::Duration,
     /// Of 64 clients at a time: where one more comes, a client is ended in which nothing has moved for so
     /// long, whatever it says that it waits for; else one of the token that holds most places,
     /// or of the address, if they hold more than who comes. It ends as where the server is busy, and
     /// the same command goes on from what had arrived; 0 never ends one for what it waits for
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u64>, default_value_t = 900, hide_short_help = true)]
-    pub excuse_timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = when::parse_time, default_value = "15m", hide_short_help = true)]
+    pub excuse_timeout: std::time::Duration,
     /// Profiles that clients may choose, with commas between them [default: any]
     ///
     /// `unlimited`, `fixed` and others send what the client wants.
@@ -868,8 +868,8 @@ pub struct PlacesArgs {
     pub line: String,
 }
 
-/// Seconds that SIGTERM leaves to transfers, unless set.
-pub(crate) const DRAIN: u32 = 30;
+/// Time that SIGTERM leaves to transfers, unless set.
+pub(crate) const DRAIN: std::time::Duration = std::time::Duration::from_secs(30);
 
 const EXIT_STATUSES: &str = "\
 Exit status: 0 done and verified (or as --no-verify asked), 1 failed, 2 used wrongly.
@@ -944,5 +944,40 @@ mod tests {
     #[test]
     fn the_definition_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn a_time_is_seconds_or_has_a_unit_for_every_option() {
+        use std::time::Duration;
+        for (text, expected) in [("20", 20), ("20s", 20), ("5m", 300), ("0", 0)] {
+            let expected = Duration::from_secs(expected);
+            let parse = |words: &str| Cli::try_parse_from(words.split(' ')).unwrap().command;
+            let words = format!("longhaul cp --retry {text} --stall-timeout {text} a h:b");
+            let Command::Cp(cp) = parse(&words) else { panic!("{words}") };
+            assert_eq!([cp.retry, cp.stall_timeout], [expected; 2], "{text}");
+            let words = format!("longhaul pipe --stall-timeout {text} h:b");
+            let Command::Pipe(pipe) = parse(&words) else { panic!("{words}") };
+            assert_eq!(pipe.stall_timeout, expected, "{text}");
+            let words = format!(
+                "longhaul serve --stall-timeout {text} --excuse-timeout {text} --drain {text} --discard-after {text}"
+            );
+            let Command::Serve(serve) = parse(&words) else { panic!("{words}") };
+            let times =
+                [serve.stall_timeout, serve.excuse_timeout, serve.drain, serve.discard_after];
+            assert_eq!(times, [expected; 4], "{text}");
+        }
+        let stats = Cli::try_parse_from(["longhaul", "cp", "--stats", "30", "a", "h:b"]).unwrap();
+        let Command::Cp(cp) = stats.command else { panic!() };
+        assert_eq!(cp.link.stats, Some(Duration::from_secs(30)));
+    }
+
+    #[test]
+    fn what_a_server_does_unless_asked_is_the_same_with_a_file() {
+        let serve = Cli::try_parse_from(["longhaul", "serve"]).unwrap();
+        let Command::Serve(serve) = serve.command else { panic!() };
+        let options = longhaul::ServeOptions::new("[::1]:0".parse().unwrap(), Vec::new());
+        assert_eq!(serve.drain, DRAIN);
+        let of_file = [options.stall_timeout, options.excuse_timeout, options.discard_after];
+        assert_eq!([serve.stall_timeout, serve.excuse_timeout, serve.discard_after], of_file);
     }
 }

@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use longhaul::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, EndedEntry,
@@ -295,7 +294,7 @@ fn options(
     let names = listed.map(|path| names::read(path, args.names.from0)).transpose()?.flatten();
     let rules = args.filter.rules()?;
     let mut connect = link::fill(&args.link, connect, output)?;
-    connect.stall_timeout = Duration::from_secs(args.stall_timeout);
+    connect.stall_timeout = args.stall_timeout;
     let pushed = matches!(paths, CopyPaths::Push { .. });
     let mut options = CopyOptions::new(connect, paths);
     options.destination_is_directory = shape.is_directory;

@@ -4,7 +4,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 use longhaul::{
     CircuitWant, PipeOptions, PipeReport, Progress, SshPurpose, Stop, pipe_name_is_valid,
@@ -95,7 +94,7 @@ fn options(args: &PipeArgs, output: &Output, stop: &Stop) -> Result<PipeOptions,
     let token_file = args.link.token_file.as_deref();
     let (connect, _) = ssh::reach(server, asked, token_file, &args.ssh, stop)?;
     let mut connect = link::fill(&args.link, connect, output)?;
-    connect.stall_timeout = Duration::from_secs(args.stall_timeout);
+    connect.stall_timeout = args.stall_timeout;
     Ok(PipeOptions::new(connect, name, role, file))
 }
 

@@ -100,9 +100,11 @@ pub(crate) fn period(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// Seconds, of the options that were there before units were taken.
-pub(crate) fn whole_seconds<N: std::str::FromStr>(text: &str) -> Result<N, String> {
-    text.parse().map_err(|_| format!("expected seconds, as a whole number like 300, not {text}"))
+/// A time of whole seconds.
+pub(crate) fn whole_seconds(text: &str) -> Result<u32, String> {
+    let time = when::parse_time(text)?;
+    let seconds = u32::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0);
+    seconds.ok_or_else(|| format!("expected whole seconds, like 30s or 5m, not {text}"))
 }
 
 /// A number of things.
@@ -120,14 +122,6 @@ pub(crate) fn lanes(text: &str) -> Result<u16, String> {
 pub(crate) fn percent(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').unwrap_or(text).parse();
     number.map_err(|_| format!("expected percent, as a number like 2.5, not {text}"))
-}
-
-/// A time, or 0.
-pub(crate) fn retry(text: &str) -> Result<std::time::Duration, String> {
-    match text {
-        "0" => Ok(std::time::Duration::ZERO),
-        text => when::parse_time(text),
-    }
 }
 
 /// Memory for data that is under way.
@@ -159,17 +153,17 @@ mod tests {
     #[test]
     fn what_is_written_wrongly_is_shown_with_an_example() {
         for (error, like) in [
-            (whole_seconds::<u32>("5m").err(), "like 300, not 5m"),
+            (whole_seconds("10ms").err(), "like 30s or 5m, not 10ms"),
             (count("many").err(), "like 100, not many"),
             (lanes("65").err(), "from 1 to 64, like 4, not 65"),
             (percent("some").err(), "like 2.5, not some"),
-            (period("a").err(), "like 90s, 15min, 2h or 30d, not a"),
+            (period("a").err(), "like 90s, 15min, 2h or 30d, or seconds, not a"),
             (ports("some").err(), "like 50000-50100, not some"),
             (memory("1.6Gbps").err(), "like 12MB"),
         ] {
             assert!(error.as_ref().is_some_and(|it| it.ends_with(like)), "{error:?}");
         }
-        assert_eq!((whole_seconds("0"), lanes("64")), (Ok(0), Ok(64)));
+        assert_eq!((whole_seconds("5m"), lanes("64")), (Ok(300), Ok(64)));
         assert_eq!((percent("2%"), ports("7000")), (Ok(2.0), Ok((7000, 7000))));
     }
 }

@@ -39,10 +39,12 @@ impl FromStr for When {
     }
 }
 
-/// Reads `90s`, `2h`, `30d`.
+/// Reads `90s`, `2h`, `30d`, or a number of seconds.
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
-    longhaul_circuits::service::config::time("time", text)
-        .map_err(|_| format!("expected a time like 90s, 15min, 2h or 30d, not {text}"))
+    let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
+    let unit = if is_number { "s" } else { "" };
+    longhaul_circuits::service::config::time("time", &format!("{text}{unit}"))
+        .map_err(|_| format!("expected a time like 90s, 15min, 2h or 30d, or seconds, not {text}"))
 }
 
 #[cfg(test)]
@@ -55,12 +57,23 @@ mod tests {
         for (text, expected) in [
             ("+2h", "2026-11-21T11:00:00Z"),
             ("+90s", "2026-11-21T09:01:30Z"),
+            ("+90", "2026-11-21T09:01:30Z"),
             ("2027-03-01T22:00Z", "2027-03-01T22:00:00Z"),
             ("2027-03-01T22:00:30+01:00", "2027-03-01T21:00:30Z"),
         ] {
             assert_eq!(text.parse::<When>().unwrap().from(now).to_string(), expected, "{text}");
         }
-        for wrong in ["", "+", "tomorrow", "2027-03-01T22:00", "22:00", "+2 weeks", "+-2h"] {
+        for wrong in [
+            "",
+            "+",
+            "tomorrow",
+            "2027-03-01T22:00",
+            "22:00",
+            "+2 weeks",
+            "+-2h",
+            "+1.5",
+            "+99999999999",
+        ] {
             assert!(wrong.parse::<When>().is_err(), "{wrong}");
         }
     }

@@ -131,7 +131,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<String>,
     /// How long SIGTERM lets sessions go on before they are reset [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = whole_seconds::<u32>)]
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
     pub drain: Option<u32>,
 }
 

@@ -15,6 +15,7 @@ use longhaul_units::{Bytes, Rate};
 
 use super::log::LogFormat;
 use crate::args::{self, ServeArgs};
+use crate::circuits::when;
 use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
@@ -94,18 +95,18 @@ impl Settings {
         options.memory = args.memory;
         options.direct = args.direct;
         options.socket_buffer = args.socket_buffer;
-        options.stall_timeout = Duration::from_secs(args.stall_timeout);
-        options.excuse_timeout = Duration::from_secs(args.excuse_timeout);
+        options.stall_timeout = args.stall_timeout;
+        options.excuse_timeout = args.excuse_timeout;
         options.discard_after = args.discard_after;
         options.profiles.clone_from(&args.profiles);
         options.host_priority = args.host_priority;
         options.trust_proxy.clone_from(&args.trust_proxy);
-        let drain = Duration::from_secs(args.drain.into());
         let metrics = args.metrics.as_deref().map(|text| {
             on_loopback(text).map_err(|why| Failure::usage(format!("--metrics {text}: {why}")))
         });
         let (metrics, no_history) = (metrics.transpose()?, args.no_history);
-        Ok(Self { options, no_history, drain, log: args.log, metrics, made })
+        let (drain, log) = (args.drain, args.log);
+        Ok(Self { options, no_history, drain, log, metrics, made })
     }
 
     /// Reads a file, and those that it names; see [`Self::read`].
@@ -126,9 +127,9 @@ impl Settings {
     fn parse(text: &str, logs: fn(LogFormat)) -> Result<Self, Vec<Mistake>> {
         let (file, of_form) = Section::read(text, File::read);
         let mut mistakes = Mistakes::begin(of_form);
-        let listen = file.listen.as_ref().and_then(|at| mistakes.one(at, address));
         let log = file.log.as_ref().and_then(|it| mistakes.one(it, log_format));
         log.into_iter().for_each(logs);
+        let listen = file.listen.as_ref().and_then(|at| mistakes.one(at, address));
         let listen = listen.unwrap_or_else(|| SocketAddr::new(any_address(), DEFAULT_PORT));
         let mut options = ServeOptions::new(listen, Vec::new());
         let mut seen: Vec<(Token, At)> = Vec::new();
@@ -155,12 +156,12 @@ impl Settings {
         options.stall_timeout = seconds(&file.stall_timeout).unwrap_or(options.stall_timeout);
         options.excuse_timeout = seconds(&file.excuse_timeout).unwrap_or(options.excuse_timeout);
         if let Some(after) = file.discard_after.as_ref() {
-            let after = mistakes.one(after, |text| values::retry(text).map_err(WrongValue::new));
+            let after = mistakes.one(after, |text| when::parse_time(text).map_err(WrongValue::new));
             options.discard_after = after.unwrap_or(options.discard_after);
         }
         options.direct = is_set(&file.direct);
         options.host_priority = is_set(&file.host_priority);
-        let drain = seconds(&file.drain).unwrap_or(Duration::from_secs(args::DRAIN.into()));
+        let drain = seconds(&file.drain).unwrap_or(args::DRAIN);
         let metrics = file.metrics.as_ref().and_then(|it| mistakes.one(it, on_loopback));
         let no_history = is_set(&file.no_history);
         match mistakes.is_empty() {
