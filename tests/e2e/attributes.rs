@@ -138,7 +138,7 @@ fn the_directory_that_contents_go_into_gets_what_their_directory_has() {
             assert_eq!(fs::read_dir(to).unwrap().count(), fs::read_dir(from).unwrap().count());
             // Of names of a list it stays.
             mode(to, 0o711);
-            options.names = Some(Arc::new(NameList::new([b"small".to_vec()]).unwrap()));
+            options.names.list = Some(Arc::new(NameList::new([b"small".to_vec()]).unwrap()));
             run(test, &options).unwrap();
             assert_eq!(owners(to), (4_000_009, 5_000_009, 0o711));
         });

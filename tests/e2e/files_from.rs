@@ -45,7 +45,7 @@ fn listed(server: &Server, test: &Test, pushes: bool, names: &[&str], to: &str) 
         false => pull(server.address, b"tree", &test.here(to)),
     };
     let list = NameList::new(names.iter().map(|name| name.as_bytes().to_vec())).unwrap();
-    (options.copy_contents, options.names) = (true, Some(Arc::new(list)));
+    (options.copy_contents, options.names.list) = (true, Some(Arc::new(list)));
     options
 }
 
@@ -229,6 +229,32 @@ fn directories_above_listed_names_may_be_links_and_are_copied_as_directories() {
 }
 
 #[test]
+fn a_listed_name_behind_a_link_that_is_excluded_is_not_left_out_in_silence() {
+    limited(|test| {
+        let server = Server::start(test);
+        for top in [test.here("tree"), test.there("tree")] {
+            make(&top);
+            symlink("../d", top.join("a/link")).unwrap();
+        }
+        let at = format!("lh://{}/tree", server.address);
+        for list in ["a\na/link/g\n", "./\na/link/g\n"] {
+            fs::write(test.path("list"), list).unwrap();
+            for (from, to) in [("here/tree", &*format!("{at}/none/")), (&*at, "none/")] {
+                let words = ["cp", "--token-file", "token", "--files-from", "list"];
+                let more = ["--exclude", "link", from, to];
+                let ended = Program::start(test, &[&words[..], &more].concat()).end();
+                let _ = fs::remove_dir_all(test.path("none"));
+                ended.assert_failed("a/link/g: no such file or directory ");
+                assert!(
+                    ended.stderr.contains("behind a link that a pattern excludes"),
+                    "{ended:?}"
+                );
+            }
+        }
+    });
+}
+
+#[test]
 fn cp_reads_a_list_from_standard_input() {
     limited(|test| {
         let server = Server::start(test);
@@ -253,7 +279,17 @@ fn cp_reads_a_list_from_standard_input() {
             all(&test.path("here")),
             set(["a", "a/b", "a/b/one", "a/other", "d", "d/e", "d/e/f", "d/g"])
         );
+        // As with rsync, in any order.
+        for list in ["a/b\na/b/one\n", "a/b/one\na\n"] {
+            let _ = fs::remove_dir_all(test.path("here"));
+            cp(&["--files-from", "-", "--exclude", "b"], list).assert_succeeded();
+            assert!(all(&test.path("here")).contains("a/b/one"), "{list}");
+        }
         assert_eq!(cp(&["--files-from", "-", "--delete"], "").status, Some(2));
+        let many: String = (0..1000).map(|number| format!("a/b/{number}\n")).collect();
+        let ended = cp(&["--files-from", "-", "--exclude", "b"], &format!("a\n{many}"));
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        assert!(ended.stderr.contains("list parts of them in several copies"), "{ended:?}");
         let both = cp(&["--exclude-from", "-", "--files-from", "-"], "a\n");
         assert_eq!(both.status, Some(2), "{both:?}");
         assert!(both.stderr.contains("standard input can be read once"), "{both:?}");

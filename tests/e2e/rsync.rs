@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use longhaul::{
     CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, KeptAttributes, NameList,
+    list_beside_rules,
 };
 use longhaul_needs::needs;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
@@ -24,7 +25,7 @@ use crate::trees::{is_hidden, noise};
 /// Differences from rsync that are meant, and how the comparison makes up for them.
 ///
 /// Of lists of names, what is not drawn differs, too: a `..` that leads out is refused, `/./` means nothing, a name in
-/// a listed directory says no more than that, and `--delete` is refused.
+/// a listed directory neither fails nor follows a link, and `--delete` is refused.
 const DIFFERENCES: [(&str, Difference); 4] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
@@ -131,7 +132,7 @@ fn compare(test: &Test, server: &Server, seed: u64) {
         assert_eq!(left.get(path), Some(node), "{}", differs());
     }
     let more: Vec<_> = left.keys().filter(|path| !right.contains_key(*path)).collect();
-    assert!(more.is_empty(), "seed {seed}, {rsync:?}: {more:?} too");
+    assert!(more.is_empty(), "seed {seed}, {rsync:?}, {:?}: {more:?} too", words.names);
 }
 
 fn run_ours(
@@ -153,10 +154,12 @@ fn run_ours(
     options.checksum = words.checksum;
     options.delete = words.delete.then(Deletes::default);
     options.rules = words.rules.clone();
-    options.names = words.names.clone().map(|names| {
+    if let Some(names) = words.names.clone() {
         let names = names.into_iter().map(|path| path.into_os_string().into_encoded_bytes());
-        Arc::new(NameList::new(names).unwrap())
-    });
+        let beside = list_beside_rules(names.collect(), words.rules.clone()).unwrap();
+        (options.rules, options.names.due) = (beside.rules, beside.due);
+        options.names.list = Some(Arc::new(NameList::new(beside.names).unwrap()));
+    }
     options.attributes = words.attributes;
     run(test, &options).unwrap()
 }
@@ -189,11 +192,13 @@ impl Words {
             let mut names = all_below(source);
             names.retain(|_| draw.one_in(5));
             let drawn = names.clone();
-            let is_within =
-                |name: &PathBuf, other: &PathBuf| name != other && name.starts_with(other);
-            names.retain(|name| !drawn.iter().any(|other| is_within(name, other)));
+            let is_followed = |name: &PathBuf| {
+                let is_within = |other: &PathBuf| name != other && name.starts_with(other);
+                !source.join(name).is_symlink() || !drawn.iter().any(is_within)
+            };
             names.extend(draw.one_in(4).then(|| MISSING.into()));
-            names.into_iter().map(|name| slashed(source, name)).collect()
+            let slashed = |name| if is_followed(&name) { slashed(source, name) } else { name };
+            names.into_iter().map(slashed).collect()
         });
         let listed = names.is_some();
         let (contents, delete) = (contents || listed, delete && !listed);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use longhaul::{
     CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Deletes, EndedEntries, EndedEntry,
-    Error, ErrorKind, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
+    Error, ErrorKind, ListedNames, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
 use longhaul_units::{EntryCode, Instant, shown, shown_path};
@@ -161,7 +161,7 @@ fn as_written(failures: &EndedEntries, options: &CopyOptions, paths: &[OsString]
     }
     // What is listed is not the source, if called so.
     let is_source =
-        |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.is_none();
+        |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.list.is_none();
     for failure in failures.sample.iter_mut().filter(is_source) {
         let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
         let parsed = sources.iter().find_map(|text| {
@@ -291,8 +291,11 @@ fn options(
             "standard input can be read once: of --files-from - and --exclude-from - one has to name a file",
         ));
     }
-    let names = listed.map(|path| names::read(path, args.names.from0)).transpose()?.flatten();
     let rules = args.filter.rules()?;
+    let (names, rules) = match listed {
+        Some(path) => names::read(path, args.names.from0, rules)?,
+        None => (ListedNames::default(), rules),
+    };
     let mut connect = link::fill(&args.link, connect, output)?;
     connect.stall_timeout = args.stall_timeout;
     let pushed = matches!(paths, CopyPaths::Push { .. });

@@ -3,24 +3,33 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use longhaul::NameList;
+use longhaul::{FilterRule, ListedNames, NameList, NamesBesideRules, list_beside_rules};
 use longhaul_units::shown_path;
 
 use crate::failure::Failure;
 use crate::input;
 
 /// Reads the list of `path`, or of standard input for `-`: names in the source, one a line, or with a zero behind
-/// each. Nothing where that itself is listed: all is copied.
-pub(crate) fn read(path: &Path, ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Failure> {
+/// each. No names where that itself is listed: all is copied. Returns rules too, which mean beside the names what `rules`
+/// do.
+pub(crate) fn read(
+    path: &Path,
+    ends_in_zero: bool,
+    rules: Vec<FilterRule>,
+) -> Result<(ListedNames, Vec<FilterRule>), Failure> {
     let text = input::read(path).map_err(|error| {
         Failure::failed(format!("--files-from: cannot read {}: {error}", path.display()))
     })?;
-    parse(&text, ends_in_zero)
+    parse(&text, ends_in_zero, rules)
         .map_err(|reason| Failure::usage(format!("--files-from {}: {reason}", path.display())))
 }
 
 /// As rsync reads it: without zeros, lines that are empty or begin with `#` or `;` are no names.
-fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, String> {
+fn parse(
+    text: &[u8],
+    ends_in_zero: bool,
+    rules: Vec<FilterRule>,
+) -> Result<(ListedNames, Vec<FilterRule>), String> {
     if !ends_in_zero && text.contains(&0) {
         return Err("a name holds NUL: -0 reads names that end in NUL".into());
     }
@@ -59,9 +68,12 @@ fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, Strin
         return Err(upwards.join("\n"));
     }
     if is_all {
-        return Ok(None);
+        names.push(Vec::new());
     }
-    NameList::new(names).map(|list| Some(Arc::new(list))).map_err(|error| error.to_string())
+    let NamesBesideRules { names, rules, due } =
+        list_beside_rules(names, rules).map_err(|error| error.to_string())?;
+    let list = (!is_all).then(|| NameList::new(names).map(Arc::new)).transpose();
+    Ok((ListedNames { list: list.map_err(|error| error.to_string())?, due }, rules))
 }
 
 /// The path that a line names, in which each `..` takes away the name before it; nothing where there is none. A slash
@@ -85,7 +97,13 @@ const LINES_SHOWN: usize = 10;
 
 #[cfg(test)]
 mod tests {
+    use longhaul::FilterKind;
+
     use super::*;
+
+    fn parse(text: &[u8], ends_in_zero: bool) -> Result<Option<Arc<NameList>>, String> {
+        super::parse(text, ends_in_zero, Vec::new()).map(|(names, _)| names.list)
+    }
 
     fn names(text: &str, ends_in_zero: bool) -> Vec<String> {
         let list = parse(text.as_bytes(), ends_in_zero).unwrap().unwrap();
@@ -112,5 +130,20 @@ mod tests {
         assert_eq!(error(b"a\nb\0../x\0", true), sentence("name 2: ../x"));
         assert!(parse(&[b'a'; 5000], false).is_err());
         assert!(error(b"a\0b\0", false).contains("-0 reads names that end in NUL"));
+    }
+
+    #[test]
+    fn a_name_that_is_excluded_does_not_take_away_names_below_it() {
+        let rule = |kind, pattern: &str| FilterRule { kind, pattern: pattern.into() };
+        let exclude = rule(FilterKind::Exclude, "ex");
+        let parse = |text: &[u8]| super::parse(text, false, vec![exclude.clone()]).unwrap();
+        let (names, rules) = parse(b"o/ex\no/ex/f\n");
+        let list = names.list.unwrap();
+        assert_eq!((list.get(0), rules), (Some(&b"o/ex/f"[..]), vec![exclude.clone()]));
+        let (names, rules) = parse(b"./\nex/f\n");
+        assert_eq!((names.list, names.due), (None, vec![b"ex/f".to_vec()]), "all");
+        let include = |pattern| rule(FilterKind::Include, pattern);
+        let others = rule(FilterKind::Exclude, "/ex/*");
+        assert_eq!(rules, [include("/ex/"), include("/ex/f"), others, exclude.clone()]);
     }
 }

@@ -45,7 +45,10 @@ pub use endpoint::ssh::started::SshServer;
 pub use error::{Error, ErrorKind, Kept, Side};
 pub use longhaul_carriers::losses::{LossLog, ReportedLoss};
 pub use longhaul_control::Via;
-pub use longhaul_files::{HashList, HashListError, UnfinishedCopies, UnfinishedCopy, discard};
+pub use longhaul_files::{
+    HashList, HashListError, NamesBesideRules, UnfinishedCopies, UnfinishedCopy, discard,
+    list_beside_rules,
+};
 pub use longhaul_history::History;
 pub use longhaul_objects::{ChangeKind, NameList, NameListError, NamedChange};
 pub use longhaul_session::{KeyId, Token};
@@ -58,7 +61,7 @@ pub use longhaul_wire::{
 pub use memory::budget::MEMORY_LEAST;
 pub use options::{
     Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, CopyRecords, DEFAULT_PORT,
-    DISCARD_AFTER, Endpoint, Limits, Route, ServeOptions,
+    DISCARD_AFTER, Endpoint, Limits, ListedNames, Route, ServeOptions,
 };
 pub use place::escaped;
 pub use progress::Progress;

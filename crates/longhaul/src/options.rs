@@ -227,6 +227,17 @@ pub struct CopyRecords {
     pub unmissed: KeptAttributes,
 }
 
+/// Names of what is copied that a user lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ListedNames {
+    /// Of the contents of the one source only these are copied, with what is in them; needs
+    /// [`CopyOptions::copy_contents`], and nothing is deleted.
+    pub list: Option<Arc<NameList>>,
+    /// Paths that fail where they are not found, among what is copied: see
+    /// [`NamesBesideRules::due`](crate::NamesBesideRules::due).
+    pub due: Vec<Vec<u8>>,
+}
+
 /// A copy between this host and a server.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -244,9 +255,8 @@ pub struct CopyOptions {
     /// Names that are copied and names that are not: the first rule that matches decides. Patterns are
     /// those of `rsync` (docs/protocol.md section 7.9); at most [`longhaul_wire::MAX_RULES`].
     pub rules: Vec<FilterRule>,
-    /// Of the contents of the one source only these names are copied, with what is in them; needs
-    /// [`copy_contents`](Self::copy_contents), and nothing is deleted.
-    pub names: Option<Arc<NameList>>,
+    /// Names that are listed.
+    pub names: ListedNames,
     /// Contents of a server's directory go into a directory here that holds something already too. The
     /// server chooses every name in it then, and may replace what is there.
     pub merge: bool,
@@ -290,7 +300,7 @@ impl CopyOptions {
             copy_contents: false,
             destination_is_name: false,
             rules: Vec::new(),
-            names: None,
+            names: ListedNames::default(),
             merge: false,
             ignore_times: false,
             checksum: false,

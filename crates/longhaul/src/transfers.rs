@@ -3,6 +3,7 @@
 pub mod answering;
 pub mod asking;
 pub mod copy;
+pub mod due;
 pub mod leftovers;
 pub mod list;
 pub mod pipe;

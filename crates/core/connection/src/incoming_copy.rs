@@ -354,6 +354,11 @@ impl<I> IncomingCopy<I> {
         self.sink.unannounced_of_list()
     }
 
+    /// See [`Sink::is_announced`].
+    pub fn is_announced(&self, path: &[u8]) -> bool {
+        self.sink.is_announced(path)
+    }
+
     /// Entries that could not be copied, the first of them.
     pub fn failures(&self) -> &[EndedEntry] {
         self.sink.failures()

@@ -177,11 +177,7 @@ impl NameList {
 
     /// Names that were not announced, nor a file or link in the place of a directory above.
     pub(crate) fn unmet<'a>(&'a self, paths: &'a AnnouncedPaths) -> impl Iterator<Item = &'a [u8]> {
-        let is_met = |name: &[u8]| {
-            let ends = name.iter().enumerate().filter(|(_, byte)| **byte == b'/');
-            paths.contains(name) || ends.into_iter().any(|(end, _)| paths.has_leaf(&name[..end]))
-        };
-        self.iter().filter(move |name| !is_met(name))
+        self.iter().filter(|name| !paths.settle(name))
     }
 }
 

@@ -14,9 +14,11 @@ impl AnnouncedPaths {
         self.get(&PathKey::of(path)).is_some()
     }
 
-    /// True if an entry that is no directory has this path.
-    pub(crate) fn has_leaf(&self, path: &[u8]) -> bool {
-        matches!(self.get(&PathKey::of(path)), Some(None))
+    /// True if an entry has this path, or one that is no directory that of a directory above.
+    pub(crate) fn settle(&self, path: &[u8]) -> bool {
+        let is_leaf = |path: &[u8]| matches!(self.get(&PathKey::of(path)), Some(None));
+        let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/');
+        self.contains(path) || ends.into_iter().any(|(end, _)| is_leaf(&path[..end]))
     }
 
     /// The number of the directory that has the path; nothing of another entry.

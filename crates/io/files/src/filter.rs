@@ -43,6 +43,15 @@ pub enum FilterError {
     /// More than a request can have.
     #[error("at most {MAX_RULES} patterns can be given")]
     TooMany,
+    /// The names of a list need more of them than a request can have.
+    #[error(
+        "{names} names are listed in directories that patterns exclude, and directories above these are listed \
+         too: that takes more rules than the {MAX_RULES} of a copy; list parts of them in several copies"
+    )]
+    TooManyListed {
+        /// Names that rules are needed for.
+        names: usize,
+    },
     /// Together they would take too much memory.
     #[error("the patterns are too long together: {0}")]
     TooLarge(String),

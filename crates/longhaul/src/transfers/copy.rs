@@ -25,7 +25,8 @@ use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, shown_path};
 use longhaul_wire::{
-    AskedPart, Direction, EntryCode, EntryEnd, KeptAttributes, MAX_PATH, Protect, Request, Summary,
+    AskedPart, Direction, EntryCode, EntryEnd, FilterRule, KeptAttributes, MAX_PATH, Protect,
+    Request, Summary,
 };
 
 use crate::api::{CopyReport, DeletedNames, Snapshot};
@@ -38,6 +39,7 @@ use crate::memory::budget::Budget;
 use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
 use crate::progress::Progress;
 use crate::remarks::{self, Unkept};
+use crate::transfers::due;
 use crate::transfers::sink::SinkDriver;
 use crate::transfers::source::SourceDriver;
 
@@ -81,6 +83,7 @@ pub fn copy(options: &CopyOptions, progress: &Progress, stop: &Stop) -> Result<C
     let failed = |failure| Error::of(failure, Some(kept()));
     let wish = Wish::Copy(request(options));
     check_patterns(options, &wish)?;
+    check_size(&wish)?;
     let client = Client::new(&options.connect, wish, started).map_err(failed)?;
     let memory = client.memory.repaired_by(client.profile.repair());
     let client = Client { memory, ..client };
@@ -221,7 +224,7 @@ fn check(options: &CopyOptions) -> Result<(), Error> {
             "--manifest needs hashes of all that is copied: not with --no-verify, -u or -n",
         );
     }
-    if options.names.is_some()
+    if options.names.list.is_some()
         && (sources.len() != 1 || !options.copy_contents || options.delete.is_some())
     {
         return usage(
@@ -242,7 +245,7 @@ fn request(options: &CopyOptions) -> Request {
     let CopyOptions { copy_contents, destination_is_name, .. } = *options;
     let (direction, several, label, paths) = match &options.paths {
         CopyPaths::Push { sources, destination } => {
-            let digest = options.names.as_ref().map(|names| names.digest());
+            let digest = options.names.list.as_ref().map(|names| names.digest());
             let label = source_label(sources, copy_contents, digest.as_ref());
             (Direction::Push, sources.len() > 1, label, vec![destination.clone()])
         }
@@ -264,8 +267,8 @@ fn request(options: &CopyOptions) -> Request {
         destination_is_name,
         dry_run: options.dry_run,
         // The source of a push has them.
-        names_follow: options.names.is_some() && direction == Direction::Pull,
-        destination_stays: options.names.is_some() && direction == Direction::Push,
+        names_follow: options.names.list.is_some() && direction == Direction::Pull,
+        destination_stays: options.names.list.is_some() && direction == Direction::Push,
         deletes: options.delete,
         keeps_attributes: options.attributes,
         label,
@@ -323,6 +326,20 @@ fn check_patterns(options: &CopyOptions, wish: &Wish) -> Result<(), Error> {
         let pattern = own(path).filter(|name| is_pattern(name));
         let made = AskedPatterns::new(pattern).map(drop);
         made.map_err(|error| options.connect.wrong_pattern(wish, (number, path), &error))
+    })
+}
+
+/// No server takes more in a request.
+fn check_size(wish: &Wish) -> Result<(), Error> {
+    let Wish::Copy(request) = wish else { return Ok(()) };
+    let is_long = |rule: &FilterRule| rule.pattern.len() > MAX_PATH;
+    if request.rules.iter().any(is_long) {
+        return Err(Error::usage(format!("a pattern has {MAX_PATH} bytes at most")));
+    }
+    request.encode(&mut Vec::new()).map_err(|_| {
+        Error::usage(
+            "paths at the server and patterns take less than 1 MiB together: copy in parts",
+        )
     })
 }
 
@@ -412,7 +429,7 @@ fn push(
         (true, None) => Belief::Nothing,
         (true, Some(secret)) => Belief::Tags(TagKey::new(secret, &server_name(&options.connect))),
     };
-    options.names.iter().for_each(|names| tree.list_names(names.clone()));
+    options.names.list.iter().for_each(|names| tree.list_names(names.clone()));
     let mut copy = outgoing(shared, belief, options.dry_run, options.delete.is_some());
     if options.checksum {
         copy.allow_comparisons();
@@ -421,7 +438,7 @@ fn push(
         copy.want_changes();
     }
     send(shared, budget, options.connect.stall_timeout, copy);
-    SourceDriver::new(tree, options.verify)
+    SourceDriver::new(tree, options.verify).expecting(&options.names.due)
 }
 
 fn pull(
@@ -437,7 +454,7 @@ fn pull(
     source.extend(sources.iter().map(Vec::as_slice));
     // Of contents the names are the server's: what another copy has left vouches for none of them.
     source.extend(options.copy_contents.then_some(&b"/."[..]));
-    let digest = options.names.as_ref().map(|names| names.digest());
+    let digest = options.names.list.as_ref().map(|names| names.digest());
     source.extend(digest.as_ref().map(|digest| &digest[..]));
     let label = OsStr::as_bytes(destination.as_os_str());
     let transfer = transfer_id(&source, label, options.verify);
@@ -457,10 +474,10 @@ fn pull(
         transfer,
         fsync,
         direct: options.direct,
-        only_empty: names.are_contents() && !options.merge && options.names.is_none(),
+        only_empty: names.are_contents() && !options.merge && options.names.list.is_none(),
         goes_on: true,
         dry_run: options.dry_run,
-        stays: options.names.is_some(),
+        stays: options.names.list.is_some(),
         keeps_modes: options.attributes.has(KeptAttributes::MODES),
         keeps,
     };
@@ -472,7 +489,7 @@ fn pull(
     let sources = sources_for_people(options, sources);
     let config = SinkConfig { deletes, attributes, sources, dry_run: options.dry_run, ..config };
     let mut copy = IncomingCopy::new(config, resume);
-    options.names.iter().for_each(|names| copy.ask_names(names.clone()));
+    options.names.list.iter().for_each(|names| copy.ask_names(names.clone()));
     if options.records.changes {
         copy.want_changes();
     }
@@ -482,7 +499,7 @@ fn pull(
 
 /// Names that a server may give to what it sends.
 fn asked_names(options: &CopyOptions, sources: &[Vec<u8>]) -> Result<TopNames, Failure> {
-    if let Some(names) = &options.names {
+    if let Some(names) = &options.names.list {
         return Ok(TopNames::Listed(names.clone()));
     }
     let own = |path| own_name(path).filter(|_| !options.copy_contents);
@@ -617,14 +634,7 @@ fn report(
             (stayed, would_change) = (stats.stayed, stats.would_change);
             carried = stats.carried;
             let notes = task.shared.notes();
-            unannounced = copy.unannounced();
-            // A name that a rule excludes is not missed.
-            let is_missed = |name: &&[u8]| {
-                let admits = |it: &&Filter| it.admits(name, true) && it.admits(name, false);
-                filter.as_ref().is_none_or(admits)
-            };
-            let missed = copy.unannounced_of_list().filter(is_missed);
-            unannounced.extend(missed.map(shown_path));
+            unannounced = missed_at_server(copy, &options.names.due, filter);
             lost.add_missed(copy.source_report());
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
@@ -634,10 +644,7 @@ fn report(
     let (mut failures, mut skipped) = (task.shared.failures(), task.shared.skipped());
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
     let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures, &mut skipped);
-    for name in unannounced {
-        let reason = "the server has announced neither it nor a failure, so it was not copied";
-        failures.push(&name, &EntryEnd::new(EntryCode::Failed, reason));
-    }
+    unannounced.iter().for_each(|(name, end)| failures.push(name, end));
     CopyReport {
         bytes: bytes + carried.1,
         files: files + u64::from(carried.0),
@@ -657,6 +664,25 @@ fn report(
         deleted,
         link: link.clone(),
     }
+}
+
+/// Names that were asked for and of which the server says nothing, and those that are `due` of it.
+fn missed_at_server(
+    copy: &IncomingCopy<Buffer>,
+    due: &[Vec<u8>],
+    filter: Option<&Filter>,
+) -> Vec<(String, EntryEnd)> {
+    // A name that a rule excludes is not missed.
+    let is_missed = |name: &&[u8]| {
+        filter.is_none_or(|filter| filter.admits(name, true) && filter.admits(name, false))
+    };
+    let listed = copy.unannounced_of_list().filter(is_missed).map(shown_path);
+    let reason = "the server has announced neither it nor a failure, so it was not copied";
+    let end = EntryEnd::new(EntryCode::Failed, reason);
+    let missed = copy.unannounced().into_iter().chain(listed).map(|name| (name, end.clone()));
+    let due = due.iter().filter(|name| !copy.is_announced(name));
+    let due = due.map(|name| (shown_path(name), due::not_found("at the server")));
+    missed.chain(due).collect()
 }
 
 /// Neither on the way nor by its hash.

@@ -16,6 +16,7 @@ use longhaul_units::{Duration, Extent, shown_path};
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::connection::shared::Shared;
+use crate::transfers::due::{self, DueNames};
 
 /// Drives the [`OutgoingCopy`] of a connection over a file tree.
 pub(crate) struct SourceDriver {
@@ -26,6 +27,8 @@ pub(crate) struct SourceDriver {
     hashes: Option<Arc<CopiedHashes>>,
     /// The sink sends the list of names that it wants.
     awaits_names: bool,
+    /// Paths that are to be found.
+    due: Vec<Vec<u8>>,
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
@@ -37,7 +40,7 @@ pub(crate) const WORKERS: u32 = 2;
 
 impl SourceDriver {
     pub fn new(tree: SourceTree, verify: bool) -> Self {
-        Self { tree, verify, hashes: None, awaits_names: false }
+        Self { tree, verify, hashes: None, awaits_names: false, due: Vec::new() }
     }
 
     /// Hashes of files go to `hashes`.
@@ -48,6 +51,11 @@ impl SourceDriver {
     /// Nothing is looked for before the names have come that the sink wants, if it lists them.
     pub fn awaiting_names(self, awaits_names: bool) -> Self {
         Self { awaits_names, ..self }
+    }
+
+    /// Those of these paths fail that are not found.
+    pub fn expecting(self, due: &[Vec<u8>]) -> Self {
+        Self { due: due.to_vec(), ..self }
     }
 
     /// Opens a file that was copied, to read it once more.
@@ -94,8 +102,10 @@ impl SourceDriver {
             self.tree.list_names(Arc::new(names));
         }
         let mut announced = SourceStats::default();
+        let mut due = DueNames::new(&self.due);
         let mut scan = self.tree.scan();
         while let Some(found) = scan.next() {
+            due.meet(&found);
             let now = match found {
                 Scanned::Entry(entry) => {
                     self.hashes.iter().for_each(|hashes| hashes.note_file(&entry));
@@ -111,6 +121,8 @@ impl SourceDriver {
                 shared.mailboxes.wake_messages();
             }
         }
+        let not_found = due::not_found("on this host");
+        due.left().for_each(|name| shared.note_failure(&shown_path(name), &not_found));
         shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
     }
 

@@ -183,6 +183,11 @@ impl Sink {
         list.into_iter().flat_map(|list| list.unmet(&self.manifest.paths))
     }
 
+    /// True if the source says something of a path, if only that what is above it is no directory.
+    pub fn is_announced(&self, path: &[u8]) -> bool {
+        self.manifest.paths.settle(path)
+    }
+
     pub(super) fn handle_manifest_end(
         &mut self,
         entries: u64,

@@ -212,3 +212,17 @@ fn contents_go_into_no_directory_that_holds_something() {
         assert!(client(&options(&[b"data"], true, &to)).is_err());
     }
 }
+
+#[test]
+fn a_request_that_no_server_reads_is_refused_here() {
+    let refused = |rules: usize, len| {
+        let mut options = options(&[b"data"], false, FilePath::new("here"));
+        let pattern = vec![b'a'; len];
+        let rule = longhaul_wire::FilterRule { kind: longhaul_wire::FilterKind::Exclude, pattern };
+        options.rules = vec![rule; rules];
+        check_size(&Wish::Copy(request(&options))).map_err(|error| error.to_string())
+    };
+    assert_eq!(refused(1, MAX_PATH), Ok(()));
+    assert!(refused(1, MAX_PATH + 1).unwrap_err().contains("4096 bytes at most"));
+    assert!(refused(300, MAX_PATH).unwrap_err().contains("less than 1 MiB together"));
+}
