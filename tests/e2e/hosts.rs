@@ -1,11 +1,16 @@
 //! Reports of copies and probes on the hosts at both ends.
 
 use std::fs;
+use std::net::SocketAddr;
+use std::process::Command;
 
 use longhaul::{CarrierChoice, Stop, probe};
+use longhaul_needs::needs;
+use longhaul_sys::netns::{NetnsPair, Side};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::HostAccount;
 
+use crate::program::Program;
 use crate::server::{Server, connect_options, over, pull, push, run};
 use crate::test::{limited, token};
 use crate::trees::noise;
@@ -72,5 +77,35 @@ fn a_probe_asks_for_nothing_and_the_server_serves_on() {
         run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
         options.token = token(2);
         assert!(probe(&options, &Stop::default()).is_err());
+    });
+}
+
+#[needs(namespaces)]
+#[test]
+fn a_probe_of_a_host_that_sends_no_udp_says_so_and_finds_out_the_rest() {
+    limited(|test| {
+        let hosts = NetnsPair::new(1_500).unwrap();
+        let listen = SocketAddr::new(Side::B.ipv4(), 0);
+        let server =
+            hosts.run_in(Side::B, || Server::with(test, |options| options.listen = listen));
+        let server = server.unwrap();
+        let at = format!("lh://{}", server.address);
+        let words = ["rule", "add", "pref", "10", "ipproto", "udp", "unreachable"];
+        let run = || Command::new("ip").args(words).status().unwrap();
+        assert!(hosts.run_in(Side::A, run).unwrap().success());
+        let probe = |words: &[&str]| {
+            let words = [&["probe", "--token-file", "token", &at], words].concat();
+            let ended = hosts.run_in(Side::A, || Program::start(test, &words)).unwrap().end();
+            ended.assert_succeeded();
+            assert!(!format!("{ended:?}").contains("--carrier"), "probe has none: {ended:?}");
+            ended
+        };
+        let words = probe(&[]).stdout;
+        assert!(words.contains("this host sends no UDP there, TCP carries"), "{words}");
+        assert!(words.contains("cannot send UDP from ") && !words.contains("open port"), "{words}");
+        let found = probe(&["--json"]).json();
+        assert_eq!((&found["udp"], &found["rtt_ms"]), (&false.into(), &().into()), "{found}");
+        assert!(found["tcp_rtt_ms"].as_f64() > Some(0.0), "{found}");
+        assert!(found["socket_buffers"]["here"]["granted"].as_u64() > Some(0), "{found}");
     });
 }

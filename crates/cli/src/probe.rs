@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ProbeArgs, output: &Output, held: Held) -> Result<(), F
 
 /// The fields of docs/operating.md.
 fn json(report: &ProbeReport) -> Value {
-    let [asked, granted] = report.buffer_here;
+    let [asked, granted] = report.buffer_here.map_or([None; 2], |sizes| sizes.map(Some));
     json!({
         "server": report.server.to_string(),
         "implementation": report.implementation,
@@ -44,7 +44,7 @@ fn json(report: &ProbeReport) -> Value {
         "rtt_ms": report.udp_round_trip.map(|rtt| seconds(rtt) * 1e3),
         "path_mtu": report.path_mtu,
         "socket_buffers": {
-            "here": { "asked": asked.get(), "granted": granted.get() },
+            "here": { "asked": asked.map(Bytes::get), "granted": granted.map(Bytes::get) },
             "there": { "granted": report.buffer_there.map(Bytes::get) },
         },
         "here": {
@@ -72,15 +72,18 @@ fn text(report: &ProbeReport) -> String {
     };
     let sizes =
         report.path_mtu.map_or(String::new(), |mtu| format!(", packets of up to {mtu} bytes"));
-    let udp = match (&report.too_narrow, report.udp_round_trip) {
-        (Some(_), _) => "UDP does not fit, TCP carries",
-        (None, Some(_)) => "UDP passes",
-        (None, None) => "UDP does not pass",
+    let udp = match (&report.too_narrow, &report.no_udp, report.udp_round_trip) {
+        (Some(_), ..) => "UDP does not fit, TCP carries",
+        (None, Some(_), _) => "this host sends no UDP there, TCP carries",
+        (None, None, Some(_)) => "UDP passes",
+        (None, None, None) => "UDP does not pass",
     };
     lines.push(format!("path     RTT {rtt}{sizes}; {udp}"));
-    let [asked, granted] = report.buffer_here;
+    let here = report
+        .buffer_here
+        .map_or("unknown".into(), |[asked, granted]| format!("{granted} of {asked}"));
     let there = report.buffer_there.map_or("unknown".into(), |size| size.to_string());
-    lines.push(format!("buffers  here {granted} of {asked}, there {there}"));
+    lines.push(format!("buffers  here {here}, there {there}"));
     lines.push(format!(
         "here     {}, {} processors, each encrypts {}",
         report.machine.cpu, report.machine.cpus, report.encrypts
@@ -98,14 +101,15 @@ fn text(report: &ProbeReport) -> String {
 /// What would help, with the command where there is one.
 fn advice(report: &ProbeReport) -> Vec<String> {
     let mut advice = Vec::new();
-    let [asked, granted] = report.buffer_here;
-    if granted < asked {
-        let larger = hosts::larger_buffer("here: the socket buffer", granted, asked);
-        advice.push(larger);
-    }
-    if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
-        let larger = hosts::larger_buffer("at the server: the socket buffer", there, asked);
-        advice.push(format!("{larger}, unless `serve --socket-buffer` asks for less"));
+    if let Some([asked, granted]) = report.buffer_here {
+        if granted < asked {
+            let larger = hosts::larger_buffer("here: the socket buffer", granted, asked);
+            advice.push(larger);
+        }
+        if let Some(there) = report.buffer_there.filter(|there| *there < asked) {
+            let larger = hosts::larger_buffer("at the server: the socket buffer", there, asked);
+            advice.push(format!("{larger}, unless `serve --socket-buffer` asks for less"));
+        }
     }
     let refused = HostAccount::PRIORITY_REFUSED | HostAccount::BUSY_POLLING_REFUSED;
     if report.with_priority & refused != 0 {
@@ -115,7 +119,9 @@ fn advice(report: &ProbeReport) -> Vec<String> {
         ));
     }
     if let Some(reason) = &report.too_narrow {
-        advice.push(format!("{reason}: TCP carries (--carrier auto or tcp)"));
+        advice.push(format!("{reason}: TCP carries"));
+    } else if let Some(reason) = &report.no_udp {
+        advice.push(format!("{reason}: until that is mended TCP carries"));
     } else if report.udp_round_trip.is_none() {
         advice.push(format!(
             "UDP does not pass: open port {} for UDP at the server and on the way; until then TCP \
@@ -123,7 +129,9 @@ fn advice(report: &ProbeReport) -> Vec<String> {
             report.server.port()
         ));
     }
-    if let Some(rtt) = report.udp_round_trip.filter(|_| report.too_narrow.is_none()) {
+    if let Some(rtt) = report.udp_round_trip.filter(|_| report.too_narrow.is_none())
+        && let Some([asked, granted]) = report.buffer_here
+    {
         // What a buffer holds of a stall as long as a turn of most schedulers.
         let least = report.buffer_there.unwrap_or(granted).min(granted);
         let window = longhaul_units::Rate::from_bytes_over(least.get(), rtt);

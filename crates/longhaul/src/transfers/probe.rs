@@ -8,10 +8,10 @@ use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use longhaul_carriers::buffer::Buffer;
 use longhaul_carriers::carrier::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
-use longhaul_carriers::upper_layer::UpperLayer;
+use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
 use longhaul_control::{Dialed, dial};
-use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS};
+use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
 use longhaul_history::{Direction, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
 use longhaul_session::ClientConfig;
@@ -19,11 +19,11 @@ use longhaul_sys::clock;
 use longhaul_sys::host::Machine;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
-use longhaul_sys::udp::UdpOptions;
+use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_units::{Bytes, Duration, Rate, shown};
 use longhaul_wire::{BASE_DATAGRAM, Carrier, CloseCode, ReceiveLimits};
 
-use crate::endpoint::client::{Idle, profile, through_ssh, without_ports};
+use crate::endpoint::client::{Failure, Idle, profile, through_ssh, without_ports};
 use crate::error::Error;
 use crate::options::{ConnectOptions, Endpoint};
 
@@ -43,8 +43,10 @@ pub struct ProbeReport {
     pub path_mtu: Option<u64>,
     /// Why packets as large as UDP needs them do not pass, if so.
     pub too_narrow: Option<String>,
-    /// What this host's sockets ask for, and what they are granted.
-    pub buffer_here: [Bytes; 2],
+    /// The reason why this host sends no UDP packet to the server, if so.
+    pub no_udp: Option<String>,
+    /// What this host's sockets ask for, and what they are granted; nothing where it gives none.
+    pub buffer_here: Option<[Bytes; 2]>,
     /// What the server's are granted, as it says; it asks for as much by default.
     pub buffer_there: Option<Bytes>,
     /// What this host is.
@@ -93,32 +95,19 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
     let failed = |failure| Error::of(failure, None);
     let Dialed { session, control, server, local, rtt, .. } = &dialed;
     let boxes = mailboxes(session.lanes).map_err(|error| Error::here(error.to_string()))?;
-    let silent = Arc::new(Silent::default());
     let chosen = profile("auto", None, &[]).map_err(failed)?;
     let idle = Idle { dialed: &dialed, profile: &chosen, options };
-    let (mut lanes, mut notices) = idle.start(silent.clone(), &boxes).map_err(failed)?;
-    let without = without_ports(options, &dialed);
-    notices.extend(without.or_else(|| through_ssh(&dialed, false, false)));
-    let begun = clock::now();
-    let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
-    while clock::now() - begun < patience && !stop.is_requested() {
-        std::thread::sleep(LOOK);
-        if silent.closed.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    let seen = lanes.totals().sending;
-    let (account, packet) = (lanes.host().account(), lanes.passed());
-    lanes.close(CloseCode::DONE, "");
+    let seen = match over_udp(&idle, &boxes, stop) {
+        Err(Failure::NoUdp(reason)) => Seen::nothing(&dialed, reason),
+        seen => seen.map_err(failed)?,
+    };
     control.close(CloseCode::DONE, "");
-    lanes.join();
     if stop.is_requested() {
         return Err(Error::stopped());
     }
-    let passes = silent.validated.load(Ordering::Relaxed);
-    let path_mtu = packet.filter(|_| passes);
-    let closed = lock(&silent.too_narrow).take();
-    let too_narrow = closed.or_else(|| too_narrow(*server, path_mtu));
+    let mut notices = seen.notices;
+    let without = without_ports(options, &dialed);
+    notices.extend(without.or_else(|| through_ssh(&dialed, false, false)));
     let key = PathKey {
         peer: host.clone(),
         local: *local,
@@ -132,15 +121,68 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
         server: *server,
         implementation: session.peer_implementation.as_deref().map(shown),
         tcp_round_trip: *rtt,
-        udp_round_trip: Some(seen.rtt_min).filter(|rtt| passes && !rtt.is_zero()),
-        path_mtu,
-        too_narrow,
-        buffer_here: [account.buffer_asked, account.buffer_granted],
+        udp_round_trip: seen.round_trip,
+        path_mtu: seen.path_mtu,
+        too_narrow: seen.too_narrow,
+        no_udp: seen.no_udp,
+        buffer_here: seen.buffer,
         buffer_there: session.peer_limits.map(|limits| limits.socket_buffer),
         machine: Machine::describe(),
         encrypts,
         with_priority: with_priority(),
         known: known.flatten(),
+        notices,
+    })
+}
+
+/// Findings of a lane, as in the [`ProbeReport`].
+#[derive(Debug, Default)]
+struct Seen {
+    round_trip: Option<Duration>,
+    path_mtu: Option<u64>,
+    too_narrow: Option<String>,
+    no_udp: Option<String>,
+    buffer: Option<[Bytes; 2]>,
+    notices: Vec<String>,
+}
+
+impl Seen {
+    /// There is no lane, for this reason.
+    fn nothing(dialed: &Dialed, reason: String) -> Self {
+        // Without a peer it gets a socket all the same.
+        let here = SocketAddr::new(dialed.local, 0);
+        let size = UdpSocket::bind(here, &UdpOptions::default()).map(|it| it.receive_buffer());
+        let buffer = size.map(|size| [size.asked, size.obtained].map(|it| Bytes::new(it as u64)));
+        Self { no_udp: Some(reason), buffer: buffer.ok(), ..Self::default() }
+    }
+}
+
+/// Has a lane look for as long as that may take.
+fn over_udp(idle: &Idle<'_>, boxes: &[Arc<Mailbox>], stop: &Stop) -> Result<Seen, Failure> {
+    let Dialed { server, rtt, .. } = idle.dialed;
+    let silent = Arc::new(Silent::default());
+    let (mut lanes, notices) = idle.start(silent.clone(), boxes)?;
+    let begun = clock::now();
+    let patience = MOST + rtt.saturating_mul(ROUND_TRIPS);
+    while clock::now() - begun < patience && !stop.is_requested() {
+        std::thread::sleep(LOOK);
+        if silent.closed.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    let round_trip = lanes.totals().sending.rtt_min;
+    let (account, packet, refusal) = (lanes.host().account(), lanes.passed(), lanes.refusal());
+    lanes.close(CloseCode::DONE, "");
+    lanes.join();
+    let passes = silent.validated.load(Ordering::Relaxed);
+    let path_mtu = packet.filter(|_| passes);
+    let closed = lock(&silent.too_narrow).take();
+    Ok(Seen {
+        round_trip: Some(round_trip).filter(|rtt| passes && !rtt.is_zero()),
+        path_mtu,
+        too_narrow: closed.or_else(|| too_narrow(*server, path_mtu)),
+        no_udp: refusal.filter(|_| !passes).map(|refusal| refusal.in_words(Role::Client)),
+        buffer: Some([account.buffer_asked, account.buffer_granted]),
         notices,
     })
 }

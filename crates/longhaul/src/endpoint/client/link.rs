@@ -19,7 +19,7 @@ use longhaul_session::Session;
 use longhaul_sys::stop::Stop;
 use longhaul_units::{Duration, Instant, LaneId, Rate};
 
-use super::Failure;
+use super::{Failure, UNKNOWN};
 use crate::connection::circuit::{CircuitOptions, Errand, Follower};
 use crate::connection::links::Links;
 use crate::connection::shared::Shared;
@@ -163,6 +163,9 @@ impl Idle<'_> {
         let Self { dialed, profile, options } = *self;
         let idle_timeout = options.idle_timeout;
         let Dialed { session, server, local, rtt, .. } = dialed;
+        if server.ip().is_unspecified() {
+            return Err(Failure::NoUdp(UNKNOWN.into()));
+        }
         let ends = Ends { local: *local, remote: udp_address(*server, session) };
         let mut notices = Vec::new();
         let sockets = sockets(ends, session.lanes, options.tunnel(), &mut notices)?;
