@@ -19,6 +19,8 @@ mod options;
 mod place;
 mod progress;
 mod remarks;
+#[cfg(test)]
+mod testing;
 mod transfers;
 
 pub use api::{

@@ -18,6 +18,7 @@ use crate::options::{
     Access, CarrierChoice, ConnectOptions, CopyOptions, CopyPaths, Endpoint, ServeOptions,
 };
 use crate::progress::Progress;
+use crate::testing::AtEnd;
 use crate::transfers::source::WORKERS;
 use crate::{copy, serve};
 use longhaul_sys::stop::Stop;
@@ -40,6 +41,7 @@ fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyRepor
     let stop = Stop::default();
     let (listens, listening) = mpsc::channel();
     thread::scope(|scope| {
+        let _ends = AtEnd(|| stop.request());
         let (root, stopped) = (path("there"), stop.clone());
         scope.spawn(move || {
             let events = |event| {
@@ -66,9 +68,7 @@ fn tries(name: &str, megabytes: u32, patience: Duration) -> Vec<Result<CopyRepor
                 );
             }
         }
-        let tried = running.into_iter().map(|copy| copy.join().unwrap()).collect();
-        stop.request();
-        tried
+        running.into_iter().map(|copy| copy.join().unwrap()).collect()
     })
 }
 

@@ -12,6 +12,7 @@ use longhaul_units::Bytes;
 use longhaul_wire::{Attributes, Entry, EntryKind, EntryPath, Message, SourceMessage};
 
 use super::*;
+use crate::testing::AtEnd;
 
 /// A directory of its own for each test, removed at the end.
 struct Scratch(PathBuf);
@@ -199,11 +200,12 @@ fn contents_go_into_no_directory_that_holds_something() {
             Message::Source(half).encode(&mut bytes).unwrap();
             begun.shared.on_stream_bytes(&bytes).unwrap();
             std::thread::scope(|scope| {
-                scope.spawn(|| sink(&begun).work(&begun.shared));
+                let _ends = AtEnd(|| begun.shared.stop());
+                let working = scope.spawn(|| sink(&begun).work(&begun.shared));
                 while !to.join("sub").exists() {
+                    assert!(!working.is_finished(), "the sink has ended");
                     std::thread::yield_now();
                 }
-                begun.shared.stop();
             });
         }
         let whole = client(&options(&[b"data"], true, &to)).ok().unwrap();

@@ -11,6 +11,7 @@ use longhaul_wire::{
 
 use super::*;
 use crate::memory::budget::Budget;
+use crate::testing::AtEnd;
 use crate::transfers::copy::receive;
 
 /// A client that gets a copy into a new directory, its driver, and the box of its only lane.
@@ -62,12 +63,30 @@ fn manifest(entries: Vec<Entry>) -> SourceMessage {
     SourceMessage::Manifest { first_entry: 0, entries, objects }
 }
 
+/// Has the sink work until `meanwhile` is over. Where one of them fails, so does the other.
+fn at_work(shared: &Shared, sink: &SinkDriver, meanwhile: impl FnOnce()) {
+    std::thread::scope(|scope| {
+        let _ends = AtEnd(|| shared.stop());
+        scope.spawn(|| {
+            let _ends = AtEnd(|| shared.stop());
+            sink.work(shared).unwrap();
+        });
+        meanwhile();
+    });
+}
+
+/// Waits until it is so.
+fn until(shared: &Shared, mut is_so: impl FnMut() -> bool) {
+    while !is_so() {
+        assert!(!shared.is_stopped(), "the sink has ended");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// What it says next.
 fn sent(shared: &Shared) -> Message {
     let mut bytes = Vec::new();
-    while !shared.next_message(&mut bytes) {
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    until(shared, || shared.next_message(&mut bytes));
     let mut reader = longhaul_wire::MessageReader::new();
     reader.push(&bytes);
     reader.next_message().unwrap().unwrap()
@@ -81,24 +100,20 @@ fn a_damaged_group_whose_hash_comes_late_is_received_anew() {
     let len = 100;
     tell(&shared, manifest(vec![file("a", len)]));
     let good = hash::group_chaining_value(&[7; 100], 0, true);
-    std::thread::scope(|scope| {
-        scope.spawn(|| sink.work(&shared).unwrap());
+    at_work(&shared, &sink, || {
         assert_eq!(sent(&shared), SinkMessage::Accept { objects: 1 }.into());
         let begun = shared.begin_group(&first_byte(0)).unwrap();
         let Begun::Memory { buffer, len: whole } = begun else { panic!("it is needed") };
         let whole = WholeGroup { object: ObjectId(0), group: 0, len: whole, buffer };
         shared.on_news(News::Arrived(whole));
         let received = || shared.lock().incoming_copy().unwrap().stats().received_bytes;
-        while received() < len {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        until(&shared, || received() >= len);
         let values = vec![good];
         tell(&shared, SourceMessage::Hashes { object: ObjectId(0), first_group: 0, values });
         assert_eq!(sent(&shared), SinkMessage::Repair { object: ObjectId(0), group: 0 }.into());
         let mut anew = Vec::new();
         lane.take_repairs(|repair| anew.push(repair));
         assert_eq!(anew, [Repair::ReceiveAgain(ObjectId(0), 0)]);
-        shared.stop();
     });
 }
 
@@ -107,8 +122,7 @@ fn a_source_gets_memory_for_what_its_credit_covers() {
     let directory = tempfile::tempdir().unwrap();
     let (shared, sink, _lane) = sink(&directory);
     tell(&shared, manifest(vec![file("a", 300 << 20)]));
-    std::thread::scope(|scope| {
-        scope.spawn(|| sink.work(&shared).unwrap());
+    at_work(&shared, &sink, || {
         assert_eq!(sent(&shared), SinkMessage::Accept { objects: 1 }.into());
         let promised = (shared.standing().credit >> 20) as u32;
         assert!(promised < 300);
@@ -119,7 +133,19 @@ fn a_source_gets_memory_for_what_its_credit_covers() {
         // It comes again on another lane.
         assert_eq!(begin(0).map(drop), Ok(()));
         assert_eq!(shared.pool.free(), free - taken.len());
-        shared.stop();
+    });
+}
+
+/// As on a full disk, where it says something else.
+#[test]
+#[should_panic(expected = "the sink says something else")]
+fn an_assertion_that_fails_while_the_sink_works_ends_the_test() {
+    let directory = tempfile::tempdir().unwrap();
+    let (shared, sink, _lane) = sink(&directory);
+    tell(&shared, manifest(vec![file("a", 100)]));
+    at_work(&shared, &sink, || {
+        let repair = SinkMessage::Repair { object: ObjectId(0), group: 0 };
+        assert_eq!(sent(&shared), repair.into(), "the sink says something else");
     });
 }
 
