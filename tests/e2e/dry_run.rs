@@ -581,3 +581,46 @@ fn nothing_is_deleted_in_another_mount() {
         assert_same(&test.there("tree"), &test.path("other"));
     });
 }
+
+#[needs(mounts)]
+#[test]
+fn a_file_that_is_mounted_stays_with_a_note() {
+    limited(|test| {
+        fs::create_dir_all(test.there("tree/sub")).unwrap();
+        fs::create_dir_all(test.here("tree/sub")).unwrap();
+        fs::write(test.path("mounted"), "only here").unwrap();
+        let fill = || {
+            fs::create_dir_all(test.here("tree/gone")).unwrap();
+            for path in ["tree/kept", "tree/sub/gone", "tree/gone/kept"] {
+                fs::write(test.here(path), "below").unwrap();
+            }
+        };
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        let from = format!("lh://{at}/tree");
+        let words = ["cp", "--delete", "--token-file", "token", &from, "here/"];
+        for option in ["-n", "-v"] {
+            let words = [&words[..], &[option]].concat();
+            for place in ["tree/gone/kept", "tree/kept"] {
+                fill();
+                let to = format!("here/{place}");
+                let ended = bound(test, ["mounted", &to], &words).end();
+                ended.assert_succeeded();
+                let note = format!("note: {place}: something is mounted there at the destination");
+                assert!(ended.stderr.contains(&note), "{ended:?}");
+                assert!(!ended.stdout.contains(&format!("deleting {place}\n")), "{ended:?}");
+                assert!(test.here(place).exists());
+                assert_eq!(test.here("tree/sub/gone").exists(), option == "-n");
+            }
+        }
+        fill();
+        // A directory that holds one gives its place to no file, and keeps all.
+        fs::write(test.here("tree/gone/also"), "here").unwrap();
+        fs::write(test.there("tree/gone"), "new").unwrap();
+        for option in ["-n", "-v"] {
+            let words = [&words[..], &[option]].concat();
+            let ended = bound(test, ["mounted", "here/tree/gone/kept"], &words).end();
+            ended.assert_failed("tree/gone: something is mounted there at the destination");
+            assert!(test.here("tree/gone/also").exists());
+        }
+    });
+}

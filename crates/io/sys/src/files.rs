@@ -19,8 +19,8 @@ use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 
 pub use self::confined::{
-    Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions, is_same_mount,
-    open_dir_beneath, open_dir_here,
+    Access, ConfinedDir, ConfinedError, Create, DirEntry, Entries, FileOptions, is_mounted,
+    is_same_mount, open_dir_beneath, open_dir_here,
 };
 pub use self::lock::FileLock;
 pub use self::positioned::PositionedFile;

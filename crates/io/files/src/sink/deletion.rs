@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use longhaul_objects::{AnnouncedPaths, Deletion, NamedEntry};
-use longhaul_sys::files::{ConfinedDir, is_same_mount, open_dir_here};
+use longhaul_sys::files::{ConfinedDir, is_mounted, is_same_mount, open_dir_here};
 use longhaul_sys::sync::lock;
 use longhaul_units::shown_path;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
@@ -153,7 +153,8 @@ impl DeletionLimits {
         let path = entry.path.as_bytes();
         if !found.is_directory {
             self.gives_up_its_place(parent, path)?;
-            return self.remove(parent, &found.name, AtFlags::empty()).map(|()| true);
+            let of_mount = EntryCode::InTheWay;
+            return self.remove(parent, &found.name, AtFlags::empty(), of_mount).map(|()| true);
         }
         if !self.admits(path, true) {
             return Err(EntryEnd::new(EntryCode::InTheWay, EXCLUDED));
@@ -172,7 +173,7 @@ impl DeletionLimits {
         if !emptied? {
             return Err(failed.unwrap_or_else(|| EntryEnd::new(EntryCode::InTheWay, CHANGED)));
         }
-        self.remove(parent, &found.name, AtFlags::REMOVEDIR).map(|()| true)
+        self.remove(parent, &found.name, AtFlags::REMOVEDIR, EntryCode::InTheWay).map(|()| true)
     }
 
     /// Number of names in the directory `path`, and below, if all of them may be deleted; an error if one stays. `top`
@@ -196,6 +197,9 @@ impl DeletionLimits {
             if !self.admits(&path, found.is_directory) {
                 let name = path[top..].strip_prefix(b"/").unwrap_or(&path[top..]);
                 return stays(&format!("{HOLDS_EXCLUDED}: {}", shown_path(name)));
+            }
+            if !found.is_directory && is_mounted(&inside, &found.name) {
+                return stays(MOUNTED);
             }
             if found.is_directory {
                 count += self.count((&inside, &found.name), &path, top, depth + 1)?;
@@ -258,13 +262,27 @@ impl DeletionLimits {
         removal.deletions
     }
 
-    fn remove(&self, directory: &OwnedFd, name: &[u8], flags: AtFlags) -> Result<(), EntryEnd> {
-        if self.dry_run {
-            return forbids_names(directory, self.keeps_modes)
-                .map_or(Ok(()), |error| Err(cannot_delete(error)));
-        }
-        match unlinkat(directory, name, flags) {
+    /// Deletes a name; an error with the code `of_mount` where something is mounted there.
+    fn remove(
+        &self,
+        directory: &OwnedFd,
+        name: &[u8],
+        flags: AtFlags,
+        of_mount: EntryCode,
+    ) -> Result<(), EntryEnd> {
+        let removed = match self.dry_run {
+            true => match forbids_names(directory, self.keeps_modes) {
+                Some(error) => Err(error),
+                None if is_mounted(directory, name) => Err(Errno::BUSY),
+                None => Ok(()),
+            },
+            false => unlinkat(directory, name, flags),
+        };
+        match removed {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(Errno::BUSY) if is_mounted(directory, name) => {
+                Err(EntryEnd::new(of_mount, MOUNTED))
+            }
             Err(error) => Err(cannot_delete(error)),
         }
     }
@@ -279,6 +297,11 @@ struct Removal<'a> {
 }
 
 impl Removal<'_> {
+    /// The end of what is mounted, which fails nothing but an entry that is to have its place.
+    fn of_mount(&self) -> EntryCode {
+        if self.is_counted { EntryCode::InTheWay } else { EntryCode::Skipped }
+    }
+
     /// Deletes a name, and what is in it, and notes each: of many in a directory that goes, that alone.
     /// False if it stays: a rule keeps it, or something in it.
     fn delete(
@@ -314,9 +337,7 @@ impl Removal<'_> {
         path: &[u8],
         depth: usize,
     ) -> Result<bool, EntryEnd> {
-        // A mount fails nothing but an entry that is to have its place.
-        let of_mount = if self.is_counted { EntryCode::InTheWay } else { EntryCode::Skipped };
-        let inside = open_to_empty(directory, name, depth, of_mount)?;
+        let inside = open_to_empty(directory, name, depth, self.of_mount())?;
         let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
         let mut is_empty = !has_hidden;
         for found in names {
@@ -330,7 +351,7 @@ impl Removal<'_> {
         if !self.is_counted && !self.limits.take(1) {
             return Err(no_more());
         }
-        self.limits.remove(directory, name, flags)
+        self.limits.remove(directory, name, flags, self.of_mount())
     }
 }
 

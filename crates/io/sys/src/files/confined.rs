@@ -435,6 +435,18 @@ pub fn is_same_mount(one: impl AsFd, other: impl AsFd) -> rustix::io::Result<boo
     }
 }
 
+/// True where something is mounted on a name, which is no path, in `dir`, as far as the kernel says so (from Linux 5.8
+/// on).
+pub fn is_mounted(dir: impl AsFd, name: &[u8]) -> bool {
+    let mount = |name: &[u8], flags| {
+        let flags = flags | AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let found = statx(&dir, name, flags, StatxFlags::MNT_ID).ok()?;
+        (found.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(found.stx_mnt_id)
+    };
+    let (within, found) = (mount(b"", AtFlags::EMPTY_PATH), mount(name, AtFlags::empty()));
+    within.zip(found).is_some_and(|(within, found)| within != found)
+}
+
 /// Opens one name, which is no path, in `dir`; a link is not followed (`ELOOP`).
 fn open_name(
     dir: impl AsFd,
