@@ -63,6 +63,10 @@ fn a_failure_names_the_host_that_copies_and_has_its_status() {
         misused(&["-T", "dtn2:file", "dtn3:copy/"], "dtn2, copying to dtn3: -T gives one source");
         let listed = ["--manifest", "list", "dtn2:file", "dtn3:copy"];
         misused(&listed, "--manifest means something of this host");
+        misused(
+            &listed,
+            "log in to dtn2 and run `longhaul cp --manifest ... PATH dtn3:PATH` there",
+        );
         until("the servers have ended", || sshd.processes().is_empty().then_some(()));
         assert_eq!(fs::read(test.there("file")).unwrap(), b"contents");
     });

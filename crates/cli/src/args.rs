@@ -218,7 +218,7 @@ pub struct CpArgs {
     /// By it `longhaul verify` and `b3sum --check` check a copy, in the directory that holds it: names begin with
     /// that of the copy, those of SRC/. are those in it. Names that are not UTF-8 have their bytes, which b3sum does
     /// not read. What is copied is hashed on its way; what is there unchanged is read on this host. FILE is
-    /// written when all was copied; - is none.
+    /// written when all was copied; - is none. Not in a copy between two other hosts.
     #[arg(long, value_name = "FILE", hide_short_help = true)]
     #[arg(conflicts_with_all = ["no_verify", "update", "dry_run"])]
     pub manifest: Option<PathBuf>,
@@ -244,7 +244,7 @@ pub struct NamesArgs {
     ///
     /// Directories are copied with what is in them; those above a name are made. With a slash behind it a link
     /// to a directory is followed, too. Lines that are empty or begin with # or ; are no names. DST gets them as SRC/.
-    /// would. Not with --delete.
+    /// would. Not with --delete, nor in a copy between two other hosts.
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "delete")]
     pub files_from: Option<PathBuf>,
     /// In the list of --files-from a zero byte ends each name

@@ -76,6 +76,10 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
         (&["cp", "a:x", "lh://b/y"], "from one host to another both are written HOST:PATH"),
         (&["cp", "lh://a/x", "b:y"], "over ssh one command does it"),
         (&["cp", "--losses", "f", "a:x", "b:y"], "--losses means something of this host"),
+        (
+            &["cp", "--files-from", "f", "a:x", "b:y"],
+            "log in to a and run `longhaul cp --files-from ... PATH b:PATH`",
+        ),
         (&["cp", "lh://h/a", "lh://g/b", "."], "all at one server"),
         (&["cp", "a", "lh://h/b", "."], "all at one server"),
         (&["cp", ":a", "b"], "host is missing"),

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex};
 
-use longhaul::{BetweenOptions, Error, Stop, copy_between};
+use longhaul::{BetweenOptions, Error, SshHost, Stop, copy_between};
 use longhaul_sys::clock;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(super) fn run(
     held: Held,
 ) -> Result<(), Failure> {
     let Between { from, sources, to, destination, .. } = between;
-    only_there(args, &from.to_string())?;
+    only_there(args, &from, &to)?;
     link::check(&args.link)?;
     let (stop, known) = (Stop::default(), Arc::new(Mutex::new(Map::new())));
     let at_signal = known.clone();
@@ -199,7 +199,7 @@ impl Shown {
 }
 
 /// Refuses options that name something of this host, which the copy does not pass.
-fn only_there(args: &CpArgs, from: &str) -> Result<(), Failure> {
+fn only_there(args: &CpArgs, from: &SshHost, to: &SshHost) -> Result<(), Failure> {
     let of_this_host = [
         ("--files-from", args.names.files_from.is_some()),
         ("--exclude-from", args.filter.has_file()),
@@ -214,7 +214,8 @@ fn only_there(args: &CpArgs, from: &str) -> Result<(), Failure> {
         return Ok(());
     };
     Err(Failure::usage(format!(
-        "{option} means something of this host, and the data goes from {from} to another: run this there"
+        "{option} means something of this host, and {from} copies to {to} without it: log in to {from} and \
+         run `longhaul cp {option} ... PATH {to}:PATH` there"
     )))
 }
 
