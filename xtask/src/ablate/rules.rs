@@ -121,20 +121,20 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "cruise: others' overflow",
         CRUISE,
-        "if foreign && model.lost_by_queue(feedback)",
-        "if false",
+        "} else if overflow {",
+        "} else if false {",
     ),
     rule(
         "cruise: the overflow of who has the whole path is his own",
         CRUISE,
-        "            && !self.has_overflowed(now, rtt, model);\n",
-        ";\n",
+        "if overflow && self.is_own(now, rtt, model)",
+        "if overflow && false",
     ),
     rule(
         "cruise: others' overflow only beyond the most that chance takes",
         CRUISE,
-        "if foreign && model.lost_by_queue(feedback)",
-        "if foreign && model.excess_loss(feedback, 1, u32::MAX)",
+        "            && model.lost_by_queue(feedback);",
+        "            && model.excess_loss(feedback, 1, u32::MAX);",
     ),
     rule(
         "cruise: the rate of before a slow moment",

@@ -121,10 +121,16 @@ impl CompetitorHistory {
         self.losses_ignored = Some(now);
     }
 
+    /// It was no other flow that overflowed the queue last.
+    fn take_back(&mut self) {
+        self.overflows = self.overflows.saturating_sub(1);
+    }
+
     /// Nobody else is there.
-    fn leave(&mut self, now: Instant, compete: &Compete) {
-        // It was no other flow that overflowed the queue.
-        self.overflows -= u32::from(compete.met_burst()).min(self.overflows);
+    fn leave(&mut self, now: Instant, compete: &Compete, model: &Estimates) {
+        if compete.met_burst() || model.has_path_alone() {
+            self.take_back();
+        }
         self.left = now;
         self.window = compete.window();
     }
@@ -214,7 +220,7 @@ impl Auto {
         }
         let alone = round.is_some_and(|round| compete.on_round(now, model, round, round_trip));
         if alone {
-            self.competitors.leave(now, compete);
+            self.competitors.leave(now, compete, model);
             return Some(State::Cruise(Cruise::new(now)));
         }
         if !Self::is_starved(model, STARVING_BELOW) {
@@ -315,7 +321,10 @@ impl Controller for Auto {
         let next = match self.state {
             State::Startup(_) => self.on_startup(cx, feedback, slice),
             State::Cruise(_) => self.on_cruise(cx, feedback, round.as_ref(), fallen),
-            State::Compete(_) if fallen => Some(State::Cruise(Cruise::new(cx.now))),
+            State::Compete(_) if fallen => {
+                self.competitors.take_back();
+                Some(State::Cruise(Cruise::new(cx.now)))
+            }
             State::Compete(_) => self.on_compete(cx, feedback, round.as_ref()),
             State::HoldShare(_) => self.on_hold_share(cx, round.as_ref()),
         };

@@ -21,6 +21,8 @@ pub(super) struct Rates {
     /// Mean delivery rate of whole rounds since the path fell.
     sustained: MaxFilter,
     gathered: Gathered,
+    /// Rate of the last slice.
+    last_slice: Rate,
     skip_slice: bool,
     /// Start-up wants to know soon.
     short_slices: bool,
@@ -53,6 +55,7 @@ impl Rates {
             line: MaxFilter::new(),
             sustained: MaxFilter::new(),
             gathered: Gathered::default(),
+            last_slice: Rate::ZERO,
             skip_slice: false,
             short_slices: true,
         }
@@ -89,7 +92,9 @@ impl Estimates {
             let (bytes, time) = self.round.arrived;
             self.round.arrived = (bytes + rate.bytes_in(interval), time + interval);
         }
-        self.learn_capacity(now, rate);
+        // A pause makes one slice slow and the next one fast, which is not what the link carries.
+        let before = core::mem::replace(&mut self.rates.last_slice, rate);
+        self.learn_capacity(now, rate.min(before.scale(LIKELY_RISE, 4)));
         self.rates.newest.update(now, rate.as_bps(), (rtt.smoothed() / 4).max(MIN_SLICE * 2));
         self.round.delivered = self.round.delivered.max(rate);
         // With too little to send the path shows less than it can; such samples only ever raise.
@@ -166,9 +171,19 @@ impl Estimates {
     /// alone, and a queue that overflows is its own. The best slice ever is of a batch that came early; whole rounds
     /// compare well with each other only.
     pub(crate) fn has_whole_path(&self) -> bool {
+        self.has_best_round(WHOLE_ROUND)
+    }
+
+    /// As [`Estimates::has_whole_path`], but nobody else has as much as a hundredth.
+    pub(crate) fn has_path_alone(&self) -> bool {
+        self.has_best_round(ROUND_ALONE)
+    }
+
+    /// Returns whether so many parts per thousand of the best round since the path fell arrive now.
+    fn has_best_round(&self, parts: u32) -> bool {
         let Some(rate) = self.lately_arrived() else { return false };
         let most = Rate::from_bps(self.rates.sustained.get().unwrap_or(0));
-        self.is_whole_path(rate) && rate >= most.scale(WHOLE_ROUND, 1_000)
+        self.is_whole_path(rate) && rate >= most.scale(parts, 1_000)
     }
 
     /// A round is over, and is the last one now.
@@ -212,6 +227,10 @@ impl Estimates {
 const FALL_LOSS: u32 = 150_000;
 /// Parts per thousand of the best round: batches make a difference, and nobody shares the path for so little.
 const WHOLE_ROUND: u32 = 985;
+/// Parts per thousand of the best round: what batches make of it, and no more.
+const ROUND_ALONE: u32 = 994;
+/// Quarters of a slice: the link carries no more at once than this beside the slice before.
+const LIKELY_RISE: u32 = 5;
 const CAPACITY_WINDOW: Duration = Duration::from_secs(300);
 /// Eight of the largest batches (250 us).
 const MIN_SLICE: Duration = Duration::from_millis(2);
@@ -275,7 +294,29 @@ mod tests {
     }
 
     #[test]
+    fn who_has_a_hundredth_is_somebody_else() {
+        let mut fed = Fed::new();
+        fed.feed(975, 100);
+        fed.feed(965, 40);
+        assert!(fed.model.has_whole_path() && !fed.model.has_path_alone());
+        fed.feed(973, 40);
+        assert!(fed.model.has_path_alone(), "batches make more difference");
+    }
+
+    #[test]
+    fn what_a_pause_kept_back_and_gave_at_once_is_not_what_the_link_carries() {
+        let mut fed = Fed::new();
+        fed.feed(975, 100);
+        fed.feed(300, 1);
+        fed.feed(1_650, 1);
+        assert_eq!(fed.model.room_below_line(Rate::from_mbps(975)), 0);
+        fed.feed(1_200, 2);
+        assert!(fed.model.room_below_line(Rate::from_mbps(975)) > 200, "a link that grew");
+    }
+
+    #[test]
     fn a_path_of_which_nothing_arrived_is_not_had() {
-        assert!(!Fed::new().model.has_whole_path());
+        let model = Fed::new().model;
+        assert!(!model.has_whole_path() && !model.has_path_alone());
     }
 }

@@ -147,7 +147,7 @@ impl Compete {
                     round.queue_min < Some(round.queue_max) && now - self.last_cut < round_trip * 4;
                 self.burst = model.is_burst(self.lost);
                 if empty && (self.burst || !self.sure) {
-                    self.reclaim = Reclaim::Rising(model.recent());
+                    self.reclaim = Reclaim::Rising(model.recent().min(model.capacity()));
                 } else if !draining {
                     self.reclaim = Reclaim::Done(now);
                 }
@@ -171,7 +171,7 @@ impl Compete {
                 // CUBIC has come back by then.
                 let patience = if self.sure { self.cubic.k() * 2 } else { Duration::ZERO };
                 if now - since.max(self.last_cut) > patience + RECLAIM_EVERY {
-                    self.reclaim = Reclaim::Rising(model.recent());
+                    self.reclaim = Reclaim::Rising(model.recent().min(model.capacity()));
                 }
             }
             _ => {}

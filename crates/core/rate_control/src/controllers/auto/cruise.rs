@@ -33,6 +33,8 @@ pub(super) struct Cruise {
     last_queue: Duration,
     /// Time when a burst last made up for a pause of this host.
     caught_up: Instant,
+    /// Time when the queue last overflowed by its own doing: what was lost then needs no drain to explain it.
+    overflowed: Instant,
 }
 
 /// A round trip below the rate of the path, and what was lost of it.
@@ -76,6 +78,7 @@ impl Cruise {
             crowded: 0,
             last_queue: Duration::ZERO,
             caught_up: Instant::ZERO,
+            overflowed: Instant::ZERO,
         }
     }
 
@@ -117,20 +120,25 @@ impl Cruise {
         self.watch_drain(now, model, feedback);
         let target = model.queue_target(model.recent());
         let packets = model.recent().time_for(3 * model.packet()).min(MAX_PACKETS_TIME);
-        let foreign = model.queue >= (target * 13 / 8).max(packets)
+        let overflow = model.queue >= (target * 13 / 8).max(packets)
             && model.is_long(model.queue)
             && self.settled >= SETTLED_ROUNDS
-            && !self.has_overflowed(now, rtt, model);
-        if foreign && model.lost_by_queue(feedback) {
+            && model.lost_by_queue(feedback);
+        if overflow && self.is_own(now, rtt, model) {
+            // Of late: the longest delay of many rounds may be that of a pause.
+            model.set_queue_full(now, model.queue);
+            self.overflowed = now;
+        } else if overflow {
             model.set_queue_full(now, model.queue_peak());
             return Verdict::Overflow { sure: !model.lost_one_of_many() };
         }
         if self.drain.is_none() {
             let due = now - self.last_drain > self.drain_after;
             let most = model.random_loss_ppm() + MOST_UNEXPLAINED;
+            let explained = now - self.overflowed < rtt.smoothed() * 2;
             let suspicious = model.excess_loss(feedback, SUSPICIOUS_LOSSES, u32::MAX)
                 && (!model.knows_chance()
-                    || model.is_long(model.queue_peak_short())
+                    || !explained && model.is_long(model.queue_peak_short())
                     || model.recent_loss_ppm() > most);
             let suspicion = suspicious.then(|| (model.recent_loss_ppm(), model.queue_peak_short()));
             if due || suspicion.is_some() {
@@ -149,10 +157,12 @@ impl Cruise {
         self.step = 0;
     }
 
-    /// Returns whether an overflow that shows now is of its own making: what a pause had kept back left at once, while
-    /// nobody else had any of the path.
-    fn has_overflowed(&self, now: Instant, rtt: &RttEstimator, model: &Estimates) -> bool {
-        now - self.caught_up < rtt.smoothed() * 2 && model.has_whole_path()
+    /// Returns whether an overflow that shows now is of its own making: nobody else has any of the path, as far as
+    /// a pause of this host, which what arrived lacks, lets that be seen.
+    fn is_own(&self, now: Instant, rtt: &RttEstimator, model: &Estimates) -> bool {
+        let caught_up = now - self.caught_up < rtt.smoothed() * CAUGHT_UP_ROUNDS;
+        let visible = model.queue >= model.packet_time() * VISIBLE_PACKETS;
+        caught_up && model.has_whole_path() || visible && model.has_path_alone()
     }
 
     fn is_draining(&self, now: Instant) -> bool {
@@ -320,6 +330,10 @@ const SUSPICIOUS_LOSSES: u64 = 4;
 const MOST_UNEXPLAINED: u32 = 20_000;
 /// Well within the ten seconds for which the least round trip is remembered.
 const DRAIN_EVERY: Duration = Duration::from_secs(3);
+/// A pause shows in what arrives a round trip later, and for two rounds.
+const CAUGHT_UP_ROUNDS: u32 = 4;
+/// Where fewer fill the queue, batches alone decide whose are lost.
+const VISIBLE_PACKETS: u32 = 16;
 const DRAIN_MARGIN: i64 = 30_000;
 /// Three packets of a slow flow may come together by chance.
 const MAX_PACKETS_TIME: Duration = Duration::from_millis(10);
