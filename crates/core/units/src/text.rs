@@ -50,6 +50,29 @@ pub fn shown_path(path: &[u8]) -> String {
     out
 }
 
+/// A path that is shown, in at most `most` characters: what is left out is in its middle, so that where it begins and
+/// the file's name stay.
+///
+/// ```
+/// use longhaul_units::shortened;
+///
+/// assert_eq!(shortened("tree/sub/deep/file", 14), "tree/s.../file");
+/// ```
+pub fn shortened(path: &str, most: usize) -> String {
+    let len = path.chars().count();
+    if len <= most {
+        return path.into();
+    }
+    let room = most.saturating_sub(DOTS.len());
+    let name = path.rsplit('/').next().map_or(0, |name| name.chars().count());
+    let end = (name + 1).clamp(room / 2, room);
+    let begin = path.chars().take(room - end);
+    begin.chain(DOTS.chars()).chain(path.chars().skip(len - end)).collect()
+}
+
+/// In the place of what is left out.
+const DOTS: &str = "...";
+
 /// The words of a message, without the numbers of system errors, which nobody can look up.
 ///
 /// ```
@@ -88,6 +111,25 @@ mod tests {
         ] {
             assert_eq!(without_numbers(message), words);
         }
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_path_is_in_its_middle() {
+        let path = "tree/sub/deep/größe.h5";
+        for (most, expected) in [
+            (22, path),
+            (21, "tree/sub/.../größe.h5"),
+            (18, "tree/s.../größe.h5"),
+            (13, "t.../größe.h5"),
+            (12, ".../größe.h5"),
+            (9, "...öße.h5"),
+            (3, "..."),
+            (0, "..."),
+        ] {
+            assert_eq!(shortened(path, most), expected, "{most}");
+        }
+        // Of names that are short there is more of the directories.
+        assert_eq!(shortened(&"abcdefgh/".repeat(9), 13), "abcde...efgh/");
     }
 
     #[test]

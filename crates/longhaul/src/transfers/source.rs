@@ -12,7 +12,7 @@ use longhaul_objects::{
     ChainingValue, Comparison, EntryId, GroupTask, NameList, PushError, SourceStats, hash,
 };
 use longhaul_sys::clock;
-use longhaul_units::{Duration, Extent, shown_path};
+use longhaul_units::{Duration, Extent, shortened, shown_path};
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::connection::shared::Shared;
@@ -35,6 +35,8 @@ pub(crate) struct SourceDriver {
 const ENTRIES_ANNOUNCED: u32 = 256;
 /// Workers look again after this long, whatever they missed.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// Characters of a path beside the one that a failure is reported by: a reason holds 1024 bytes.
+const PATH_MOST: usize = 200;
 /// Threads that read and hash, or hash and write.
 pub(crate) const WORKERS: u32 = 2;
 
@@ -241,7 +243,8 @@ fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStat
     };
     let end = match &failure.stand_in {
         Some(entry) if !is_named(entry) => {
-            EntryEnd::new(failure.end.code, &format!("{}: {path}", failure.end))
+            let real = shortened(&path, PATH_MOST);
+            EntryEnd::new(failure.end.code, &format!("{}: {real}", failure.end))
         }
         _ => failure.end,
     };
