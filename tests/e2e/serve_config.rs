@@ -41,7 +41,7 @@ fn serve_config_bounds_transfers_of_a_token_and_what_stays_free() {
         let (server, at) = serve(test, &format!("{}transfers = 1\n", own(test)));
         let busy = slow_copy(test, &format!("lh://{at}/"));
         let second = Program::cp(test, &["here/large", &format!("lh://{at}/again")]).end();
-        second.assert_failed("this token has 1 transfers at this server");
+        second.assert_failed("this token has 1 transfer at this server");
         busy.end().assert_succeeded();
         drop(server);
         let (_server, at) = serve(test, &format!("min_free = \"900000TB\"\n{}", own(test)));

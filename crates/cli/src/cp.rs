@@ -382,7 +382,7 @@ impl Losses {
             writeln!(self.file, "{seconds:.6},{},{number},{}", lane.0, cause.name())?;
         }
         if left_out > 0 {
-            complain(format!("longhaul: {left_out} losses are not in the file: too many"));
+            complain(format!("longhaul: too many losses for the file: {left_out} are not in it"));
         }
         self.file.flush()
     }

@@ -35,11 +35,6 @@ pub(crate) fn round_trip(rtt: Duration) -> Option<f64> {
     (!rtt.is_zero()).then(|| seconds(rtt) * 1e3)
 }
 
-/// So many of what has a plural as most words have.
-pub(crate) fn count(count: u64, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
 /// So many files, directories and links.
 pub(crate) fn entries(count: u64) -> String {
     if count == 1 { "1 entry".into() } else { format!("{count} entries") }
@@ -57,7 +52,6 @@ mod tests {
 
     #[test]
     fn one_is_singular() {
-        assert_eq!([0, 1, 2].map(|it| count(it, "file")), ["0 files", "1 file", "2 files"]);
         assert_eq!([1, 2].map(entries), ["1 entry", "2 entries"]);
     }
 

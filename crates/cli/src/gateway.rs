@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use longhaul::Stop;
 use longhaul_gateway::{Ending, Event, Gateway, StartError};
-use longhaul_units::{Bytes, shown};
+use longhaul_units::{Bytes, counted, shown};
 use serde_json::{Map, Value, json};
 
 use self::args::{GatewayArgs, GatewayCommand, ServeArgs};
@@ -50,8 +50,8 @@ fn say_notices(notices: &[String], gateway: &Gateway, wanted: usize, output: &Ou
     let most = gateway.max_sessions();
     if most < wanted {
         output.say(format!(
-            "note: there are descriptors (ulimit -n) and memory (--memory) for {most} sessions, \
-             not {wanted}"
+            "note: there are descriptors (ulimit -n) and memory (--memory) for {}, not {wanted}",
+            counted(most as u64, "session")
         ));
     }
 }
@@ -111,7 +111,7 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
     };
     rest.map(left_out).into_iter().for_each(complain);
     if reset > 0 {
-        complain(format!("{reset} sessions were still open and are reset"));
+        complain(format!("open at the end, and reset: {}", counted(reset, "session")));
     }
     if output.json {
         output.print_json(&Value::Object(fields))?;

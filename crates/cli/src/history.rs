@@ -7,12 +7,12 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit};
 use longhaul_history::{CircuitRecord, History, KnownPath, Seen, unix_time};
 use longhaul_rate_control::PathMemory;
-use longhaul_units::{Rate, shown};
+use longhaul_units::{Rate, counted, shown};
 use serde_json::{Value, json};
 
 use crate::args::{HistoryArgs, HistoryCommand};
 use crate::failure::Failure;
-use crate::figures::{lost, seconds};
+use crate::figures::{entries, lost, seconds};
 use crate::output::Output;
 use crate::token;
 
@@ -69,7 +69,7 @@ pub(crate) fn run(args: &HistoryArgs, output: &Output) -> Result<(), Failure> {
         Some(HistoryCommand::Clear { host }) => {
             let cleared = history.map_or(Ok(0), |history| history.clear(host.as_deref()));
             let cleared = cleared.map_err(failed)?;
-            let text = format!("{cleared} entries forgotten");
+            let text = format!("{} forgotten", entries(cleared as u64));
             output.result(&json!({ "file": name, "cleared": cleared }), text)
         }
     }
@@ -173,14 +173,14 @@ fn line(path: &KnownPath) -> String {
     };
     let best = memory.best_profile.map(|name| format!(", best by {name}"));
     format!(
-        "{way}: {} to {}, RTT {:.1} ms, MTU {}, {} ppm lost by chance{}; {} transfers",
+        "{way}: {} to {}, RTT {:.1} ms, MTU {}, {} ppm lost by chance{}; {}",
         memory.band.0,
         memory.band.1,
         seconds(memory.round_trip) * 1e3,
         memory.packet,
         memory.chance_ppm,
         best.unwrap_or_default(),
-        path.seen.len(),
+        counted(path.seen.len() as u64, "transfer"),
     )
 }
 
@@ -188,13 +188,13 @@ fn transfer_line(seen: &Seen) -> String {
     let Seen { at, record } = seen;
     let bound = if record.seen.by_path { "" } else { ", bounded by something else" };
     format!(
-        "  {}  {:<11} {}{bound}, RTT {:.1} ms, {} of {} packets lost",
+        "  {}  {:<11} {}{bound}, RTT {:.1} ms, {} of {} lost",
         time(*at),
         shown(&record.profile),
         record.seen.rate,
         seconds(record.seen.round_trip) * 1e3,
         record.lost.total(),
-        record.packets,
+        counted(record.packets, "packet"),
     )
 }
 

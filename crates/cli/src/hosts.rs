@@ -1,11 +1,11 @@
 //! How the two hosts of a transfer fared, and what would help.
 
 use longhaul::Hosts;
-use longhaul_units::{Bytes, Duration};
+use longhaul_units::{Bytes, Duration, counted};
 use longhaul_wire::{Bottleneck, HostAccount, StallTimes};
 use serde_json::{Value, json};
 
-use crate::figures::{count, seconds};
+use crate::figures::seconds;
 
 /// The fields of docs/operating.md.
 pub(crate) fn json(hosts: &Hosts) -> Value {
@@ -100,7 +100,7 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
     if stalls {
         lines.push(format!(
             "{name}: stood still {} for 1 ms or more, {:.1} ms at the longest, {:.2} s in all",
-            count(host.stalls, "time"),
+            counted(host.stalls, "time"),
             seconds(host.longest_stall) * 1e3,
             seconds(host.stalled),
         ));
@@ -110,7 +110,7 @@ fn of_one(name: &str, host: &HostAccount) -> Vec<String> {
             "{name}: limited the rate for {:.2} s ({}), and asked for silence {}, {:.2} s in all",
             seconds(host.limited),
             host.limited_by,
-            count(host.suspends, "time"),
+            counted(host.suspends, "time"),
             seconds(host.suspended),
         ));
     }

@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul::{ChangeKind, NamedChange, Progress, Snapshot};
 use longhaul_sys::threads;
-use longhaul_units::{Bytes, shown, shown_path};
+use longhaul_units::{Bytes, counted, shown, shown_path};
 use longhaul_wire::Bottleneck;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::figures::{clock, count, entries, milliseconds, percent, round_trip};
+use crate::figures::{clock, entries, milliseconds, percent, round_trip};
 use crate::output::{Output, complain, print, say_elsewhere};
 use crate::report;
 
@@ -282,7 +282,7 @@ fn amounts_of_pipe(snapshot: &Snapshot) -> String {
 fn amounts_of_verify(snapshot: &Snapshot) -> String {
     let Snapshot { files_done, bytes_done, rate, .. } = snapshot;
     let total = snapshot.files_total.unwrap_or_default();
-    format!("{files_done} of {}, {}, {rate}", count(total, "file"), Bytes::new(*bytes_done))
+    format!("{files_done} of {}, {}, {rate}", counted(total, "file"), Bytes::new(*bytes_done))
 }
 
 /// What was copied, and what the path and the hosts do.

@@ -6,7 +6,7 @@ use longhaul_carriers::tcp::JoinError;
 use longhaul_connection::HostFailure;
 use longhaul_control::ConnectError;
 use longhaul_files::DestinationError;
-use longhaul_units::{Duration, without_numbers};
+use longhaul_units::{Duration, counted, without_numbers};
 use longhaul_wire::{CloseCode, PipeRole};
 
 use crate::api::Snapshot;
@@ -96,8 +96,10 @@ impl fmt::Display for Kept {
             Self::Nothing => f.write_str("no contents of files were written"),
             Self::Unchanged => f.write_str("nothing was changed"),
             Self::Written => f.write_str("what was written is kept"),
-            Self::Sent(bytes) => write!(f, "{bytes} bytes had reached the server"),
-            Self::Received(bytes) => write!(f, "{bytes} bytes came through, not the whole"),
+            Self::Sent(bytes) => write!(f, "{} had reached the server", counted(*bytes, "byte")),
+            Self::Received(bytes) => {
+                write!(f, "{} came through, not the whole", counted(*bytes, "byte"))
+            }
         }
     }
 }

@@ -118,12 +118,7 @@ pub(super) const ALL: &[Alteration] = &[
         "let random = random * (target + error).clamp(0, target) / target.max(1);",
         "let random = random * 0;",
     ),
-    rule(
-        "cruise: others' overflow",
-        CRUISE,
-        "} else if overflow {",
-        "} else if false {",
-    ),
+    rule("cruise: others' overflow", CRUISE, "} else if overflow {", "} else if false {"),
     rule(
         "cruise: the overflow of who has the whole path is his own",
         CRUISE,

@@ -35,7 +35,7 @@ impl RefusedClients {
 
 /// A line for people.
 pub(crate) fn left_out(count: u64) -> String {
-    format!("{count} more were refused, not listed one by one")
+    format!("refused, and not listed one by one: {count} more")
 }
 
 const MINUTE: Duration = Duration::from_secs(60);

@@ -46,5 +46,5 @@ pub use number::{Extent, LaneId, ObjectId, PacketNumber, PathId, StreamId};
 pub use quantity::{ParseQuantityError, parse_time};
 pub use range_set::RangeSet;
 pub use rate::Rate;
-pub use text::{acts_on_terminals, shortened, shown, shown_path, without_numbers};
+pub use text::{acts_on_terminals, counted, shortened, shown, shown_path, without_numbers};
 pub use time::Instant;

@@ -1,5 +1,6 @@
 //! Text from elsewhere, for terminals and logs.
 
+use alloc::format;
 use alloc::string::String;
 
 /// True if a character does something to the text around it: ends lines, moves the cursor, turns
@@ -72,6 +73,17 @@ pub fn shortened(path: &str, most: usize) -> String {
 
 /// In the place of what is left out.
 const DOTS: &str = "...";
+
+/// So many of what has a plural as most words have.
+///
+/// ```
+/// use longhaul_units::counted;
+///
+/// assert_eq!([0, 1, 2].map(|files| counted(files, "file")), ["0 files", "1 file", "2 files"]);
+/// ```
+pub fn counted(count: u64, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
 
 /// The words of a message, without the numbers of system errors, which nobody can look up.
 ///

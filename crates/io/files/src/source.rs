@@ -19,7 +19,7 @@ use longhaul_objects::{EntryId, FileIdentity, GroupTask, NameList, ReadPiece, id
 use longhaul_sys::descriptors::patiently;
 use longhaul_sys::files::{Access, ConfinedDir, FileOptions, PositionedFile, read_up_to_at};
 use longhaul_sys::sync::lock;
-use longhaul_units::{Bytes, RangeSet};
+use longhaul_units::{Bytes, RangeSet, counted};
 use longhaul_wire::{Entry, EntryCode, EntryEnd, KeptAttributes};
 use rustix::fs::{CWD, Mode, OFlags, Stat};
 
@@ -250,8 +250,9 @@ impl SourceTree {
             // As files of `/sys` do, which say that they have a page.
             let size = entry.size;
             let reason = format!(
-                "it reports {size} bytes but ends after {end} bytes, so it is not copied; \
-                 longhaul pipe can send it"
+                "it reports {} but ends after {}, so it is not copied; longhaul pipe can send it",
+                counted(size, "byte"),
+                counted(end, "byte")
             );
             return Err(EntryEnd::new(EntryCode::Failed, &reason));
         }
@@ -497,10 +498,14 @@ fn changed(entry: &Entry, stat: &Stat) -> EntryEnd {
     let reason = match size.cmp(&entry.size) {
         Ordering::Equal => "it changed while it was copied".to_owned(),
         Ordering::Less => {
-            format!("it shrank from {} to {size} bytes while it was copied", entry.size)
+            format!(
+                "it shrank from {} to {} while it was copied",
+                entry.size,
+                counted(size, "byte")
+            )
         }
         Ordering::Greater => {
-            format!("it grew from {} to {size} bytes while it was copied", entry.size)
+            format!("it grew from {} to {} while it was copied", entry.size, counted(size, "byte"))
         }
     };
     EntryEnd::new(EntryCode::Changed, &reason)

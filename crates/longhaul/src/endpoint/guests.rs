@@ -14,7 +14,7 @@ use std::sync::Mutex;
 use longhaul_control::Ticket;
 use longhaul_session::Origin;
 use longhaul_sys::sync::lock;
-use longhaul_units::Duration;
+use longhaul_units::{Duration, counted};
 
 /// The places for clients. Shared by reference among threads.
 #[derive(Debug)]
@@ -31,6 +31,10 @@ pub(crate) struct Places {
     pub own: Option<usize>,
 }
 
+fn transfers(count: &usize) -> String {
+    counted(*count as u64, "transfer")
+}
+
 /// There is no place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NoPlace {
@@ -38,7 +42,7 @@ pub(crate) enum NoPlace {
     #[error("as many clients as allowed are being served")]
     Full,
     /// The token has all that it may have.
-    #[error("this token has {0} transfers at this server, as many as it may have at a time")]
+    #[error("this token has {} at this server, as many as it may have at a time", transfers(.0))]
     Limit(usize),
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use longhaul_relay::{Gatekeeper, SessionId};
 use longhaul_sys::sync::lock;
-use longhaul_units::Duration;
+use longhaul_units::{Duration, counted};
 
 use crate::clocks::Clocks;
 use crate::memory::Lent;
@@ -147,6 +147,10 @@ pub struct Admission {
     session: Option<SessionId>,
 }
 
+fn sessions(held: &usize) -> String {
+    counted(*held as u64, "session")
+}
+
 /// Why a client gets no place among the sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -158,7 +162,7 @@ pub enum NoPlace {
         most: usize,
     },
     /// The client has as many as it may.
-    #[error("this client has {held} sessions there")]
+    #[error("this client has {} there", sessions(held))]
     OneClient {
         /// Its sessions.
         held: usize,

@@ -7,7 +7,7 @@ use longhaul_files::{UnfinishedCopies, discard};
 use longhaul_sys::files::ConfinedDir;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
-use longhaul_units::Bytes;
+use longhaul_units::{Bytes, counted};
 
 use crate::api::ServeEvent;
 use crate::endpoint::policy::Policy;
@@ -41,15 +41,15 @@ fn discard_old(
     let copies = UnfinishedCopies::below(root).take_while(|_| !ended.is_requested()).flatten();
     for copy in copies.filter(|copy| !copy.runs && copy.idle >= after) {
         let (path, bytes) = (copy.path.escape_ascii(), Bytes::new(copy.bytes));
-        let days = copy.idle.as_secs() / DAY;
+        let days = counted(copy.idle.as_secs() / DAY, "day");
         match discard(root, &copy.path) {
             Ok(true) => events(ServeEvent::Notice(format!(
-                "discarded {path}, {bytes} of a copy that was interrupted {days} days ago"
+                "discarded {path}, {bytes} of a copy that was interrupted {days} ago"
             ))),
             // Somebody goes on with it.
             Ok(false) => {}
             Err(error) => events(ServeEvent::Notice(format!(
-                "cannot discard {path}, left by a copy that was interrupted {days} days ago: {error}"
+                "cannot discard {path}, left by a copy that was interrupted {days} ago: {error}"
             ))),
         }
     }
