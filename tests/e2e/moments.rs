@@ -27,13 +27,14 @@ const RATE: u64 = 5_000_000;
 /// checkpoint may take, and what is under way: a bundle and some groups.
 const AGAIN_MOST: u64 = 2 * RATE + (1 << 20);
 
-fn each_moment(check: impl Fn(u64, &mut Draw)) {
+/// Each with the time and the directories of a test.
+fn each_moment(check: fn(&Test, u64, &mut Draw)) {
     let number = |name: &str, default: u64| {
         std::env::var(name).map_or(default, |text| text.parse().unwrap())
     };
     let from = number("LONGHAUL_MOMENTS_FROM", 1);
     for seed in from..from + number("LONGHAUL_MOMENTS", MOMENTS) {
-        check(seed, &mut Draw(seed));
+        limited(move |test| check(test, seed, &mut Draw(seed)));
     }
 }
 
@@ -161,36 +162,34 @@ fn serve_again<'t>(test: &'t Test, at: SocketAddr) -> Program<'t> {
 
 #[test]
 fn either_side_killed_at_a_drawn_moment_leaves_what_the_same_command_goes_on_from() {
-    limited(|test| {
-        each_moment(|seed, draw| {
-            let drawn = Drawn::new(test, draw, "into");
-            let (mut server, at) = serve(test, "127.0.0.1:0");
-            let copying = drawn.start(test, at, "into", "0");
-            std::thread::sleep(Duration::from_millis(draw.below(3_000)));
-            let (first, arrived) = if draw.one_in(2) {
-                server.signal(Signal::KILL);
-                server.end();
-                let first = copying.end();
-                server = serve_again(test, at);
-                // A copy that had no connection yet tells no bytes.
-                let arrived = first.json()["bytes_done"].as_u64().unwrap_or(0);
-                (first, arrived)
-            } else {
-                copying.signal(Signal::KILL);
-                let first = copying.end();
-                let arrived = if first.status.is_none() { bytes_logged(&server) } else { 0 };
-                (first, arrived)
-            };
-            if first.status != Some(0) {
-                drawn.assert_sound(seed);
-            }
-            let second = drawn.start(test, at, "into", "20s").end();
-            assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
-            drawn.assert_little_again(seed, arrived, &second.json());
-            drawn.assert_done(seed);
+    each_moment(|test, seed, draw| {
+        let drawn = Drawn::new(test, draw, "into");
+        let (mut server, at) = serve(test, "127.0.0.1:0");
+        let copying = drawn.start(test, at, "into", "0");
+        std::thread::sleep(Duration::from_millis(draw.below(3_000)));
+        let (first, arrived) = if draw.one_in(2) {
             server.signal(Signal::KILL);
             server.end();
-        });
+            let first = copying.end();
+            server = serve_again(test, at);
+            // A copy that had no connection yet tells no bytes.
+            let arrived = first.json()["bytes_done"].as_u64().unwrap_or(0);
+            (first, arrived)
+        } else {
+            copying.signal(Signal::KILL);
+            let first = copying.end();
+            let arrived = if first.status.is_none() { bytes_logged(&server) } else { 0 };
+            (first, arrived)
+        };
+        if first.status != Some(0) {
+            drawn.assert_sound(seed);
+        }
+        let second = drawn.start(test, at, "into", "20s").end();
+        assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+        drawn.assert_little_again(seed, arrived, &second.json());
+        drawn.assert_done(seed);
+        server.signal(Signal::KILL);
+        server.end();
     });
 }
 
@@ -198,28 +197,26 @@ fn either_side_killed_at_a_drawn_moment_leaves_what_the_same_command_goes_on_fro
 #[test]
 fn a_disk_that_is_full_at_a_drawn_point_fails_the_copy_and_the_same_command_goes_on_once_it_has_room()
  {
-    limited(|test| {
-        each_moment(|seed, draw| {
-            let below = format!("disk{seed}");
-            let pushes = Draw(seed).one_in(2);
-            let disk = if pushes { test.there(&below) } else { test.here(&below) };
-            let size = 3_000_000 + draw.below(LARGE as u64);
-            let _mounted = Tmpfs::mount(disk.clone(), &format!("size={size}"));
-            let drawn = Drawn::new(test, &mut Draw(seed), &below);
-            assert_eq!(drawn.pushes, pushes);
-            let (server, at) = serve(test, "127.0.0.1:0");
-            let first = drawn.start(test, at, &below, "0").end();
-            assert_eq!(first.status, Some(1), "seed {seed}: {first:?}");
-            drawn.assert_sound(seed);
-            let arrived = bytes_logged(&server);
-            let freed = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk).status();
-            assert!(freed.unwrap().success());
-            let second = drawn.start(test, at, &below, "20s").end();
-            assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
-            drawn.assert_little_again(seed, arrived, &second.json());
-            drawn.assert_done(seed);
-            server.signal(Signal::KILL);
-            server.end();
-        });
+    each_moment(|test, seed, draw| {
+        let below = format!("disk{seed}");
+        let pushes = Draw(seed).one_in(2);
+        let disk = if pushes { test.there(&below) } else { test.here(&below) };
+        let size = 3_000_000 + draw.below(LARGE as u64);
+        let _mounted = Tmpfs::mount(disk.clone(), &format!("size={size}"));
+        let drawn = Drawn::new(test, &mut Draw(seed), &below);
+        assert_eq!(drawn.pushes, pushes);
+        let (server, at) = serve(test, "127.0.0.1:0");
+        let first = drawn.start(test, at, &below, "0").end();
+        assert_eq!(first.status, Some(1), "seed {seed}: {first:?}");
+        drawn.assert_sound(seed);
+        let arrived = bytes_logged(&server);
+        let freed = Command::new("mount").args(["-o", "remount,size=64m"]).arg(&disk).status();
+        assert!(freed.unwrap().success());
+        let second = drawn.start(test, at, &below, "20s").end();
+        assert_eq!(second.status, Some(0), "seed {seed}: {first:?}, then {second:?}");
+        drawn.assert_little_again(seed, arrived, &second.json());
+        drawn.assert_done(seed);
+        server.signal(Signal::KILL);
+        server.end();
     });
 }

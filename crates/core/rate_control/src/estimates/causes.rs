@@ -120,7 +120,8 @@ impl Estimates {
         let Some(queue) = queue else { return Cause::Unknown };
         self.causes.count(queue, 0, packets);
         let causes = &self.causes;
-        let longest = causes.longest();
+        // Longer ones than a full one are those of hosts that pause.
+        let longest = self.queue_full.unwrap_or(Duration::MAX).min(causes.longest());
         let up_to = |queue: Duration| Tally::sum(&causes.levels[..=level(queue)]);
         let excess = if longest < self.least_visible() {
             // Too short a queue to be seen: what chance does not explain was one. Where nobody measured it

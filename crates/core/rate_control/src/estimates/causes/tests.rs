@@ -15,15 +15,19 @@ const PACKET: u64 = 1_500;
 const GAP: Duration = Duration::from_micros(120);
 const REPORTED: u32 = 20;
 
-/// Reports packets to estimates that find `queue` and are lost where `lost` says so, for ten seconds; counts
+/// Reports packets to estimates that know how long a full queue is, that find `queue` and are lost where `lost` says so, for ten seconds; counts
 /// the causes that they give from the second half on.
 fn run(
+    full: Option<Duration>,
     queue: impl Fn(&mut Xoshiro256PlusPlus) -> Duration,
     lost: impl Fn(Duration, &mut Xoshiro256PlusPlus) -> bool,
 ) -> Losses {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let begin = Instant::ZERO + Duration::from_secs(1);
     let (mut estimates, mut rtt) = (Estimates::new(begin, PACKET), RttEstimator::new(RTT));
+    if let Some(full) = full {
+        estimates.set_queue_full(begin, full);
+    }
     let (mut classified, mut sent) = (Losses::default(), begin);
     // What is missing is taken for lost a report later.
     let mut missing = Vec::new();
@@ -85,7 +89,7 @@ fn random(classified: Losses) -> u64 {
 #[test]
 fn chance_is_recognised_where_hosts_make_the_queue_look_now_long_now_short() {
     for most in [1, 2, 6, 20] {
-        let classified = run(|rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
+        let classified = run(None, |rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
         assert!(random(classified) >= 95, "{most} ms: {classified:?}");
     }
 }
@@ -93,10 +97,25 @@ fn chance_is_recognised_where_hosts_make_the_queue_look_now_long_now_short() {
 #[test]
 fn what_only_the_longest_queues_lose_is_congestion() {
     let classified = run(
+        None,
         |rng| milliseconds(0, 20, rng),
         |queue, rng| queue > Duration::from_millis(18) && chance(200_000, rng),
     );
     assert!(random(classified) <= 5, "{classified:?}");
+}
+
+#[test]
+fn a_host_that_pauses_does_not_hide_that_the_queue_was_full() {
+    let full = Duration::from_millis(8);
+    let overflows = |known: bool| {
+        run(
+            known.then_some(full),
+            |rng| if chance(20_000, rng) { full * 3 } else { milliseconds(0, 8, rng) },
+            |queue, rng| queue > full * 7 / 8 && queue < full && chance(200_000, rng),
+        )
+    };
+    assert!(random(overflows(true)) <= 15, "{:?}", overflows(true));
+    assert!(random(overflows(false)) >= 90, "{:?}", overflows(false));
 }
 
 #[test]
