@@ -264,7 +264,7 @@ const ATTRIBUTES: [(KeptAttributes, &str); 6] = [
     (KeptAttributes::NUMBERS, "--numeric-ids"),
 ];
 
-const PATTERNS: [&str; 26] = [
+const PATTERNS: [&str; 27] = [
     "a",
     "*.o",
     "/a",
@@ -275,6 +275,7 @@ const PATTERNS: [&str; 26] = [
     "a/*",
     "a/**",
     "**/c",
+    "/**/c",
     "**c",
     "c**",
     "*/",

@@ -125,10 +125,11 @@ fn check_syntax(pattern: &str) -> Result<(), String> {
 fn translate(pattern: &[u8]) -> Option<Vec<(String, bool)>> {
     // Without a wildcard each byte is itself, backslashes as well.
     let is_literal = !pattern.iter().any(|byte| b"*?[".contains(byte));
-    let (anchor, pattern) = match pattern.strip_prefix(b"/") {
-        Some(rest) => ("^", rest),
-        None => ("(?:^|/)", pattern),
+    let (is_anchored, pattern) = match pattern.strip_prefix(b"/") {
+        Some(rest) => (true, rest),
+        None => (false, pattern),
     };
+    let anchor = if is_anchored { "^" } else { "(?:^|/)" };
     let (all_below, pattern) = match pattern.strip_suffix(b"/***") {
         Some(rest) => (true, rest),
         None => (false, pattern),
@@ -143,8 +144,8 @@ fn translate(pattern: &[u8]) -> Option<Vec<(String, bool)>> {
     let mut out = String::from(anchor);
     if is_literal {
         pattern.iter().for_each(|byte| push_literal(&mut out, *byte));
-    } else if let Some(rest) = pattern.strip_prefix(b"**/") {
-        // It may stand for nothing, with its slash.
+    } else if let Some(rest) = pattern.strip_prefix(b"**/").filter(|_| !is_anchored) {
+        // It may stand for nothing, with its slash; behind a slash it stands for a directory.
         out.push_str("(?:.*/)?");
         push_wild(&mut out, rest)?;
     } else {
@@ -282,6 +283,8 @@ mod tests {
         check("d/**", &["d/a", "d/a/b"], &["d", "d/"]);
         check("/d/**.c", &["d/a.c", "d/x/y.c"], &["x/d/a.c", "d.c"]);
         check("**/a", &["a", "d/a", "d/e/a"], &["ba"]);
+        check("/**/a", &["d/a", "d/e/a"], &["a", "ba"]);
+        check("/**/a/", &["d/a/", "d/e/a/"], &["a/", "d/a"]);
         check("a**", &["a", "ab", "a/b/c", "d/ab/c"], &["ba"]);
         check("d/***", &["d/", "d/a", "x/d/a/b"], &["d", "e/", "xd/a"]);
         check("a?c", &["abc", "x/abc"], &["ac", "a/c", "abbc"]);
