@@ -350,10 +350,14 @@ impl<O: Clone, I> Transfer<O, I> {
         }
     }
 
-    /// Bytes of contents that this connection has begun to move, each once.
-    pub fn moved(&self) -> u64 {
+    /// Bytes of contents that this connection has begun to move, each once: not those of a copy that still wait for a
+    /// lane, so many.
+    pub fn moved(&self, waiting: u64) -> u64 {
         match self {
-            CopyOut(copy) => copy.stats().sent_bytes - copy.stats().withdrawn_bytes,
+            CopyOut(copy) => {
+                let stats = copy.stats();
+                (stats.sent_bytes - stats.withdrawn_bytes).saturating_sub(waiting)
+            }
             PipeOut(pipe) => pipe.bytes(),
             CopyIn(copy) => copy.begun(),
             PipeIn(pipe) => pipe.bytes(),

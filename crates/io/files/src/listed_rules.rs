@@ -196,6 +196,7 @@ mod tests {
         assert_eq!(copied(&["", f], &["ex"]), with(&["o/ex/sub/f"]));
         assert_eq!(copied(&["", f], &["*"]), [""; 0]);
     }
+
     #[test]
     fn names_that_are_reached_through_what_is_excluded_are_due() {
         let exclude = |it: &str| FilterRule { kind: FilterKind::Exclude, pattern: it.into() };

@@ -573,11 +573,10 @@ impl Task for Part {
 
     fn so_far(&self, backlog: u64) -> Snapshot {
         match self.shared.lock().transfer() {
-            Some(Transfer::OutgoingCopy(copy)) => {
+            Some(transfer @ Transfer::OutgoingCopy(copy)) => {
                 let stats = copy.stats();
-                let given = stats.sent_bytes - stats.withdrawn_bytes;
                 let there = stats.resumed_bytes + stats.unchanged_bytes;
-                let sent = given.saturating_sub(backlog) + there;
+                let sent = transfer.moved(backlog) + there;
                 Snapshot {
                     bytes_named: stats.confirmed_bytes,
                     bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),

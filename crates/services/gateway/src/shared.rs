@@ -147,10 +147,6 @@ pub struct Admission {
     session: Option<SessionId>,
 }
 
-fn sessions(held: &usize) -> String {
-    counted(*held as u64, "session")
-}
-
 /// Why a client gets no place among the sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -162,7 +158,7 @@ pub enum NoPlace {
         most: usize,
     },
     /// The client has as many as it may.
-    #[error("this client has {} there", sessions(held))]
+    #[error("this client has {} there", counted(*held as u64, "session"))]
     OneClient {
         /// Its sessions.
         held: usize,

@@ -352,11 +352,7 @@ fn account(
     let sent = lanes.totals().sending;
     let half = shared.lock();
     let sending = half.sending(sent);
-    // What a source has read and no lane has taken moved nowhere.
-    let bytes = half.transfer().map_or(0, |transfer| match transfer {
-        Transfer::OutgoingCopy(_) => transfer.moved().saturating_sub(shared.mailboxes.waiting()),
-        _ => transfer.moved(),
-    });
+    let bytes = half.transfer().map_or(0, |transfer| transfer.moved(shared.mailboxes.waiting()));
     let time = clock::now() - began;
     let (bottleneck, lost) = (sending.bottleneck, sending.lost);
     let account = TransferAccount::new(KeyId(peer.key_id), *action, path.clone());

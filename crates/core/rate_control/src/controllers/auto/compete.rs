@@ -38,6 +38,13 @@ enum Reclaim {
     Done(Instant),
 }
 
+impl Reclaim {
+    /// Begins to rise; a slice that came early is no more than the path carries.
+    fn from(model: &Estimates) -> Self {
+        Self::Rising(model.recent().min(model.capacity()))
+    }
+}
+
 impl Compete {
     pub(super) fn new(now: Instant, packet: u64, window: u64, sure: bool) -> Self {
         Self {
@@ -147,7 +154,7 @@ impl Compete {
                     round.queue_min < Some(round.queue_max) && now - self.last_cut < round_trip * 4;
                 self.burst = model.is_burst(self.lost);
                 if empty && (self.burst || !self.sure) {
-                    self.reclaim = Reclaim::Rising(model.recent().min(model.capacity()));
+                    self.reclaim = Reclaim::from(model);
                 } else if !draining {
                     self.reclaim = Reclaim::Done(now);
                 }
@@ -171,7 +178,7 @@ impl Compete {
                 // CUBIC has come back by then.
                 let patience = if self.sure { self.cubic.k() * 2 } else { Duration::ZERO };
                 if now - since.max(self.last_cut) > patience + RECLAIM_EVERY {
-                    self.reclaim = Reclaim::Rising(model.recent().min(model.capacity()));
+                    self.reclaim = Reclaim::from(model);
                 }
             }
             _ => {}
