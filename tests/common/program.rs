@@ -3,7 +3,8 @@
 use std::fs;
 use std::io::Read;
 use std::net::SocketAddr;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -43,6 +44,19 @@ impl<'t> Program<'t> {
     pub fn start_within(test: &'t Test, limit: &str, words: &[&str]) -> Self {
         let limited = format!("ulimit {limit} && exec \"$0\" \"$@\"");
         Self::spawn(test, Command::new("sh").args(["-c", &limited, PROGRAM]).args(words))
+    }
+
+    /// The same as `nobody`, who owns nothing; it takes root. It looks into the test's folder, where a copy of the
+    /// program is.
+    pub fn start_as_nobody(test: &'t Test, words: &[&str]) -> Self {
+        fs::set_permissions(test.folder(), fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = test.path("program");
+        // By another process: a file that this one has open for writing, a command that it is just
+        // starting has too, and then nobody can run it.
+        if !copy.exists() {
+            assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
+        }
+        Self::spawn(test, Command::new(&copy).args(words).uid(NOBODY).gid(NOBODY))
     }
 
     /// Starts `longhaul` with `words`, in the test's folder, and a file as its standard input.
@@ -265,4 +279,6 @@ impl Drop for Tmpfs {
     }
 }
 
+/// A user who owns nothing.
+pub const NOBODY: u32 = 65_534;
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_longhaul-under-test");

@@ -68,6 +68,7 @@ mod threads;
 mod trees;
 mod unchanged;
 mod unpublished;
+mod unreadable;
 mod vanishing;
 mod verify;
 mod xio;

@@ -3,7 +3,6 @@
 use std::fs::{self, OpenOptions, Permissions};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{PermissionsExt, chown};
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
@@ -13,7 +12,7 @@ use longhaul::EntryCode;
 use longhaul_needs::needs;
 use longhaul_units::Rate;
 
-use crate::program::{PROGRAM, Program, Tmpfs};
+use crate::program::{NOBODY, Program, Tmpfs};
 use crate::server::{Copying, Server, over, pull, push, run};
 use crate::test::limited;
 use crate::trees::{assert_nothing_half_done, assert_same, names, noise};
@@ -366,14 +365,9 @@ fn directories_that_their_owner_may_not_open_are_copied() {
 }
 
 /// A server of a user who owns nothing but the token.
-fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, String) {
-    fs::set_permissions(test.folder(), Permissions::from_mode(0o755)).unwrap();
+pub fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, String) {
     chown(test.path("token"), Some(NOBODY), Some(NOBODY)).unwrap();
-    let copy = test.path("program");
-    // By another process: a file that this one has open for writing, a command that it is just
-    // starting has too, and then nobody can run it.
-    assert!(Command::new("cp").arg(PROGRAM).arg(&copy).status().unwrap().success());
-    let mut program = Program::spawn(test, Command::new(&copy).args(words).uid(NOBODY).gid(NOBODY));
+    let mut program = Program::start_as_nobody(test, words);
     let line = program.prints("listening on ");
     chown(test.path("token"), Some(0), Some(0)).unwrap();
     let at = line.split("listening on ").nth(1).unwrap().split(',').next().unwrap().to_owned();
@@ -381,4 +375,3 @@ fn as_nobody<'t>(test: &'t crate::test::Test, words: &[&str]) -> (Program<'t>, S
 }
 
 const RATE: Option<Rate> = Some(Rate::from_mbps(400));
-const NOBODY: u32 = 65_534;

@@ -295,6 +295,14 @@ fn losses(lost: &Losses, sent: u64) -> String {
     format!("lost {} of {sent} packets: {}", percent(lost.total(), sent), places.join(", "))
 }
 
+/// The error of a command of which `count` things failed, the first for this reason.
+pub(crate) fn with_others(first: String, count: u64) -> String {
+    match count {
+        0 | 1 => first,
+        count => format!("{first}; {} more failed", count - 1),
+    }
+}
+
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(fields) => fields,

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use longhaul::{
-    LeftoversOptions, SshPurpose, Stop, UnfinishedCopies, UnfinishedCopy, discard, leftovers,
-    open_directory,
+    EndedEntry, LeftoversOptions, SshPurpose, Stop, UnfinishedCopies, UnfinishedCopy, discard,
+    leftovers, open_directory,
 };
 use longhaul_units::{Bytes, shown, shown_path, without_numbers};
 use serde_json::{Map, Value, json};
@@ -14,6 +14,7 @@ use crate::args::ResumeArgs;
 use crate::failure::Failure;
 use crate::location::{self, Location, Server};
 use crate::output::{self, Output, complain, print};
+use crate::report;
 use crate::signals::Held;
 use crate::{link, ssh};
 
@@ -43,6 +44,7 @@ struct Found {
     copies: Vec<Value>,
     discarded: u64,
     failed: u64,
+    first_failure: String,
 }
 
 impl Found {
@@ -53,7 +55,8 @@ impl Found {
             let copy = match found {
                 Ok(copy) => copy,
                 Err((path, error)) => {
-                    self.fail(&format!("cannot look at {}: {error}", self.named(&path)));
+                    let path = self.named(&shown_path(&path));
+                    self.fail(format!("cannot look at {path}: {error}"));
                     continue;
                 }
             };
@@ -62,8 +65,8 @@ impl Found {
                 match discard(&root, &copy.path) {
                     Ok(gone) => is_gone = gone,
                     Err(error) => {
-                        let path = self.named(&copy.path);
-                        self.fail(&format!("cannot discard {path}: {error}"));
+                        let path = self.named(&shown_path(&copy.path));
+                        self.fail(format!("cannot discard {path}: {error}"));
                     }
                 }
             }
@@ -90,22 +93,27 @@ impl Found {
         for (copy, is_gone) in &report.copies {
             self.show(copy, *is_gone, output)?;
         }
-        for failure in &report.failures.sample {
-            complain(format!("longhaul: at the server: {failure}"));
+        for EndedEntry { path, reason, .. } in &report.failures.sample {
+            // The place itself is `.`.
+            let path = self.named(if path == "." { "" } else { path });
+            self.fail(format!("{path}: {reason}"));
         }
-        self.failed += report.failures.count;
+        self.failed = report.failures.count;
         Ok(())
     }
 
-    fn fail(&mut self, reason: &str) {
-        complain(format!("longhaul: {}", without_numbers(reason)));
+    /// Keeps the first reason for the end, where it is the error, and says the others at once.
+    fn fail(&mut self, reason: String) {
+        match self.failed {
+            0 => self.first_failure = reason,
+            _ => complain(format!("longhaul: {}", without_numbers(&reason))),
+        }
         self.failed += 1;
     }
 
-    /// A path below the place.
-    fn named(&self, path: &[u8]) -> String {
-        let path = shown_path(path);
-        let slash = if self.at.ends_with(['/', ':']) { "" } else { "/" };
+    /// A path below the place, or with none the place.
+    fn named(&self, path: &str) -> String {
+        let slash = if path.is_empty() || self.at.ends_with(['/', ':']) { "" } else { "/" };
         format!("{}{slash}{path}", self.at)
     }
 
@@ -115,7 +123,7 @@ impl Found {
         is_gone: bool,
         output: &Output,
     ) -> Result<(), Failure> {
-        let path = self.named(&copy.path);
+        let path = self.named(&shown_path(&copy.path));
         self.discarded += u64::from(is_gone);
         if !output.json {
             print(&line(&path, copy, is_gone))?;
@@ -134,8 +142,9 @@ impl Found {
 
     /// Says what came of it.
     fn end(self, discards: bool, output: &Output) -> Result<(), Failure> {
-        let Self { at, copies, discarded, failed } = self;
+        let Self { at, copies, discarded, failed, first_failure } = self;
         let text = match (copies.len(), discards) {
+            (0, _) if failed > 0 => "no interrupted copies where it could look".into(),
             (0, _) => format!("no interrupted copies to {at}"),
             (_, true) if discarded == 0 => "none discarded".into(),
             (_, true) => format!("{discarded} discarded; directories that they had made stay"),
@@ -143,14 +152,13 @@ impl Found {
                 "run the same `longhaul cp` again to go on; --discard removes what they keep".into()
             }
         };
-        let fields = json!({ "copies": copies, "discarded": discarded, "failed": failed });
-        match failed {
-            0 => output.result(&fields, text),
-            _ => {
-                let Value::Object(fields) = fields else { return Ok(()) };
-                Err(Failure::failed(text).with_fields(fields))
-            }
+        let fields =
+            report::object(json!({ "copies": copies, "discarded": discarded, "failed": failed }));
+        if failed == 0 {
+            return output.result(&fields.into(), text);
         }
+        let error = report::with_others(first_failure, failed);
+        Err(Failure::failed(error).adding(text).with_fields(fields))
     }
 }
 

@@ -111,7 +111,9 @@ fn answer(shared: &Shared, place: &Place) {
                 }
                 Err(answer) => failed = Some(answer),
             },
-            Some(Look::Failed(path, error)) => failed = Some(unlisted_answer(path, error)),
+            Some(Look::Failed(path, error)) => {
+                failed = Some(unlisted_answer(path, at_directory(&error)))
+            }
             Some(Look::Nothing) | None => {}
         }
         let now = clock::now();
@@ -146,17 +148,20 @@ fn left(place: &Place, copy: UnfinishedCopy) -> Result<Left, AnswerMessage> {
             Ok(true) => LeftState::Discarded,
             // Somebody goes on with it.
             Ok(false) => LeftState::Running,
-            Err(error) => return Err(unlisted_answer(path, error)),
+            Err(error) => {
+                let reason = format!("it cannot be discarded: {}", explained(&error));
+                return Err(unlisted_answer(path, EntryEnd::new(EntryCode::Failed, &reason)));
+            }
         },
         false => LeftState::Interrupted,
     };
-    let too_long = |_| unlisted_answer(Vec::new(), io::Error::other("a path is too long"));
+    let too_long =
+        |_| unlisted_answer(Vec::new(), EntryEnd::new(EntryCode::Name, "a path is too long"));
     let path = EntryPath::new(path).map_err(too_long)?;
     Ok(Left { state, idle: idle.as_secs(), bytes, total, path, sources: sources.join(&0) })
 }
 
-fn unlisted_answer(path: Vec<u8>, error: io::Error) -> AnswerMessage {
-    let end = EntryEnd::new(EntryCode::Failed, &explained(&error).to_string());
+fn unlisted_answer(path: Vec<u8>, end: EntryEnd) -> AnswerMessage {
     AnswerMessage::Unlisted { path, end: at_server(end) }
 }
 
