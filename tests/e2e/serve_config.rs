@@ -145,7 +145,7 @@ fn with_a_log_in_json_each_line_of_a_server_is_an_object() {
             "listening on ",
             "warning: others can read the token",
             "memory 7: expected",
-            "drain \"x\": expected",
+            "drain x: expected a time",
             "from the next start on only: stall_timeout",
             "stopping once",
         ] {

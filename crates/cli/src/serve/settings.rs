@@ -151,17 +151,17 @@ impl Settings {
         if let Some(most) = file.transfers.as_ref().and_then(|it| transfers(&mut mistakes, it)) {
             options.connections_max = most;
         }
-        let seconds =
-            |it: &Option<Written<u32>>| it.as_ref().map(|it| Duration::from_secs(it.value.into()));
-        options.stall_timeout = seconds(&file.stall_timeout).unwrap_or(options.stall_timeout);
-        options.excuse_timeout = seconds(&file.excuse_timeout).unwrap_or(options.excuse_timeout);
-        if let Some(after) = file.discard_after.as_ref() {
-            let after = mistakes.one(after, |text| when::parse_time(text).map_err(WrongValue::new));
-            options.discard_after = after.unwrap_or(options.discard_after);
+        let mut drain = args::DRAIN;
+        for (written, time) in [
+            (&file.stall_timeout, &mut options.stall_timeout),
+            (&file.excuse_timeout, &mut options.excuse_timeout),
+            (&file.discard_after, &mut options.discard_after),
+            (&file.drain, &mut drain),
+        ] {
+            *time = written.as_ref().and_then(|it| mistakes.one(it, self::time)).unwrap_or(*time);
         }
         options.direct = is_set(&file.direct);
         options.host_priority = is_set(&file.host_priority);
-        let drain = seconds(&file.drain).unwrap_or(args::DRAIN);
         let metrics = file.metrics.as_ref().and_then(|it| mistakes.one(it, on_loopback));
         let no_history = is_set(&file.no_history);
         match mistakes.is_empty() {
@@ -181,10 +181,10 @@ struct File {
     transfers: Option<Written<u32>>,
     profiles: Vec<Written>,
     trust_proxy: Vec<Written>,
-    stall_timeout: Option<Written<u32>>,
-    excuse_timeout: Option<Written<u32>>,
+    stall_timeout: Option<Written>,
+    excuse_timeout: Option<Written>,
     discard_after: Option<Written>,
-    drain: Option<Written<u32>>,
+    drain: Option<Written>,
     log: Option<Written>,
     metrics: Option<Written>,
     direct: Option<Written<bool>>,
@@ -204,10 +204,10 @@ impl File {
             transfers: file.one("transfers"),
             profiles: file.each("profiles"),
             trust_proxy: file.each("trust_proxy"),
-            stall_timeout: file.one("stall_timeout"),
-            excuse_timeout: file.one("excuse_timeout"),
-            discard_after: file.one("discard_after"),
-            drain: file.one("drain"),
+            stall_timeout: file.time("stall_timeout"),
+            excuse_timeout: file.time("excuse_timeout"),
+            discard_after: file.time("discard_after"),
+            drain: file.time("drain"),
             log: file.one("log"),
             metrics: file.one("metrics"),
             direct: file.one("direct"),
@@ -294,6 +294,10 @@ fn directory(path: &Path) -> Result<(), WrongValue> {
         Ok(_) => Err(WrongValue::new("it is no directory")),
         Err(error) => Err(WrongValue::new(error)),
     }
+}
+
+fn time(text: &str) -> Result<Duration, WrongValue> {
+    when::parse_time(text).map_err(WrongValue::new)
 }
 
 fn memory(text: &str) -> Result<Bytes, WrongValue> {
@@ -413,6 +417,20 @@ mod tests {
     }
 
     #[test]
+    fn all_times_of_a_file_are_texts_as_on_the_command_line_or_seconds() {
+        let (_dir, text) = example();
+        for (written, seconds) in [("7", 7), ("\"7\"", 7), ("\"30s\"", 30), ("\"2 days\"", 172_800)]
+        {
+            let keys = ["drain", "stall_timeout", "excuse_timeout", "discard_after"];
+            let times: String = keys.iter().map(|key| format!("{key} = {written}\n")).collect();
+            let text = text.replacen("drain = 7\n", &times, 1);
+            let Settings { options, drain, .. } = Settings::parse(&text, |_| {}).ok().unwrap();
+            let all = [options.stall_timeout, options.excuse_timeout, options.discard_after, drain];
+            assert_eq!(all, [Duration::from_secs(seconds); 4], "{written}");
+        }
+    }
+
+    #[test]
     fn each_mistake_is_named_with_its_line_and_key_and_all_at_once() {
         let (dir, text) = example();
         let at = dir.path().display().to_string();
@@ -420,7 +438,26 @@ mod tests {
             ("192.0.2.7", "dtn", "line 1: listen dtn: expected an address".to_owned()),
             ("1GiB", "1MiB", "line 2: memory 1MiB: a transfer takes".to_owned()),
             ("= 9", "= 0", "line 3: transfers 0: expected 1 to".to_owned()),
-            ("= 7\n", "= \"7\"\n", "line 4: drain \"7\": expected a whole number".to_owned()),
+            ("= 7\n", "= \"soon\"\n", "line 4: drain soon: expected a time like 90s".to_owned()),
+            ("= 7\n", "= -7\n", "line 4: drain -7: expected a time like 90s".to_owned()),
+            ("= 7\n", "= true\n", "line 4: drain true: expected a time like \"30s\"".to_owned()),
+            (
+                "[\"auto\", \"cubic\"]",
+                "\"auto\"",
+                "line 5: profiles \"auto\": expected a list, in [ ]: profiles = [\"auto\"]"
+                    .to_owned(),
+            ),
+            (
+                "drain = 7",
+                "metrics = 7423",
+                "line 4: metrics 7423: expected a text in quotes: metrics = \"7423\"".to_owned(),
+            ),
+            (
+                "drain = 7",
+                "metrics = [\"7423\"]",
+                "line 4: metrics [\"7423\"]: expected a text in quotes: metrics = \"7423\""
+                    .to_owned(),
+            ),
             ("drain = 7", "log = \"xml\"", "line 4: log xml: expected text or json".to_owned()),
             ("cubic", "warp", "line 5: profiles warp: no such profile".to_owned()),
             ("192.0.2.1", "gw", "line 6: trust_proxy gw: ".to_owned()),

@@ -18,15 +18,39 @@ pub(crate) fn mistake(text: &str, error: &toml::de::Error) -> Mistake {
     let key = key_before(text, span.start).or_else(|| key_of(text, line));
     let what = match (wrong_value(why), key) {
         (Some((found, expected)), key) => {
+            let meant = key_before(text, span.start)
+                .and_then(|key| as_line(key, text.get(span.clone())?, expected));
             let value = text.get(span).and_then(|value| value.lines().next());
             let value = value.filter(|value| !value.is_empty()).unwrap_or(found);
             let key = key.map(|key| format!("{key} ")).unwrap_or_default();
-            format!("{key}{value}: expected {}", in_words(expected))
+            let meant = meant.map(|line| format!(": {line}")).unwrap_or_default();
+            format!("{key}{value}: expected {}{meant}", in_words(expected))
         }
         (None, Some(key)) => format!("{key}: {why}"),
         (None, None) => why.to_owned(),
     };
     Mistake::new(format_args!("line {line}: {what}"))
+}
+
+/// The line that says what is meant by this value of `key`, where it lacks its brackets or quotes, or has too many.
+fn as_line(key: &str, value: &str, expected: &str) -> Option<String> {
+    let is_text = |value: &str| value.starts_with(['"', '\'']) && !value.contains('\n');
+    match expected {
+        "a sequence" if is_text(value) => {
+            let (quote, inner) = (value.get(..1)?, value.get(1..value.len() - 1)?);
+            let all: Vec<_> =
+                inner.split(',').map(|one| format!("{quote}{}{quote}", one.trim())).collect();
+            Some(format!("{key} = [{}]", all.join(", ")))
+        }
+        "a string" | "path string" => {
+            let alone = value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
+            let alone = alone.map(str::trim).filter(|one| is_text(one) && !one.contains(','));
+            let is_number = value.parse::<u64>().is_ok();
+            let quoted = || is_number.then(|| format!("\"{value}\""));
+            Some(format!("{key} = {}", alone.map(str::to_owned).or_else(quoted)?))
+        }
+        _ => None,
+    }
 }
 
 /// The words of serde: the value that it found, and the one that it expected.

@@ -82,6 +82,11 @@ mod tests {
             ("7", "-1", "line 1: sessions -1: expected a whole number from 0 to 4294967295"),
             ("7", "4294967296", "line 1: sessions 4294967296: expected a whole number from 0 to"),
             ("\"two\"", "2", "line 4: allow 2: expected a text in quotes"),
+            (
+                "[\n  \"one\",\n  \"two\",\n]",
+                "\"all\"",
+                "line 2: allow \"all\": expected a list, in [ ]: allow = [\"all\"]",
+            ),
             ("true", "1", "line 6: black_hole 1: expected true or false"),
             ("0.5", "\"half\"", "line 6: weight \"half\": expected a number"),
             (

@@ -1,6 +1,8 @@
+use std::fmt;
 use std::path::PathBuf;
 
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, Deserializer, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
@@ -55,6 +57,11 @@ impl<'t> Section<'t> {
                 None
             }
         }
+    }
+
+    /// The time `key`, if it stands there: a text, or a number of seconds, which comes as its digits.
+    pub fn time(&mut self, key: &'static str) -> Option<Written> {
+        self.one::<Time>(key).map(|Written { value, at }| Written { value: value.0, at })
     }
 
     /// The texts of the list `key`, if it stands there; it may not be empty.
@@ -146,6 +153,33 @@ impl<'t> Section<'t> {
     }
 }
 
+/// A time as it was written, without a unit where it is a number.
+struct Time(String);
+
+impl<'de> Deserialize<'de> for Time {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        value.deserialize_any(TimeVisitor)
+    }
+}
+
+struct TimeVisitor;
+
+impl Visitor<'_> for TimeVisitor {
+    type Value = Time;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a time like \"30s\", or a number of seconds")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Time, E> {
+        Ok(Time(text.into()))
+    }
+
+    fn visit_i64<E>(self, seconds: i64) -> Result<Time, E> {
+        Ok(Time(seconds.to_string()))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -157,6 +191,22 @@ mod tests {
             (one, section.each("list"), inner)
         });
         mistakes.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_time_is_a_text_or_a_number_of_seconds() {
+        let read = |value: &str| {
+            let text = format!("drain = {value}");
+            Section::read(&text, |section| section.time("drain").map(|it| it.value))
+        };
+        for (text, value) in [("\"5m\"", "5m"), ("30", "30"), ("-1", "-1")] {
+            assert_eq!(read(text).0.as_deref(), Some(value));
+        }
+        for wrong in ["0.5", "true", "[\"5m\"]"] {
+            let (_, mistakes) = read(wrong);
+            let words = format!("line 1: drain {wrong}: expected a time like \"30s\"");
+            assert!(mistakes[0].to_string().starts_with(&words), "{mistakes:?}");
+        }
     }
 
     #[test]
@@ -172,6 +222,13 @@ mod tests {
                 "line 2: list 3: expected a text in quotes",
             ]
         );
+        for (text, line) in [
+            ("list = \"a\"", "list \"a\": expected a list, in [ ]: list = [\"a\"]"),
+            ("list='a, b'", "list 'a, b': expected a list, in [ ]: list = ['a', 'b']"),
+            ("list = 7", "list 7: expected a list, in [ ]"),
+        ] {
+            assert_eq!(words(text), [format!("line 1: {line}")]);
+        }
         assert_eq!(words("number = 1\nnumber = 2").len(), 1);
         assert_eq!(
             words("list = []"),

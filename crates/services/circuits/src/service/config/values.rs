@@ -35,7 +35,7 @@ pub(super) fn channels(name: &str, text: &str, rules: &Rules) -> Result<u32, Wro
     }
 }
 
-/// Reads `10ms`, `90s`, `2h`, `30d`.
+/// Reads `10ms`, `90s`, `2h`, `30d`, also as `30 days`.
 pub fn time(name: &str, text: &str) -> Result<Duration, WrongValue> {
     let wrong = || wrong_value!("{name}: expected a time like 10ms, 90s, 2h or 30d, not {text:?}");
     let at = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
@@ -45,10 +45,10 @@ pub fn time(name: &str, text: &str) -> Result<Duration, WrongValue> {
         "ns" => 1,
         "us" => 1_000,
         "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" | "min" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        "d" => 86_400_000_000_000,
+        "s" | "second" | "seconds" => 1_000_000_000,
+        "m" | "min" | "minute" | "minutes" => 60_000_000_000,
+        "h" | "hour" | "hours" => 3_600_000_000_000,
+        "d" | "day" | "days" => 86_400_000_000_000,
         _ => return Err(wrong()),
     };
     number.checked_mul(nanos).map(Duration::from_nanos).ok_or_else(wrong)
