@@ -119,6 +119,34 @@ fn serve_config_is_read_again_on_sighup_and_touches_no_transfer() {
 }
 
 #[test]
+fn serve_names_what_a_new_configuration_changes_and_a_running_server_keeps() {
+    limited(|test| {
+        let text = format!("log = \"text\"\n{}", own(test));
+        let (server, _) = serve(test, &text);
+        let again = |text: &str, words: &str| {
+            let listen = "listen = \"127.0.0.1:0\"\n";
+            fs::write(test.path("config"), format!("{listen}{text}")).unwrap();
+            let before = server.printed().len();
+            server.signal(Signal::HUP);
+            until(words, || server.printed()[before..].contains(words).then_some(()));
+            until("it was read", || {
+                server.printed()[before..].contains("was read again\n").then_some(())
+            });
+            server.printed()[before..].to_owned()
+        };
+        let note = "note: from the next start on only: ";
+        let other = text.replace("text", "json");
+        again(&other, &format!("{note}log\n"));
+        let other = format!("metrics = \"0\"\nno_history = true\n{other}");
+        again(&other, &format!("{note}log, metrics, no_history\n"));
+        let other = format!("stall_timeout = \"5s\"\nmetrics = \"0\"\n{text}");
+        again(&other, &format!("{note}stall_timeout, metrics\n"));
+        let words = again(&format!("drain = \"1s\"\n{text}"), "was read again");
+        assert!(!words.contains(note), "{words}");
+    });
+}
+
+#[test]
 fn with_a_log_in_json_each_line_of_a_server_is_an_object() {
     limited(|test| {
         let (mut server, at) = serve(test, &format!("log = \"json\"\n{}", own(test)));

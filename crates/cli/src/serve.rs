@@ -76,7 +76,7 @@ pub(crate) fn run(args: &ServeArgs, output: &Output, held: Held) -> Result<(), F
                 metrics.set_ready(false);
                 manager::stops(output);
             };
-            attend(&server, (args, settings.drain), (&orders, &over), &drained, output);
+            attend(&server, (args, &settings), (&orders, &over), &drained, output);
         };
         threads::spawn_scoped(scope, "orders", attend)
             .map_err(|error| Failure::failed(error.to_string()))?;
@@ -126,16 +126,16 @@ fn show(
 /// Passes on what signals ask for, until all is over.
 fn attend(
     server: &Server,
-    (args, mut drain): (&ServeArgs, Duration),
+    (args, started): (&ServeArgs, &Settings),
     (orders, over): (&Orders, &Stop),
     drains: &dyn Fn(),
     output: &Output,
 ) {
-    let mut until = None;
+    let (mut until, mut drain) = (None, started.drain);
     while !over.is_requested() {
         if orders.reload.as_ref().is_some_and(|reload| reload.swap(false, Ordering::Relaxed)) {
             manager::reloads(output);
-            match reload(server, args, output) {
+            match reload(server, (args, started), output) {
                 Ok(new) => {
                     drain = new;
                     output.say("the configuration was read again");
@@ -160,9 +160,15 @@ fn attend(
 }
 
 /// Has clients that come from now on served as the file says now. Returns the time that SIGTERM leaves.
-fn reload(server: &Server, args: &ServeArgs, output: &Output) -> Result<Duration, Failure> {
+fn reload(
+    server: &Server,
+    (args, started): (&ServeArgs, &Settings),
+    output: &Output,
+) -> Result<Duration, Failure> {
     let settings = Settings::read(args, |_| {})?;
-    let later = server.reload(&settings.options).map_err(|error| Failure::of(&error, Map::new))?;
+    let mut later =
+        server.reload(&settings.options).map_err(|error| Failure::of(&error, Map::new))?;
+    later.extend(started.kept_unlike(&settings));
     if !later.is_empty() {
         output.say(format!("note: from the next start on only: {}", later.join(", ")));
     }

@@ -58,6 +58,16 @@ impl Settings {
         options
     }
 
+    /// Names of what `new` has otherwise, beside the options of the server, and a running one keeps.
+    pub fn kept_unlike(&self, new: &Self) -> impl Iterator<Item = &'static str> {
+        let differ = [
+            ("log", self.log != new.log),
+            ("metrics", self.metrics != new.metrics),
+            ("no_history", self.no_history != new.no_history),
+        ];
+        differ.into_iter().filter(|(_, is_other)| *is_other).map(|(name, _)| name)
+    }
+
     fn of_options(args: &ServeArgs) -> Result<Self, Failure> {
         let listen = match &args.listen {
             Some(text) => {
