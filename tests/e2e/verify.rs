@@ -104,16 +104,47 @@ fn what_is_here_is_compared_without_a_server() {
     });
 }
 
+/// Status 1 would say that files differ, or that the list cannot be read.
 #[test]
-fn a_list_that_leads_out_is_not_compared() {
+fn a_list_that_is_none_is_used_wrongly_and_nothing_is_compared() {
     limited(|test| {
         let hash = "04".repeat(32);
-        for name in ["../x", "/etc/passwd", "a/../../x"] {
-            fs::write(test.folder().join("list"), format!("{hash}  ok\n{hash}  {name}\n")).unwrap();
-            verify(test, &[], "here").assert_failed("list: line 2: this name is absolute");
+        let with_list = |text: &str| {
+            fs::write(test.folder().join("list"), text).unwrap();
+            verify(test, &["--json"], "here")
+        };
+        for (name, why) in [
+            ("../x", "this name has `..` in it"),
+            ("/etc/passwd", "this name is absolute"),
+            ("a/../../x", "this name has `..` in it"),
+        ] {
+            let ended = with_list(&format!("{hash}  ok\n{hash}  {name}\n"));
+            assert_eq!(ended.status, Some(2), "{ended:?}");
+            let error = ended.json()["error"].as_str().unwrap().to_owned();
+            assert!(error.starts_with(&format!("list: line 2: {why}")), "{error}");
+            assert!(error.ends_with("; nothing was compared"), "{error}");
         }
-        fs::write(test.folder().join("list"), "").unwrap();
-        verify(test, &[], "here").assert_failed("it has no lines");
+        for (text, why) in [("", "it has no lines"), ("x\n", "this is no line of b3sum")] {
+            let ended = with_list(text);
+            assert_eq!(ended.status, Some(2), "{ended:?}");
+            assert!(ended.stderr.contains(why), "{ended:?}");
+        }
+        fs::remove_file(test.folder().join("list")).unwrap();
+        verify(test, &[], "here").assert_failed("cannot read list: No such file or directory");
+        fs::create_dir(test.folder().join("list")).unwrap();
+        verify(test, &[], "here").assert_failed("cannot read list: ");
+    });
+}
+
+#[test]
+fn doubled_slashes_in_a_list_are_one() {
+    limited(|test| {
+        fs::create_dir(test.here("v")).unwrap();
+        fs::write(test.here("v/a"), "contents").unwrap();
+        let hash = blake3::hash(b"contents").to_hex();
+        fs::write(test.folder().join("list"), format!("{hash}  v//a\n")).unwrap();
+        let ended = verify(test, &["--json"], "here");
+        assert_eq!((ended.status, &ended.json()["files"]), (Some(0), &json!(1)), "{ended:?}");
     });
 }
 

@@ -66,10 +66,12 @@ fn read(path: &Path) -> Result<HashList, Failure> {
     let shown = shown(&path.display().to_string());
     let lines = input::open(path)
         .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
-    let list =
-        HashList::read(lines).map_err(|error| Failure::failed(format!("{shown}: {error}")))?;
+    let list = HashList::read(lines).map_err(|error| match error.is_unread() {
+        true => Failure::failed(format!("cannot read {shown}: {error}")),
+        false => Failure::usage(format!("{shown}: {error}; nothing was compared")),
+    })?;
     match list.is_empty() {
-        true => Err(Failure::failed(format!("{shown}: it has no lines, so nothing was compared"))),
+        true => Err(Failure::usage(format!("{shown}: it has no lines, so nothing was compared"))),
         false => Ok(list),
     }
 }

@@ -22,6 +22,14 @@ pub struct HashList {
 pub struct HashListError {
     line: u64,
     reason: String,
+    is_unread: bool,
+}
+
+impl HashListError {
+    /// True where the list could not be read: it may be one.
+    pub fn is_unread(&self) -> bool {
+        self.is_unread
+    }
 }
 
 impl HashList {
@@ -34,10 +42,11 @@ impl HashList {
         let mut list = Self::default();
         let mut text = Vec::new();
         for number in 1.. {
-            let at = |reason: String| HashListError { line: number, reason };
+            let at = |reason: String| HashListError { line: number, reason, is_unread: false };
             text.clear();
             let mut limited = io::Read::take(&mut input, LINE_MAX);
-            limited.read_until(b'\n', &mut text).map_err(|error| at(error.to_string()))?;
+            let read = limited.read_until(b'\n', &mut text);
+            read.map_err(|error| HashListError { is_unread: true, ..at(error.to_string()) })?;
             if text.is_empty() {
                 break;
             }
@@ -60,7 +69,8 @@ impl HashList {
         let other = |pair: &&[u32]| self.hash(pair[0] as usize) != self.hash(pair[1] as usize);
         if let Some(pair) = sorted.windows(2).filter(same).find(other) {
             let reason = format!("line {} has another hash of the same name", pair[0] + 1);
-            return Err(HashListError { line: u64::from(pair[1]) + 1, reason });
+            let line = u64::from(pair[1]) + 1;
+            return Err(HashListError { line, reason, is_unread: false });
         }
         self.sorted = sorted;
         Ok(())
@@ -151,14 +161,30 @@ fn parse(line: &[u8]) -> Result<([u8; 32], EntryPath), &'static str> {
     let hash = blake3::Hash::from_hex(hex).map_err(|_| NO_LINE)?;
     let name = rest.strip_prefix(b"  ").ok_or(NO_LINE)?;
     let name = if is_escaped { unescape(name).ok_or(NO_LINE)? } else { name.to_vec() };
-    let mut name = &name[..];
-    while let Some(rest) = name.strip_prefix(b"./") {
-        name = rest;
+    Ok((*hash.as_bytes(), relative(&name)?))
+}
+
+/// The path of a name: slashes that follow one another are one, and a `.` on its own is none, as for the kernel.
+fn relative(name: &[u8]) -> Result<EntryPath, &'static str> {
+    if name.starts_with(b"/") {
+        return Err(
+            "this name is absolute: names have to be relative to the directory that is checked",
+        );
     }
-    match EntryPath::new(name.to_vec()) {
-        Ok(path) if !path.is_empty() => Ok((*hash.as_bytes(), path)),
-        _ => Err(OUTSIDE),
+    if matches!(name, b"" | b".") || name.ends_with(b"/") || name.ends_with(b"/.") {
+        return Err("this name is that of a directory, and not of a file");
     }
+    let components: Vec<&[u8]> = name
+        .split(|byte| *byte == b'/')
+        .filter(|component| !matches!(*component, b"" | b"."))
+        .collect();
+    if components.contains(&&b".."[..]) {
+        return Err(
+            "this name has `..` in it: names have to stay below the directory that is checked",
+        );
+    }
+    let path = EntryPath::new(components.join(&b'/'));
+    path.map_err(|_| "this name is longer than 4096 bytes, or has a zero byte")
 }
 
 fn unescape(name: &[u8]) -> Option<Vec<u8>> {
@@ -182,8 +208,6 @@ fn unescape(name: &[u8]) -> Option<Vec<u8>> {
 /// Bytes of the longest line: each of a path's may be escaped.
 const LINE_MAX: u64 = 2 * MAX_PATH as u64 + 80;
 const NO_LINE: &str = "this is no line of b3sum: 64 hexadecimal digits, two blanks and a name";
-const OUTSIDE: &str = "this name is absolute, leads out by `..`, or is longer than 4096 bytes; names \
-                       have to be relative to the directory that is checked";
 
 #[cfg(test)]
 mod tests {
@@ -216,17 +240,39 @@ mod tests {
     }
 
     #[test]
-    fn names_that_lead_out_are_refused_with_their_line() {
+    fn names_of_no_file_below_are_refused_with_their_line_and_why() {
         let hex = "04".repeat(32);
-        for name in ["../x", "/x", "a/../x", "a//x", "", ".", "a/."] {
+        for (name, why) in [
+            ("/x", "is absolute"),
+            ("//x", "is absolute"),
+            ("../x", "has `..` in it"),
+            ("a/../x", "has `..` in it"),
+            ("a//..", "has `..` in it"),
+            ("", "is that of a directory"),
+            (".", "is that of a directory"),
+            ("a/.", "is that of a directory"),
+            ("a/", "is that of a directory"),
+            ("a\0", "is longer than 4096 bytes, or has a zero byte"),
+        ] {
             let failed = read(&format!("{hex}  ok\n{hex}  {name}\n")).unwrap_err();
-            assert!(failed.starts_with("line 2: this name is absolute"), "{failed}");
+            assert!(failed.starts_with(&format!("line 2: this name {why}")), "{failed}");
         }
         for text in ["x", "\n", &hex, &format!("{hex} one"), &format!("\\{hex}  a\\t")] {
             assert!(read(text).unwrap_err().contains("no line of b3sum"), "{text}");
         }
         let long = format!("{hex}  {}", "a".repeat(20_000));
         assert!(read(&long).is_err());
+    }
+
+    #[test]
+    fn slashes_that_follow_one_another_are_one() {
+        let hex = "04".repeat(32);
+        for name in ["v//a", "v///a", "./v//a", "v/./a", ".//v/a", "v/.//./a"] {
+            let list = read(&format!("{hex}  {name}\n")).unwrap();
+            assert_eq!((list.name(0), list.tops()), (&b"v/a"[..], vec![&b"v"[..]]), "{name}");
+        }
+        let failed = read(&format!("{hex}  v/a\n{}  v//a\n", "05".repeat(32))).unwrap_err();
+        assert_eq!(failed, "line 2: line 1 has another hash of the same name");
     }
 
     #[test]
