@@ -370,6 +370,7 @@ fn a_name_in_use_is_refused_and_free_again_afterwards() {
         let second = receive(test, at, Stdio::piped()).end();
         second.assert_failed("the pipe a pipe has a receiver already");
         assert_eq!(second.stdout, "");
+        assert!(!second.stderr.contains(WAITS), "it was let in by nobody: {second:?}");
         drop(writer);
         sender.end().assert_succeeded();
         receiver.end().assert_succeeded();
@@ -415,7 +416,9 @@ fn a_client_without_the_right_is_refused() {
         let (_reading, at) = Program::serve(test, "127.0.0.1:0", &["--allow-read"]);
         send(test, at, Stdio::null()).end().assert_failed("does not let anyone send");
         let (_writing, at) = Program::serve(test, "127.0.0.1:0", &["--allow-write"]);
-        receive(test, at, Stdio::piped()).end().assert_failed("does not let anyone receive");
+        let refused = receive(test, at, Stdio::piped()).end();
+        refused.assert_failed("does not let anyone receive");
+        assert!(!refused.stderr.contains(WAITS), "{refused:?}");
         let there = format!("lh://{at}/x");
         let stranger = Program::start(test, &["pipe", "--token-file", "wrong", &there]).end();
         stranger.assert_failed("token");

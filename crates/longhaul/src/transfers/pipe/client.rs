@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use longhaul_connection::{IncomingPipe, OutgoingPipe, Transfer, Wish, buffers};
 use longhaul_sys::clock;
 use longhaul_sys::stop::Stop;
-use longhaul_units::Instant;
+use longhaul_units::{Duration, Instant};
 use longhaul_wire::{PipeRequest, PipeRole};
 
 use super::api::{PipeOptions, PipeReport, pipe_name_is_valid};
@@ -78,6 +78,8 @@ struct End {
     /// When it was last seen that the other end is not there: its bytes came after that.
     alone_until: Instant,
     joined: bool,
+    /// When the first lane was seen to carry data.
+    validated: Option<Instant>,
     /// The user knows that the other end is waited for.
     announced: bool,
     /// True where the input is read for this attempt. Decided once: nobody can read it again.
@@ -109,6 +111,7 @@ impl End {
             written,
             alone_until,
             joined: false,
+            validated: None,
             announced: false,
             reads,
         })
@@ -129,6 +132,19 @@ impl End {
             // The server sends what it gets; of an empty pipe only its end.
             Some(Transfer::IncomingPipe(pipe)) => pipe.bytes() > 0 || pipe.is_at_end(),
             _ => false,
+        }
+    }
+
+    /// True once the server has let this end in, as far as that shows.
+    fn is_granted(&self, progress: &Progress) -> bool {
+        match self.shared.lock().transfer() {
+            // It reports as the source that it has become.
+            Some(Transfer::IncomingPipe(pipe)) => pipe.source_report().is_some(),
+            // Nothing says so; a refusal would have come by now.
+            _ => self.validated.is_some_and(|at| {
+                let answers = progress.snapshot().rtt.saturating_mul(ROUND_TRIPS) + ANSWER;
+                clock::now() - at > answers
+            }),
         }
     }
 
@@ -191,9 +207,16 @@ impl Task for End {
                 false => self.alone_until = now,
             }
         }
-        if validated && !self.joined && !self.announced {
+        if validated && self.validated.is_none() {
+            self.validated = Some(clock::now());
+        }
+        if validated && !self.joined && !self.announced && self.is_granted(progress) {
             self.announced = true;
             progress.tell(self.waits_for());
         }
     }
 }
+
+/// Time in which a server answers, beside that of so many round trips.
+const ANSWER: Duration = Duration::from_millis(300);
+const ROUND_TRIPS: u32 = 3;
