@@ -54,14 +54,15 @@ fn add(rules: &mut Vec<FilterRule>, kind: FilterKind, text: &[u8]) {
     }
 }
 
-/// A sign and a space before the pattern say which kind it is.
+/// A sign and a space before the pattern say which kind it is. One of slashes alone matches nothing, as in rsync.
 fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
     let (kind, pattern) = match text {
         [b'+', b' ', rest @ ..] => (FilterKind::Include, rest),
         [b'-', b' ', rest @ ..] => (FilterKind::Exclude, rest),
         all => (kind, all),
     };
-    (!pattern.is_empty()).then(|| FilterRule { kind, pattern: pattern.to_vec() })
+    let matches = pattern.iter().any(|byte| *byte != b'/');
+    matches.then(|| FilterRule { kind, pattern: pattern.to_vec() })
 }
 
 /// Adds the rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
@@ -157,6 +158,12 @@ mod tests {
     fn rules_keep_their_order_across_options() {
         let words = ["cp", "--exclude", "*.o", "--include=a", "--exclude", "- b", "--exclude=+ c"];
         assert_eq!(shown(&words), ["Exclude *.o", "Include a", "Exclude b", "Include c"]);
+    }
+
+    #[test]
+    fn slashes_alone_match_nothing() {
+        assert_eq!(shown(&["cp", "--exclude=/", "--include=//", "--exclude=/a/"]), ["Exclude /a/"]);
+        assert!(shown(&["cp", "--exclude", "- /"]).is_empty());
     }
 
     #[test]

@@ -24,6 +24,11 @@ pub(crate) fn advice(words: &[OsString], error: &clap::Error) -> Option<String> 
         let (_, instead) = COMMANDS.iter().find(|(name, _)| *name == unknown)?;
         return Some(format!("there is no command {unknown}: {instead}"));
     }
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(advice) = below_zero(&words, named(ContextKind::InvalidArg)?)
+    {
+        return Some(advice);
+    }
     if command != "cp" {
         return None;
     }
@@ -52,6 +57,24 @@ pub(crate) fn advice(words: &[OsString], error: &clap::Error) -> Option<String> 
     let there_is = ["-h", "-o"].contains(&option);
     let none = if there_is { "" } else { "there is no " };
     Some(format!("{none}{option}: {instead}"))
+}
+
+/// Advice where a number below zero stands behind an option, which clap takes for another `option` where it has a unit.
+fn below_zero(words: &[&str], option: &str) -> Option<String> {
+    let is_negative = |word: &str| {
+        let rest = word.strip_prefix('-').unwrap_or_default();
+        let unit = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        unit.len() < rest.len() && !unit.is_empty() && word.starts_with(option)
+    };
+    let mut pairs = words.windows(2);
+    let pair = pairs.find(|pair| pair[0].starts_with("--") && is_negative(pair[1]))?;
+    let (option, value) = (pair[0], pair[1]);
+    Some(match option.ends_with("rate") {
+        true => format!(
+            "{option} {value}: a rate is more than zero, and has a unit, as in {option} 1.6Gbps"
+        ),
+        false => format!("{option} {value}: nothing below zero is taken there"),
+    })
 }
 
 /// True if clap misses `option`, which another one needs.
@@ -198,6 +221,7 @@ mod tests {
             ("cp --link-dest=../old a h:b", "`cp -al OLD NEW`"),
             ("cp -x a h:b", "mounted below SRC"),
             ("cp -3 h:a g:b", "straight from host to host"),
+            ("cp --delete -3 h:a g:b", "straight from host to host"),
             ("cp -J j a h:b", "-e 'ssh -J HOST'"),
             ("cp --transfers 8 a h:b", "the rate is found"),
             ("cp --delete-after a h:b", "as the last step"),
@@ -212,6 +236,9 @@ mod tests {
             ("cp --fsync a h:b", "--fsync end, which is so without it"),
             ("cp -0 --exclude-from f a h:b", "rules of --exclude-from are lines"),
             ("cp -D sftp a h:b", "--remote-path PATH"),
+            ("cp --rate -5Mbps a h:b", "--rate -5Mbps: a rate is more than zero, and has a unit"),
+            ("pipe --max-rate -1Gbps h:b", "--max-rate -1Gbps: a rate is more than zero"),
+            ("pipe --stall-timeout -5m h:b", "--stall-timeout -5m: nothing below zero is taken"),
         ] {
             let advice = of(words).unwrap_or_default();
             assert!(advice.contains(part), "{words}: {advice}");
@@ -225,6 +252,8 @@ mod tests {
             "cp -e ssh -h",
             "cp --no-bells a h:b",
             "cp --rate fast a h:b",
+            "cp --rate -5 a h:b",
+            "cp -5 a h:b",
             "cp --stats 0s a h:b",
             "cp --max-delete 5 a h:b",
             "ls -z lh://h",
