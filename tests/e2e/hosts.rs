@@ -9,6 +9,7 @@ use longhaul_needs::needs;
 use longhaul_sys::netns::{NetnsPair, Side};
 use longhaul_units::{Bytes, Rate};
 use longhaul_wire::HostAccount;
+use serde_json::json;
 
 use crate::program::Program;
 use crate::server::{Server, connect_options, over, pull, push, run};
@@ -74,6 +75,14 @@ fn a_probe_asks_for_nothing_and_the_server_serves_on() {
         assert!(report.buffer_there.is_some_and(|size| size > Bytes::ZERO), "{report:?}");
         assert!(report.encrypts > Rate::from_mbps(1), "{report:?}");
         assert!(fs::read_dir(test.path("there")).unwrap().next().is_none(), "nothing was written");
+        let at = format!("lh://{}", server.address);
+        let show = |words: &[&str]| {
+            Program::start(test, &[&["probe", "--token-file", "token", &at], words].concat()).end()
+        };
+        assert_eq!(show(&["--json"]).json()["notices"], json!(report.notices));
+        let shown = show(&[]).stdout;
+        let notes = shown.lines().filter_map(|line| line.strip_prefix("note     "));
+        assert!(notes.eq(report.notices.iter().map(String::as_str)), "{shown}");
         run(test, &push(&test.here("f"), server.address, b"g")).unwrap();
         options.token = token(2);
         assert!(probe(&options, &Stop::default()).is_err());

@@ -56,6 +56,7 @@ fn json(report: &ProbeReport) -> Value {
         },
         "known": report.known.as_ref().map(history::known),
         "advice": advice(report),
+        "notices": report.notices,
     })
 }
 
@@ -95,6 +96,7 @@ fn text(report: &ProbeReport) -> String {
         None => "known    nothing from earlier transfers".into(),
     });
     lines.extend(advice(report).into_iter().map(|advice| format!("advice   {advice}")));
+    lines.extend(report.notices.iter().map(|notice| format!("note     {notice}")));
     lines.join("\n")
 }
 
