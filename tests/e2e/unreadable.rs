@@ -87,3 +87,66 @@ fn resume_at_a_server_says_which_directory_could_not_be_looked_at_there() {
         assert_eq!(ended.json(), json!({ "error": error }), "{ended:?}");
     });
 }
+
+fn ls(test: &Test, words: &[&str], place: &str) -> Ended {
+    let fixed = ["ls", "--token-file", "token"];
+    Program::start(test, &[&fixed[..], words, &[place]].concat()).end()
+}
+
+#[needs(root)]
+#[test]
+fn ls_names_the_place_or_what_is_in_it_that_cannot_be_read() {
+    limited(|test| {
+        lock(test, &["locked", "sub2"]);
+        let (_server, at) = as_nobody(test, &SERVES);
+        let place = format!("lh://{at}/");
+        for path in ["locked", "locked/in"] {
+            let error = format!("{place}{path}: no permission to read it at the server");
+            let ended = ls(test, &["--json"], &format!("{place}{path}"));
+            ended.assert_failed(&format!("longhaul: {error}\n"));
+            assert_eq!(ended.json(), json!({ "error": error }), "{ended:?}");
+        }
+        let ended = ls(test, &["-R", "--json"], &place);
+        let words = "no permission to read it at the server; 1 more failed";
+        ended.assert_failed(words);
+        let json = ended.json();
+        assert!(json["error"].as_str().is_some_and(|it| it.ends_with(words)), "{ended:?}");
+        assert_eq!((&json["listed"], &json["failed"]), (&json!(3), &json!(2)), "{ended:?}");
+        ls(test, &[], &format!("{place}lock*"))
+            .assert_failed("longhaul: locked: no permission to read it at the server\n");
+    });
+}
+
+#[needs(root)]
+#[test]
+fn verify_names_the_place_and_takes_a_file_for_no_directory() {
+    limited(|test| {
+        lock(test, &["locked"]);
+        let (_server, at) = as_nobody(test, &SERVES);
+        let hash = "04".repeat(32);
+        let verify = |lines: &str, place: &str| {
+            fs::write(test.path("list"), lines).unwrap();
+            let words = ["verify", "--token-file", "token", "list", place];
+            Program::start(test, &words).end()
+        };
+        let place = format!("lh://{at}/locked");
+        verify(&format!("{hash}  a\n"), &place)
+            .assert_failed(&format!("longhaul: {place}: no permission to read it at the server\n"));
+        fs::write(test.there("file"), "x").unwrap();
+        let ended = verify(&format!("{hash}  file/a\n"), &format!("lh://{at}/"));
+        ended.assert_failed("0 as in the list, 1 missing");
+        assert_eq!(ended.stdout, "missing  file/a\n");
+    });
+}
+
+#[test]
+fn an_empty_name_is_used_wrongly() {
+    limited(|test| {
+        fs::write(test.path("list"), format!("{}  a\n", "04".repeat(32))).unwrap();
+        for words in [&["ls", ""][..], &["resume", ""], &["verify", "list", ""]] {
+            let ended = Program::start(test, words).end();
+            assert_eq!(ended.status, Some(2), "{ended:?}");
+            assert!(ended.stderr.contains("longhaul: a name is empty: "), "{ended:?}");
+        }
+    });
+}

@@ -203,7 +203,9 @@ pub fn display(location: &Location) -> String {
 
 fn local(bytes: &[u8]) -> Result<Parsed, ParseLocationError> {
     if bytes.is_empty() {
-        return Err(ParseLocationError("an empty name".into()));
+        return Err(ParseLocationError(
+            "a name is empty: nothing is there (the directory itself is .)".into(),
+        ));
     }
     let (path, trailing_slash, contents) = shape(bytes);
     let location = Location::Local(PathBuf::from(OsStr::from_bytes(path)));

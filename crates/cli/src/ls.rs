@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use longhaul::{ListOptions, ListReport, Listed, ListedKind, SshPurpose, Stop, list};
+use longhaul::{EndedEntries, ListOptions, ListReport, Listed, ListedKind, SshPurpose, Stop, list};
 use longhaul_sys::sync::lock;
 use longhaul_units::shown_path;
 use serde_json::{Map, Value, json};
@@ -51,26 +51,31 @@ pub(crate) fn run(args: &ListArgs, output: &Output, held: Held) -> Result<(), Fa
         if printer.has_begun || shown.is_err() { failure.without_json() } else { failure }
     })?;
     printer.finish(&fields(&report)).or_else(output::unwritten)?;
-    let failures = &report.failures;
-    failures.sample.iter().for_each(|failure| output.say(failure.to_string()));
-    match failures.count {
-        0 => Ok(()),
-        count => {
-            let message = format!("{count} of what is there could not be looked at");
-            Err(Failure::failed(message).without_json())
-        }
+    let others = report.failures.sample.iter().skip(1);
+    others.for_each(|failure| output.say(failure.to_string()));
+    match error(&report.failures) {
+        None => Ok(()),
+        Some(error) => Err(Failure::failed(error).without_json()),
     }
+}
+
+/// The first of what could not be looked at, and the number of others.
+fn error(failures: &EndedEntries) -> Option<String> {
+    let first = failures.sample.first()?.to_string();
+    Some(report::with_others(first, failures.count))
 }
 
 const WHAT: &str = "ls: what at which host? longhaul ls HOST:PATH, or longhaul ls lh://HOST/PATH";
 
 /// The fields of docs/operating.md behind the entries.
 fn fields(report: &ListReport) -> Map<String, Value> {
-    Map::from_iter([
+    let mut fields = Map::from_iter([
         ("listed".into(), report.listed.into()),
         ("failed".into(), report.failures.count.into()),
         ("failures".into(), report::ended(&report.failures).into()),
-    ])
+    ]);
+    fields.extend(error(&report.failures).map(|error| ("error".to_owned(), error.into())));
+    fields
 }
 
 /// Prints what comes, sorted directory by directory: those of one directory come one after the other.
@@ -175,7 +180,7 @@ impl Printer {
             return Ok(());
         }
         // An error alone is printed as that of every command.
-        if !self.has_begun && fields.contains_key("error") {
+        if !self.has_begun && !fields.contains_key("listed") {
             return Ok(());
         }
         let begin = if self.has_begun { "" } else { "{\"entries\":[" };

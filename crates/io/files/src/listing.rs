@@ -99,8 +99,8 @@ impl Listing {
                 self.reading = Some((dir, path));
                 None
             }
-            // Gone since it was listed.
-            Err(Errno::NOENT) if !path.is_empty() => None,
+            // Gone since it was listed, or by a list of hashes no directory.
+            Err(Errno::NOENT | Errno::NOTDIR) if !path.is_empty() => None,
             Err(error) => Some(unlisted(path, &error.into())),
         }
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use longhaul_files::{at_directory, at_server};
 use longhaul_wire::MAX_PATH;
 
 /// Where paths begin at this host.
@@ -72,10 +73,8 @@ fn upwards(path: &Path) -> Result<PathBuf, String> {
     let last = components.iter().rposition(|component| *component == Component::ParentDir);
     let Some(last) = last else { return Ok(path.to_owned()) };
     let head: PathBuf = components[..=last].iter().collect();
-    let head = head.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => "no such directory at the server".to_owned(),
-        _ => longhaul_sys::descriptors::explained(&error).to_string(),
-    })?;
+    let head = head.canonicalize();
+    let head = head.map_err(|error| at_server(at_directory(&error)).reason)?;
     Ok(components[last + 1..].iter().fold(head, |path, component| path.join(component)))
 }
 
@@ -111,9 +110,10 @@ mod tests {
             let expected = expected.trim_end_matches('/').as_bytes().to_vec();
             assert_eq!(base.place(asked.as_bytes()), Ok(expected), "{asked}");
         }
-        for (asked, why) in
-            [("~you/x", "write the home of another user out"), ("none/../x", "no such directory")]
-        {
+        for (asked, why) in [
+            ("~you/x", "write the home of another user out"),
+            ("none/../x", "no such directory at the server"),
+        ] {
             let error = base.place(asked.as_bytes()).unwrap_err();
             assert!(error.contains(why), "{asked}: {error}");
         }
