@@ -255,6 +255,48 @@ fn a_listed_name_behind_a_link_that_is_excluded_is_not_left_out_in_silence() {
 }
 
 #[test]
+fn a_listed_name_in_a_listed_directory_that_is_not_copied_is_named() {
+    limited(|test| {
+        let server = Server::start(test);
+        for top in [test.here("tree"), test.there("tree")] {
+            make(&top);
+            symlink("../d", top.join("a/link")).unwrap();
+        }
+        let at = format!("lh://{}/tree", server.address);
+        let not_there = "no such file or directory ";
+        let linked = "a link ";
+        let cases = [
+            ("a\na/no\na/other\n", "a/no", not_there),
+            ("./\na/b/no/\n", "a/b/no", not_there),
+            ("a\na/link/g\na/link\n", "a/link/g", linked),
+            ("a/\na/link/\n", "a/link/", linked),
+            ("a\na/other/x\n", "a/other/x", "what it should be in is no directory "),
+        ];
+        for (list, name, reason) in cases {
+            fs::write(test.path("list"), list).unwrap();
+            let (to, from) = (format!("{at}/none/"), "here/tree");
+            for (from, to, side) in [(from, &*to, "on this host"), (&*at, "none/", "at the server")]
+            {
+                for dry in [&["-n"][..], &[]] {
+                    let words = ["--token-file", "token", "--files-from", "list", from, to];
+                    let ended = Program::start(test, &[&["cp"][..], dry, &words].concat()).end();
+                    ended.assert_failed("1 entry was not copied");
+                    let line = format!("longhaul: {name}: {reason}{side}");
+                    assert!(ended.stderr.contains(&line), "{line}: {ended:?}");
+                }
+                let copied = if from == at { test.path("none") } else { test.there("tree/none") };
+                assert_eq!(fs::read(copied.join("a/other")).unwrap(), b"a/other");
+                fs::remove_dir_all(copied).unwrap();
+            }
+            let words = ["cp", "--token-file", "token", "--files-from", "list", "--follow"];
+            let followed = Program::start(test, &[&words[..], &[&at, "none/"]].concat()).end();
+            assert_eq!(followed.status, Some(i32::from(reason != linked)), "{followed:?}");
+            fs::remove_dir_all(test.path("none")).unwrap();
+        }
+    });
+}
+
+#[test]
 fn cp_reads_a_list_from_standard_input() {
     limited(|test| {
         let server = Server::start(test);

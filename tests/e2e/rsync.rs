@@ -24,8 +24,8 @@ use crate::trees::{is_hidden, noise};
 
 /// Differences from rsync that are meant, and how the comparison makes up for them.
 ///
-/// Of lists of names, what is not drawn differs, too: a `..` that leads out is refused, `/./` means nothing, a name in
-/// a listed directory neither fails nor follows a link, and `--delete` is refused.
+/// Of lists of names, what is not drawn differs, too: a `..` that leads out is refused, as are `/./` and `--delete`. What
+/// is behind a link in a listed directory fails, and is drawn ([`Words::list_within`]).
 const DIFFERENCES: [(&str, Difference); 4] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
@@ -84,7 +84,7 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     fs::create_dir(&source).unwrap();
     fill(&mut draw, &source, 0);
     finish(&mut draw, &source);
-    let words = Words::draw(&mut draw, &source);
+    let words = Words::draw(&mut draw, &source).list_within(&mut Draw(!seed), &source);
     let old: Vec<PathBuf> = match draw.one_in(4) {
         true => vec![ours.clone()],
         false => {
@@ -116,17 +116,21 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     rsync.arg(format!("{}{slash}", source.display())).arg(format!("{}/", theirs.display()));
     let output = rsync.output().unwrap();
     let missed = output.status.code() == Some(PARTIAL);
-    assert!(output.status.success() || missed && words.misses(), "{rsync:?}: {output:?}");
+    assert!(output.status.success() || missed && words.misses() > 0, "{rsync:?}: {output:?}");
 
     let report = run_ours(test, server, &words, pushes, (&source, &ours));
     assert_eq!(
         report.failures.count,
-        u64::from(words.misses()),
-        "seed {seed}, {rsync:?}: {report:?}"
+        words.misses(),
+        "seed {seed}, {rsync:?}, {:?}: {report:?}",
+        words.names
     );
     let exactly = words.attributes.has(KeptAttributes::MODES);
     let look = |top| look(top, exactly, &old, &ours);
-    let (left, right) = (look(&ours), look(&theirs));
+    let (mut left, mut right) = (look(&ours), look(&theirs));
+    for found in [&mut left, &mut right] {
+        found.retain(|path, _| !words.links.iter().any(|link| path.starts_with(link)));
+    }
     for (path, node) in right.iter().filter(|(path, _)| !newer_names.contains(*path)) {
         let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
         assert_eq!(left.get(path), Some(node), "{}", differs());
@@ -174,6 +178,10 @@ struct Words {
     rules: Vec<FilterRule>,
     /// Those of `--files-from`.
     names: Option<Vec<PathBuf>>,
+    /// Of these the ones that fail in listed directories.
+    missed: BTreeSet<PathBuf>,
+    /// Links in listed directories that names lead through: directories for rsync.
+    links: Vec<PathBuf>,
     attributes: KeptAttributes,
 }
 
@@ -213,12 +221,56 @@ impl Words {
         // As for rsync, whose -p, without which there is no -A, keeps modes exactly.
         let attributes =
             attributes.with(KeptAttributes::MODES, has_lists || !attributes.is_empty());
-        Self { contents, update, ignore_times, checksum, delete, rules, names, attributes }
+        let (missed, links) = (BTreeSet::new(), Vec::new());
+        Self {
+            contents,
+            update,
+            ignore_times,
+            checksum,
+            delete,
+            rules,
+            names,
+            missed,
+            links,
+            attributes,
+        }
     }
 
-    /// A name is listed that is not there: nothing else is missed by it.
-    fn misses(&self) -> bool {
-        self.names.as_ref().is_some_and(|names| names.contains(&PathBuf::from(MISSING)))
+    /// Lists names in listed directories, too: that are not there, or behind links. What rules exclude is not missed.
+    fn list_within(mut self, draw: &mut Draw, source: &Path) -> Self {
+        let Some(names) = self.names.as_mut().filter(|_| self.rules.is_empty()) else {
+            return self;
+        };
+        // Behind a link there are other names of files.
+        let follows = !self.attributes.has(KeptAttributes::HARD_LINKS);
+        let unslashed = names.iter().map(|name| name.components().collect::<PathBuf>());
+        for directory in unslashed.collect::<Vec<_>>() {
+            let at = source.join(&directory);
+            if at.is_symlink() || !at.is_dir() {
+                continue;
+            }
+            if draw.one_in(3) {
+                self.missed.insert(directory.join(MISSING));
+            }
+            let links = all_below(&at).into_iter().map(|path| directory.join(path));
+            for link in links.filter(|link| follows && source.join(link).is_symlink()) {
+                if !draw.one_in(3) {
+                    continue;
+                }
+                let is_directory = source.join(&link).is_dir();
+                let below = if is_directory && draw.one_in(2) { "" } else { *draw.pick(&NAMES) };
+                self.missed.insert(link.join(below));
+                self.links.push(link);
+            }
+        }
+        names.extend(self.missed.iter().cloned());
+        self
+    }
+
+    /// Listed names that are not there or behind a link: nothing else is missed by them.
+    fn misses(&self) -> u64 {
+        let is_missing = |names: &Vec<_>| names.contains(&PathBuf::from(MISSING));
+        u64::from(self.names.as_ref().is_some_and(is_missing)) + self.missed.len() as u64
     }
 
     fn rsync(&self) -> Vec<String> {

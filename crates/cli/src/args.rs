@@ -243,8 +243,9 @@ pub struct NamesArgs {
     /// Copy only the names in SRC, a directory, that FILE lists, one a line; -: standard input
     ///
     /// Directories are copied with what is in them; those above a name are made. With a slash behind it a link
-    /// to a directory is followed, too. Lines that are empty or begin with # or ; are no names. DST gets them as SRC/.
-    /// would. Not with --delete, nor in a copy between two other hosts.
+    /// to a directory is followed, too, but not within a listed directory, where names behind links fail. Lines that
+    /// are empty or begin with # or ; are no names. DST gets them as SRC/. would. Not with --delete, nor in a copy
+    /// between two other hosts.
     #[arg(long, value_name = "FILE", hide_short_help = true, conflicts_with = "delete")]
     pub files_from: Option<PathBuf>,
     /// In the list of --files-from a zero byte ends each name

@@ -160,8 +160,8 @@ fn as_written(failures: &EndedEntries, options: &CopyOptions, paths: &[OsString]
         failures.sample.iter_mut().for_each(there);
     }
     // What is listed is not the source, if called so.
-    let is_source =
-        |it: &&mut EndedEntry| it.code == EntryCode::NotFound && options.names.list.is_none();
+    let is_listed = options.names.list.is_some() || !options.names.due.is_empty();
+    let is_source = |it: &&mut EndedEntry| it.code == EntryCode::NotFound && !is_listed;
     for failure in failures.sample.iter_mut().filter(is_source) {
         let is_it = |source: &location::Location| shown_path(source.own_name()) == failure.path;
         let parsed = sources.iter().find_map(|text| {

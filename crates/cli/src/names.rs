@@ -41,7 +41,7 @@ fn parse(
         None => false,
         Some(first) => ends_in_zero || !matches!(first, b'#' | b';'),
     };
-    let (mut names, mut upwards, mut is_all) = (Vec::new(), Vec::new(), false);
+    let (mut names, mut refused, mut is_all) = (Vec::new(), Vec::new(), false);
     let (mut number, unit) = (1, if ends_in_zero { "name" } else { "line" });
     for line in text.split_inclusive(is_end) {
         let (at, end) = (number, line.last().copied().filter(|byte| is_end(byte)));
@@ -51,21 +51,18 @@ fn parse(
             continue;
         }
         match below(line) {
-            None if upwards.len() < LINES_SHOWN => {
-                upwards.push(format!(
-                    "{unit} {at}: {}: it leads out of SRC, upwards",
-                    shown_path(line)
-                ));
+            Err(why) if refused.len() < LINES_SHOWN => {
+                refused.push(format!("{unit} {at}: {}: {why}", shown_path(line)));
             }
-            None => {}
-            Some(name) => {
+            Err(_) => {}
+            Ok(name) => {
                 is_all |= name.is_empty();
                 names.push(name);
             }
         }
     }
-    if !upwards.is_empty() {
-        return Err(upwards.join("\n"));
+    if !refused.is_empty() {
+        return Err(refused.join("\n"));
     }
     if is_all {
         names.push(Vec::new());
@@ -76,23 +73,28 @@ fn parse(
     Ok((ListedNames { list: list.map_err(|error| error.to_string())?, due }, rules))
 }
 
-/// The path that a line names, in which each `..` takes away the name before it; nothing where there is none. A slash
-/// behind it stays.
-fn below(line: &[u8]) -> Option<Vec<u8>> {
+/// The path that a line names, in which each `..` takes away the name before it; the reason where it is not taken. A
+/// slash behind it stays.
+fn below(line: &[u8]) -> Result<Vec<u8>, &'static str> {
     let mut names = Vec::new();
-    for component in line.split(|byte| *byte == b'/') {
+    let mut components = line.split(|byte| *byte == b'/').peekable();
+    while let Some(component) = components.next() {
         match component {
+            b"." if !names.is_empty() && components.peek().is_some() => return Err(CUT),
             b"" | b"." => {}
-            b".." => drop(names.pop()?),
+            b".." => drop(names.pop().ok_or(UPWARDS)?),
             name => names.push(name),
         }
     }
     let is_directory = !names.is_empty() && (line.ends_with(b"/") || line.ends_with(b"/."));
     names.extend(is_directory.then_some(&b""[..]));
-    Some(names.join(&b'/'))
+    Ok(names.join(&b'/'))
 }
 
-/// Lines that lead upwards and are named.
+const UPWARDS: &str = "it leads out of SRC, upwards";
+const CUT: &str = "rsync copies what is behind `/./` without the directories before it: make these part of SRC, \
+                   with a list of its own, or leave out the dot";
+/// Lines that are refused and named.
 const LINES_SHOWN: usize = 10;
 
 #[cfg(test)]
@@ -112,7 +114,8 @@ mod tests {
 
     #[test]
     fn a_list_is_read_as_rsync_reads_it() {
-        assert_eq!(names("b\n\n#c\r\n;d\n/a//x/./y/\n", false), ["b", "a/x/y"]);
+        assert_eq!(names("b\n\n#c\r\n;d\n/a//x/y/\n", false), ["b", "a/x/y"]);
+        assert_eq!(names("././a/b\n/./c\n", false), ["c", "a/b"]);
         let slashed = parse(b"/a//\nb/.\nc\nd/e\nf/..\n", false);
         assert!(slashed.unwrap().is_none(), "all");
         let slashed = parse(b"/a//\nb/.\nc\nd/e\nf/g/..\n", false).unwrap().unwrap();
@@ -121,13 +124,17 @@ mod tests {
         assert_eq!(names("#b\0a\nx\0", true), ["#b", "a\nx"]);
         assert_eq!(names("", false), Vec::<String>::new());
         assert!(parse(b"a\n./\n", false).unwrap().is_none(), "all");
-        assert_eq!(names("a/../b\nc/d/../../e/./f\n", false), ["b", "e/f"]);
+        assert_eq!(names("a/../b\nc/d/../../e/f\n", false), ["b", "e/f"]);
         assert!(parse(b"b\na/..\n", false).unwrap().is_none(), "all");
         let error = |text: &[u8], ends_in_zero| parse(text, ends_in_zero).unwrap_err();
         let sentence = |it: &str| format!("{it}: it leads out of SRC, upwards");
         let lines = ["line 2: ../x", "line 5: a/../../y"].map(sentence).join("\n");
         assert_eq!(error(b"\r\n../x\n\nb\r\na/../../y", false), lines);
         assert_eq!(error(b"a\nb\0../x\0", true), sentence("name 2: ../x"));
+        for line in ["a/./b", "./a/.//b", "a/b/./", "a/./.", "a/./../b"] {
+            let refused = error(format!("x\n{line}\n").as_bytes(), false);
+            assert!(refused.starts_with(&format!("line 2: {line}: rsync copies")), "{refused}");
+        }
         assert!(parse(&[b'a'; 5000], false).is_err());
         assert!(error(b"a\0b\0", false).contains("-0 reads names that end in NUL"));
     }

@@ -7,8 +7,9 @@ use alloc::vec::Vec;
 
 use longhaul_objects::limits::GROUP_SIZE;
 use longhaul_objects::{
-    Action, Answer, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId, Intake,
-    NameList, NamedChange, ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict, WriteTask,
+    Action, Announced, Answer, CarriedEntries, ChainingValue, Deletions, EndedEntry, EntryId,
+    Intake, NameList, NamedChange, ResumeState, Sink, SinkConfig, SinkError, SinkStats, Verdict,
+    WriteTask,
 };
 use longhaul_units::{Bytes, Instant, ObjectId, Rate};
 use longhaul_wire::{
@@ -354,9 +355,9 @@ impl<I> IncomingCopy<I> {
         self.sink.unannounced_of_list()
     }
 
-    /// See [`Sink::is_announced`].
-    pub fn is_announced(&self, path: &[u8]) -> bool {
-        self.sink.is_announced(path)
+    /// See [`Sink::announced`].
+    pub fn announced(&self, path: &[u8]) -> Option<Announced> {
+        self.sink.announced(path)
     }
 
     /// Entries that could not be copied, the first of them.

@@ -103,7 +103,7 @@ pub use hash::ChainingValue;
 pub use intake::Intake;
 pub use name_list::{NAME_LIST_MAX, NameList, NameListError};
 pub use names::{NamePatterns, TopNames};
-pub use paths::AnnouncedPaths;
+pub use paths::{Announced, AnnouncedPaths};
 pub use pipe::{Piece, PipeError, PipeSink, PipeSinkEvent, PipeSource, PipeSourceEvent};
 pub use record::{Fsync, ResumeState, Stamp};
 pub use sink::{Keeps, Sink, SinkConfig, SinkError, SinkStats};

@@ -1,7 +1,7 @@
 //! Listed names beside rules (docs/protocol.md section 7.9): rules judge a listed name by itself, whatever they say of
 //! what is above it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use longhaul_wire::{FilterKind, FilterRule, MAX_RULES};
 
@@ -14,8 +14,8 @@ pub struct NamesBesideRules {
     pub names: Vec<Vec<u8>>,
     /// Rules of these names, and the others behind them.
     pub rules: Vec<FilterRule>,
-    /// Paths that have to be announced, since a rule was added for each: where a link is above one, the rules that
-    /// name directories do not reach it.
+    /// Names in listed directories, or what holds them, which have to be announced: a source does not look for them one
+    /// by one. One has a slash behind it if it is no link.
     pub due: Vec<Vec<u8>>,
 }
 
@@ -28,68 +28,86 @@ pub fn list_beside_rules(
     names: Vec<Vec<u8>>,
     rules: Vec<FilterRule>,
 ) -> Result<NamesBesideRules, FilterError> {
-    let Some(filter) = Filter::new(&rules)? else {
-        return Ok(NamesBesideRules { names, rules, due: Vec::new() });
+    let filter = Filter::new(&rules)?;
+    let admits = |path: &[u8], is_directory| {
+        filter.as_ref().is_none_or(|filter| filter.admits(path, is_directory))
     };
-    let above: BTreeSet<Vec<u8>> =
-        names.iter().flat_map(|name| directories_above(path(name))).map(<[u8]>::to_vec).collect();
+    let above: BTreeSet<Vec<u8>> = match filter {
+        Some(_) => {
+            names.iter().flat_map(|it| directories_above(path(it))).map(<[u8]>::to_vec).collect()
+        }
+        None => BTreeSet::new(),
+    };
     // Another may be a file: its source judges it.
-    let is_excluded =
-        |name: &[u8]| !name.is_empty() && above.contains(name) && !filter.admits(name, true);
+    let is_excluded = |name: &[u8]| !name.is_empty() && above.contains(name) && !admits(name, true);
     let names: Vec<_> = names.into_iter().filter(|name| !is_excluded(path(name))).collect();
-    let listed: BTreeSet<&[u8]> = names.iter().map(|name| path(name)).collect();
-    let (mut passed, mut reached) = (BTreeSet::new(), BTreeSet::new());
-    for name in &listed {
-        let is_excluded = !filter.admits(name, true) && !filter.admits(name, false);
+    let mut listed = BTreeMap::new();
+    names.iter().for_each(|it| *listed.entry(path(it)).or_insert(false) |= it.ends_with(b"/"));
+    let (mut passed, mut reached, mut due) = (BTreeSet::new(), BTreeMap::new(), BTreeSet::new());
+    for (&name, is_slashed) in &listed {
         let above: Vec<&[u8]> = directories_above(name).collect();
         // Rules do not judge what is above all listed names.
-        let Some(nearest) = above.iter().rposition(|it| listed.contains(it)) else { continue };
+        let Some(nearest) = above.iter().rposition(|it| listed.contains_key(it)) else { continue };
+        let admitted = Admitted::of(admits(name, true), admits(name, false));
+        due.insert(match admitted {
+            Admitted::Never => continue,
+            Admitted::Always if *is_slashed => [name, b"/"].concat(),
+            Admitted::Always => name.to_vec(),
+            // It may be what is excluded: then it is missed by nobody, and its directory is.
+            Admitted::AsDirectory | Admitted::ButNoDirectory => directory(name).to_vec(),
+        });
         let between = above[nearest + 1..].iter().copied();
-        let excluded: Vec<_> = between.skip_while(|it| filter.admits(it, true)).collect();
-        if !excluded.is_empty() && !is_excluded {
-            reached.insert(*name);
+        let excluded: Vec<_> = between.skip_while(|it| admits(it, true)).collect();
+        if !excluded.is_empty() {
+            reached.insert(name, admitted);
             passed.extend(excluded);
         }
     }
-    let (added, due) = added(&filter, &passed, &reached);
+    let added = added(&passed, &reached);
     if added.len() + rules.len() > MAX_RULES {
         return Err(FilterError::TooManyListed { names: reached.len() });
     }
     let rules = added.into_iter().chain(rules).collect();
-    Ok(NamesBesideRules { rules, due, names })
+    Ok(NamesBesideRules { rules, due: due.into_iter().collect(), names })
 }
 
-/// Rules that lead through directories that others exclude, `passed`, to the names that are `reached` in them, and what
-/// is due of these.
-fn added(
-    filter: &Filter,
-    passed: &BTreeSet<&[u8]>,
-    reached: &BTreeSet<&[u8]>,
-) -> (Vec<FilterRule>, Vec<Vec<u8>>) {
-    let (mut added, mut due) = (Vec::new(), BTreeSet::new());
+/// As which a listed name is admitted by rules.
+#[derive(Clone, Copy)]
+enum Admitted {
+    Always,
+    AsDirectory,
+    ButNoDirectory,
+    Never,
+}
+
+impl Admitted {
+    fn of(as_directory: bool, otherwise: bool) -> Self {
+        match (as_directory, otherwise) {
+            (true, true) => Self::Always,
+            (true, false) => Self::AsDirectory,
+            (false, true) => Self::ButNoDirectory,
+            (false, false) => Self::Never,
+        }
+    }
+}
+
+/// Rules that lead through directories that others exclude, `passed`, to the names that are `reached` in them.
+fn added(passed: &BTreeSet<&[u8]>, reached: &BTreeMap<&[u8], Admitted>) -> Vec<FilterRule> {
+    let mut added = Vec::new();
     let mut add = |kind, pattern| added.push(FilterRule { kind, pattern });
     passed.iter().for_each(|it| add(FilterKind::Include, anchored(it, b"/")));
-    for name in reached {
-        let is_due = match (filter.admits(name, true), filter.admits(name, false)) {
-            (true, true) => {
-                add(FilterKind::Include, anchored(name, b""));
-                *name
-            }
-            // It may be what is excluded: then it is missed by nobody, and its directory is.
-            (true, false) => {
-                add(FilterKind::Include, anchored(name, b"/"));
-                directory(name)
-            }
-            (false, _) => {
+    for (name, admitted) in reached {
+        match admitted {
+            Admitted::Always => add(FilterKind::Include, anchored(name, b"")),
+            Admitted::AsDirectory => add(FilterKind::Include, anchored(name, b"/")),
+            Admitted::ButNoDirectory | Admitted::Never => {
                 add(FilterKind::Exclude, anchored(name, b"/"));
                 add(FilterKind::Include, anchored(name, b""));
-                directory(name)
             }
-        };
-        due.insert(is_due.to_vec());
+        }
     }
     passed.iter().for_each(|it| add(FilterKind::Exclude, anchored(it, b"/*")));
-    (added, due.into_iter().collect())
+    added
 }
 
 /// A listed name without the slash behind it.
@@ -198,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_reached_through_what_is_excluded_are_due() {
+    fn names_in_listed_directories_are_due() {
         let exclude = |it: &str| FilterRule { kind: FilterKind::Exclude, pattern: it.into() };
         let due = |names: &[&str], patterns: &[&str]| {
             let names = names.iter().map(|name| name.as_bytes().to_vec()).collect();
@@ -208,7 +226,9 @@ mod tests {
         assert_eq!(due(&["o", "o/ex/f"], &["ex"]), [b"o/ex/f"]);
         assert_eq!(due(&["o", "o/ex/f"], &["ex", "f/"]), [b"o/ex"]);
         assert_eq!(due(&["o", "o/ex/f"], &["ex", "f"]), [b""; 0]);
-        assert_eq!(due(&["o", "o/in/f"], &["ex"]), [b""; 0]);
+        assert_eq!(due(&["o", "o/in/f"], &["ex"]), [b"o/in/f"]);
+        assert_eq!(due(&["", "o/f", "o/l", "o/l/"], &[]), [&b"o/f"[..], b"o/l/"]);
+        assert_eq!(due(&["o", "o-f", "p/f"], &[]), [b""; 0]);
         let names: Vec<_> = (0..1000).map(|number| format!("o/ex/{number}")).collect();
         let names = |count| {
             let names = names[..count].iter().map(|name| name.as_bytes().to_vec());

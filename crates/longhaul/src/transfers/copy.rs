@@ -39,7 +39,7 @@ use crate::memory::budget::Budget;
 use crate::options::{ConnectOptions, CopyOptions, CopyPaths, Endpoint};
 use crate::progress::Progress;
 use crate::remarks::{self, Unkept};
-use crate::transfers::due;
+use crate::transfers::due::missed_at_server;
 use crate::transfers::sink::SinkDriver;
 use crate::transfers::source::SourceDriver;
 
@@ -438,7 +438,8 @@ fn push(
         copy.want_changes();
     }
     send(shared, budget, options.connect.stall_timeout, copy);
-    SourceDriver::new(tree, options.verify).expecting(&options.names.due)
+    let driver = SourceDriver::new(tree, options.verify);
+    driver.expecting(&options.names.due, !options.rules.is_empty())
 }
 
 fn pull(
@@ -633,7 +634,7 @@ fn report(
             (stayed, would_change) = (stats.stayed, stats.would_change);
             carried = stats.carried;
             let notes = task.shared.notes();
-            unannounced = missed_at_server(copy, &options.names.due, filter);
+            unannounced = self::unannounced(copy, &options.names.due, filter);
             lost.add_missed(copy.source_report());
             (stats.confirmed_bytes, stats.confirmed.into(), stats.resumed_bytes, notes)
         }
@@ -666,7 +667,7 @@ fn report(
 }
 
 /// Names that were asked for and of which the server says nothing, and those that are `due` of it.
-fn missed_at_server(
+fn unannounced(
     copy: &IncomingCopy<Buffer>,
     due: &[Vec<u8>],
     filter: Option<&Filter>,
@@ -679,8 +680,8 @@ fn missed_at_server(
     let reason = "the server has announced neither it nor a failure, so it was not copied";
     let end = EntryEnd::new(EntryCode::Failed, reason);
     let missed = copy.unannounced().into_iter().chain(listed).map(|name| (name, end.clone()));
-    let due = due.iter().filter(|name| !copy.is_announced(name));
-    let due = due.map(|name| (shown_path(name), due::not_found("at the server")));
+    let due = missed_at_server(copy, due).into_iter();
+    let due = due.map(|(name, why)| (shown_path(name), why.end("at the server", filter.is_some())));
     missed.chain(due).collect()
 }
 

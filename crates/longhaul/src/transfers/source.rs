@@ -16,7 +16,7 @@ use longhaul_units::{Duration, Extent, shortened, shown_path};
 use longhaul_wire::{Entry, EntryCode, EntryEnd};
 
 use crate::connection::shared::Shared;
-use crate::transfers::due::{self, DueNames};
+use crate::transfers::due::DueNames;
 
 /// Drives the [`OutgoingCopy`] of a connection over a file tree.
 pub(crate) struct SourceDriver {
@@ -29,6 +29,8 @@ pub(crate) struct SourceDriver {
     awaits_names: bool,
     /// Paths that are to be found.
     due: Vec<Vec<u8>>,
+    /// Some names are excluded.
+    has_rules: bool,
 }
 
 /// Entries found that are worth a wake-up of the lane that tells of them, where they make no object.
@@ -42,7 +44,8 @@ pub(crate) const WORKERS: u32 = 2;
 
 impl SourceDriver {
     pub fn new(tree: SourceTree, verify: bool) -> Self {
-        Self { tree, verify, hashes: None, awaits_names: false, due: Vec::new() }
+        let (hashes, due) = (None, Vec::new());
+        Self { tree, verify, hashes, awaits_names: false, due, has_rules: false }
     }
 
     /// Hashes of files go to `hashes`.
@@ -55,9 +58,9 @@ impl SourceDriver {
         Self { awaits_names, ..self }
     }
 
-    /// Those of these paths fail that are not found.
-    pub fn expecting(self, due: &[Vec<u8>]) -> Self {
-        Self { due: due.to_vec(), ..self }
+    /// Those of these paths fail that are not found; beside rules perhaps because of these.
+    pub fn expecting(self, due: &[Vec<u8>], has_rules: bool) -> Self {
+        Self { due: due.to_vec(), has_rules, ..self }
     }
 
     /// Opens a file that was copied, to read it once more.
@@ -123,8 +126,9 @@ impl SourceDriver {
                 shared.mailboxes.wake_messages();
             }
         }
-        let not_found = due::not_found("on this host");
-        due.left().for_each(|name| shared.note_failure(&shown_path(name), &not_found));
+        due.missed().for_each(|(name, why)| {
+            shared.note_failure(&shown_path(name), &why.end("on this host", self.has_rules));
+        });
         shared.change(|half| half.outgoing_copy().map(OutgoingCopy::finish_entries));
     }
 

@@ -24,7 +24,7 @@ use crate::limits::{
 };
 use crate::names::TopNames;
 use crate::names::{shown_name, shown_top};
-use crate::paths::AnnouncedPaths;
+use crate::paths::{Announced, AnnouncedPaths, Node};
 
 /// Announcements so far.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ enum Place {
 /// Addition by one more message.
 struct Addition {
     /// As [`Manifest::paths`].
-    taken: BTreeMap<PathKey, Option<EntryId>>,
+    taken: BTreeMap<PathKey, Node>,
     places: Vec<Place>,
     /// Memory for their paths, and for names of the directories and first names among them.
     names: u64,
@@ -183,9 +183,9 @@ impl Sink {
         list.into_iter().flat_map(|list| list.unmet(&self.manifest.paths))
     }
 
-    /// True if the source says something of a path, if only that what is above it is no directory.
-    pub fn is_announced(&self, path: &[u8]) -> bool {
-        self.manifest.paths.settle(path)
+    /// The kind of the entry that has this path, if the source has announced one.
+    pub fn announced(&self, path: &[u8]) -> Option<Announced> {
+        self.manifest.paths.kind(path)
     }
 
     pub(super) fn handle_manifest_end(
@@ -414,11 +414,11 @@ impl Manifest {
         if !self.names.admit(entry) {
             return Err(SinkError::NotAskedFor { name: shown_top(entry) });
         }
-        let known = |key: &PathKey| self.paths.get(key).or_else(|| new.taken.get(key)).copied();
+        let known = |key: &PathKey| self.paths.get(key).or_else(|| new.taken.get(key).copied());
         // The root comes first, and nothing is in it unless it is a directory.
         let is_root = entry.path.is_empty();
         let path = parent(entry);
-        let holder = known(&PathKey::of(path.unwrap_or_default())).flatten();
+        let holder = known(&PathKey::of(path.unwrap_or_default())).and_then(Node::directory);
         let holder = holder.filter(|_| !is_root);
         let is_orphan = path.is_some() && holder.is_none();
         if is_orphan && !new.has_left_out || new.root_is_leaf || is_root && id.0 > 0 {
@@ -447,7 +447,7 @@ impl Manifest {
         }
         new.names += own;
         new.firsts += first_cost(entry);
-        new.taken.insert(key, is_directory.then_some(id));
+        new.taken.insert(key, Node::of(id, &entry.kind));
         new.places.push(match self.names.fails(entry) && !is_stand_in(entry) {
             true => Place::Out(EntryCode::NotFound, NOT_ABOVE),
             false => Place::In(holder),
