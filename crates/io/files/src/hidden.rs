@@ -81,7 +81,7 @@ impl Hidden {
     /// A directory that is not this user's alone is left where it is, and another name taken.
     pub(crate) fn take(root: &ConfinedDir, transfer: &[u8; 16]) -> Result<Option<Self>, Failed> {
         let mut search = Search::new(root, transfer, true)?;
-        let mut is_locked = false;
+        let mut looks = 0;
         for _ in 0..RACES_MAX {
             let found = match search.left()? {
                 Some(found) => Some(found),
@@ -92,8 +92,11 @@ impl Hidden {
                 Ok(lock) => Some(lock),
                 // An earlier run that was stopped a moment ago lets go when its last sync is over.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    is_locked = true;
-                    std::thread::sleep(RACE_INTERVAL);
+                    if looks == LOCK_LOOKS {
+                        return Ok(None);
+                    }
+                    looks += 1;
+                    std::thread::sleep(LOCK_INTERVAL);
                     continue;
                 }
                 // Some network file systems cannot lock; then nobody can.
@@ -106,13 +109,10 @@ impl Hidden {
                 return Ok(Some(Self { name, directory, record, lock, trust, others }));
             }
         }
-        match is_locked {
-            true => Ok(None),
-            false => Err(Failed {
-                doing: "cannot make a hidden directory".into(),
-                error: io::Error::other("others keep replacing it"),
-            }),
-        }
+        Err(Failed {
+            doing: "cannot make a hidden directory".into(),
+            error: io::Error::other("others keep replacing it"),
+        })
     }
 }
 
@@ -326,5 +326,8 @@ const DRAWS: u8 = 8;
 
 /// Runs of the same transfer that may end while this one begins.
 const RACES_MAX: u32 = 100;
-/// Between looks at the lock of such a run: together, they make two seconds.
-const RACE_INTERVAL: Duration = Duration::from_millis(20);
+/// Looks at the lock of a run, and the time between them: who waits longer for it is to learn why.
+const LOCK_LOOKS: u32 = 25;
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
+const _: () =
+    assert!(LOCK_LOOKS < RACES_MAX && LOCK_LOOKS as u128 * LOCK_INTERVAL.as_millis() <= 500);
