@@ -92,14 +92,51 @@ fn a_read_only_destination_is_reported() {
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
         fs::write(test.there("f"), noise(1, 100_000)).unwrap();
         let server = Server::start(test);
-        for to in ["disk", "disk/g", "disk/new/"] {
-            let there = format!("lh://{}/{to}", server.address);
-            let copy = Program::cp(test, &["here/f", &there]).end();
-            copy.assert_failed("read-only file system");
+        for dry in [&["-n"][..], &[]] {
+            let cp = |words: &[&str]| {
+                let copy = Program::cp(test, &[dry, words].concat()).end();
+                copy.assert_failed("read-only file system");
+                assert_eq!(copy.stderr.lines().count(), 1, "{copy:?}");
+            };
+            for to in ["disk", "disk/g", "disk/new/"] {
+                cp(&["here/f", &format!("lh://{}/{to}", server.address)]);
+            }
+            let from = format!("lh://{}/f", server.address);
+            cp(&[&from, "there/disk/"]);
+            cp(&[&from, "there/disk/new/deep/"]);
         }
-        let from = format!("lh://{}/f", server.address);
-        let copy = Program::cp(test, &[&from, "there/disk/"]).end();
-        copy.assert_failed("read-only file system");
+    });
+}
+
+#[needs(mounts)]
+#[test]
+fn a_dry_run_notes_that_there_is_less_room_than_a_copy_would_take() {
+    limited(|test| {
+        for side in ["here", "there"] {
+            let _mounted = Tmpfs::mount(test.path(side).join("disk"), "size=1m");
+            for from in ["here", "there"] {
+                fs::write(test.path(from).join("f"), noise(1, 5_000_000)).unwrap();
+                fs::write(test.path(from).join("small"), noise(1, 5_000)).unwrap();
+            }
+            let server = Server::start(test);
+            for (name, has_note) in [("f", true), ("small", false)] {
+                for to in ["disk", "disk/new/"] {
+                    let (here, there) = (
+                        |it: &str| format!("here/{it}"),
+                        |it| format!("lh://{}/{it}", server.address),
+                    );
+                    let words = match side {
+                        "here" => ["-n".to_owned(), there(name), here(to)],
+                        _ => ["-n".to_owned(), here(name), there(to)],
+                    };
+                    let copy = Program::cp(test, &words.each_ref().map(|it| &**it)).end();
+                    copy.assert_succeeded();
+                    let notices = copy.json()["notices"].to_string();
+                    let note = "what would be copied is more than is free at the destination";
+                    assert_eq!(notices.contains(note), has_note, "{copy:?}");
+                }
+            }
+        }
     });
 }
 
@@ -112,8 +149,14 @@ fn a_destination_that_may_not_be_written_is_reported() {
             &["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"],
         );
         fs::write(test.here("f"), noise(1, 100_000)).unwrap();
-        let copy = Program::cp(test, &["here/f", &format!("lh://{at}/")]).end();
-        copy.assert_failed("no permission");
+        for to in ["", "new/", "g"] {
+            let to = format!("lh://{at}/{to}");
+            let [dry, copy] = [&["-n", "here/f", &to][..], &["here/f", &to]]
+                .map(|words| Program::cp(test, words).end());
+            copy.assert_failed("no permission");
+            let dry = (dry.status, dry.stderr.replace("; nothing was changed", ""));
+            assert_eq!(dry, (copy.status, copy.stderr));
+        }
         assert!(names(&test.path("there")).is_empty());
     });
 }

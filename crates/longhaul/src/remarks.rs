@@ -92,7 +92,7 @@ fn missed(unkept: &Unkept) -> Option<String> {
     Some(format!("{}: {advice}", parts.join(", ")))
 }
 
-const REMARKS: [(u64, &str); 6] = [
+const REMARKS: [(u64, &str); 8] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
@@ -106,6 +106,16 @@ const REMARKS: [(u64, &str); 6] = [
         Summary::TIMES_OUT_OF_RANGE,
         "modification times before 1677-09-21 or after 2262-04-11 cannot be carried: what has such got the \
          nearest that can",
+    ),
+    (
+        Summary::TIMES_NOT_KEPT,
+        "the destination keeps no modification times as early or as late as some files have: these got the nearest \
+         that it keeps, and are sent each time",
+    ),
+    (
+        Summary::MORE_THAN_FREE,
+        "what would be copied is more than is free at the destination, beside what is left to others: make room, \
+         or files that do not fit will fail",
     ),
     (
         Summary::SYNC_NOT_CHECKED,

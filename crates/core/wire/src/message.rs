@@ -318,6 +318,10 @@ impl Summary {
     pub const OWNERS_NOT_ALLOWED: u64 = 64;
     /// The source has the name of the destination, not its own.
     pub const NEW_NAME: u64 = 128;
+    /// Of a dry run: a copy would write more than it may take of the disk.
+    pub const MORE_THAN_FREE: u64 = 256;
+    /// The destination keeps other modification times for some files than those that were set.
+    pub const TIMES_NOT_KEPT: u64 = 512;
 }
 
 impl Message {

@@ -4,13 +4,14 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
-use longhaul_wire::{Entry, Summary};
+use longhaul_wire::{Entry, EntryKind, Summary};
 use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT, futimens, utimensat};
 
 use crate::explain::NotSet;
 use crate::metadata::is_refusal;
 use crate::metadata::node::Node;
 use crate::sink::SinkTree;
+use crate::sink::times::lacks_time;
 
 impl SinkTree {
     /// Sets the mode, where one is given, and the modification time of `entry`; what the file system does
@@ -44,7 +45,12 @@ impl SinkTree {
     /// The time alone.
     pub(crate) fn set_time(&self, file: impl AsFd, entry: &Entry) -> io::Result<()> {
         let set = || futimens(&file, &self.timestamps(entry));
-        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
+        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)?;
+        if entry.kind == EntryKind::File && !self.lacks_times() && lacks_time(file, entry.modified)
+        {
+            self.notes.fetch_or(Summary::TIMES_NOT_KEPT, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Sets the modification time of the link `name`, and what else is kept of it.
@@ -89,11 +95,11 @@ impl SinkTree {
     }
 
     pub(crate) fn timestamps(&self, entry: &Entry) -> Timestamps {
-        let modified = entry.modified;
         // The first and the last stand for all beyond them.
-        if matches!(modified, i64::MIN | i64::MAX) {
+        if matches!(entry.modified, i64::MIN | i64::MAX) {
             self.notes.fetch_or(Summary::TIMES_OUT_OF_RANGE, Ordering::Relaxed);
         }
+        let modified = kept(entry);
         Timestamps {
             last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
             last_modification: Timespec {
@@ -102,6 +108,19 @@ impl SinkTree {
             },
         }
     }
+}
+
+/// The modification time that an entry is given.
+#[cfg(not(any(test, feature = "test-faults")))]
+fn kept(entry: &Entry) -> i64 {
+    entry.modified
+}
+
+/// As a file system that a test asks for keeps it.
+#[cfg(any(test, feature = "test-faults"))]
+fn kept(entry: &Entry) -> i64 {
+    let is_late = crate::test_faults::refuses(entry, "late times");
+    if is_late { entry.modified.min(crate::test_faults::LATEST) } else { entry.modified }
 }
 
 #[cfg(not(any(test, feature = "test-faults")))]

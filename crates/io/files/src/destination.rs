@@ -15,6 +15,7 @@ use crate::identify::{as_path, is_hidden_name};
 use crate::moved_destination::DestinationPath;
 use crate::parents::Parents;
 use crate::place::split;
+use crate::sink::writable::forbids_names;
 use crate::special::{Special, leads_to_open_file};
 
 /// Where a copy goes: as the user wrote it.
@@ -231,6 +232,25 @@ impl Destination<'_> {
         let is_directory = options.is_directory || ends_as_directory(path);
         let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
         is_directory && !options.is_name && self.open(trimmed(path)).is_err_and(is_missing)
+    }
+
+    /// The directory above one that would be made, and is there.
+    pub(crate) fn found_above(&self) -> Option<ConfinedDir> {
+        let mut above = as_path(trimmed(self.bytes())).ancestors().skip(1);
+        above.find_map(|path| self.open(path.as_os_str().as_bytes()).ok())
+    }
+
+    /// The error of a copy that would make names in `directory`, if that is known: `doing` is its step.
+    pub(crate) fn check_writable(
+        &self,
+        directory: &ConfinedDir,
+        keeps_modes: bool,
+        doing: &str,
+    ) -> Result<(), DestinationError> {
+        match forbids_names(directory, keeps_modes) {
+            Some(error) => Err(self.error(doing, error.into())),
+            None => Ok(()),
+        }
     }
 
     /// Everything goes into `root`, which is made where it is missing if it `is_directory` by the user's

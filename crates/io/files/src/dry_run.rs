@@ -10,17 +10,21 @@ use longhaul_objects::{
     Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
-use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, KeptAttributes};
+use longhaul_units::Bytes;
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, KeptAttributes, Summary};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
 use crate::destination::{Destination, DestinationError, SinkOptions};
 use crate::explain;
 use crate::filter::Filter;
+use crate::hidden::is_begun;
+use crate::identify::hidden_name;
 use crate::metadata::node::Node;
 use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
+use crate::sink::free_space::has_room;
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::writable::forbids_names;
@@ -31,6 +35,10 @@ use crate::sink::{Rename, StorageError, check_directory, compare, has_time, plac
 pub struct DryRun {
     /// The directory that it would work in; `None` where it would make that.
     root: Option<ConfinedDir>,
+    /// The one above it then.
+    above: Option<ConfinedDir>,
+    /// It would leave so many bytes free.
+    free_least: Bytes,
     rename: Option<Rename>,
     deletes: DeletionLimits,
     keeping: Keeping,
@@ -53,14 +61,37 @@ impl DryRun {
     ) -> Result<Self, DestinationError> {
         let (deletes, keeping) = (DeletionLimits::default(), Keeping::default());
         let &SinkOptions { keeps_modes, keeps, .. } = options;
-        let nothing =
-            Self { root: None, rename: None, deletes, keeping, stays: true, keeps_modes, keeps };
+        let nothing = Self {
+            root: None,
+            above: None,
+            free_least: Bytes::ZERO,
+            rename: None,
+            deletes,
+            keeping,
+            stays: true,
+            keeps_modes,
+            keeps,
+        };
         if destination.would_be_made(options) {
-            return Ok(nothing);
+            let above = destination.found_above();
+            if let Some(above) = &above {
+                destination.check_writable(above, false, "cannot make it")?;
+            }
+            return Ok(Self { above, ..nothing });
         }
         let place = destination.resolve(options)?;
         if options.only_empty {
             destination.check_empty(&place, &options.transfer)?;
+        }
+        // In what an earlier run has left the copy goes on.
+        if !is_begun(&place.root, &options.transfer) {
+            let hidden = hidden_name(&options.transfer, 0).escape_ascii().to_string();
+            let makes_writable = keeps_modes && place.name.is_none() && !place.stays;
+            destination.check_writable(
+                &place.root,
+                makes_writable,
+                &format!("cannot make {hidden}"),
+            )?;
         }
         let rename = place.name.map(|name| Rename::new(name, destination.shown()));
         Ok(Self { root: Some(place.root), rename, stays: place.stays, ..nothing })
@@ -81,9 +112,23 @@ impl DryRun {
         Self { keeping: Keeping::new(kept, allowed), ..self }
     }
 
+    /// It would leave so many bytes free, if not more.
+    pub(crate) fn leaving(self, free_least: Bytes) -> Self {
+        Self { free_least, ..self }
+    }
+
     /// Notes for the user, as [`longhaul_wire::Summary::notes`].
     pub(crate) fn notes(&self) -> u64 {
         self.keeping.notes()
+    }
+
+    /// The note on room for so many bytes that a copy would write.
+    pub(crate) fn note_of_size(&self, bytes: u64) -> u64 {
+        let directory = self.root.as_ref().or(self.above.as_ref());
+        match directory.is_none_or(|it| has_room(it, bytes, self.free_least)) {
+            true => 0,
+            false => Summary::MORE_THAN_FREE,
+        }
     }
 
     /// See [`Rename::check`].

@@ -7,7 +7,7 @@ pub(crate) mod keeping;
 pub(crate) mod staged_directories;
 pub(crate) mod stamp;
 pub(crate) mod sync;
-mod times;
+pub(crate) mod times;
 pub(crate) mod top;
 pub(crate) mod writable;
 pub(crate) mod write;

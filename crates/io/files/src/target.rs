@@ -54,11 +54,12 @@ impl Target {
         }
     }
 
-    /// See [`SinkTree::leaving`]; what writes nothing leaves all.
+    /// See [`SinkTree::leaving`]; what discards all leaves all.
     pub fn leaving(self, least: Bytes) -> Self {
         match self {
             Self::Tree(tree) => Self::from(tree.leaving(least)),
-            other => other,
+            Self::DryRun(dry) => Self::from(dry.leaving(least)),
+            Self::Null => Self::Null,
         }
     }
 
@@ -85,7 +86,10 @@ impl Target {
                 dry.check_name(&action)?;
                 storage::perform(&mut &**dry, action)
             }
-            Self::Null => storage::perform(&mut Discarded, action),
+            Self::Null => {
+                check_discarded(&action)?;
+                storage::perform(&mut Discarded, action)
+            }
         }
     }
 
@@ -115,6 +119,14 @@ impl Target {
             Self::Tree(tree) => tree.notes(),
             Self::DryRun(dry) => dry.notes(),
             Self::Null => 0,
+        }
+    }
+
+    /// The note of a dry run on room for so many bytes that the copy would write.
+    pub fn note_of_size(&self, bytes: u64) -> u64 {
+        match self {
+            Self::DryRun(dry) => dry.note_of_size(bytes),
+            Self::Tree(_) | Self::Null => 0,
         }
     }
 
@@ -226,6 +238,19 @@ impl Storage for Discarded {
 
     fn end(&mut self, _: bool) {}
 }
+
+/// A tree is not discarded, nor any of it.
+fn check_discarded(action: &Action) -> Result<(), StorageError> {
+    match action {
+        Action::MakeDirectories(_) => {
+            let reason = "it takes a single file, and the source is a directory";
+            Err(StorageError::InTheWay { path: NULL.into(), reason })
+        }
+        _ => Ok(()),
+    }
+}
+
+const NULL: &str = "/dev/null";
 
 /// Only the source itself can be discarded, and only a file.
 fn check(entry: &Entry) -> Result<(), EntryEnd> {

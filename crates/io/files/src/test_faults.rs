@@ -21,11 +21,14 @@ pub(crate) fn inject_delay(entry: &Entry, done: &str) {
     }
 }
 
-/// True where the file system does not let `entry` have its mode or time, or be a later name, as `what` says.
+/// True where the file system does not let `entry` have its mode or time, or a late one, or be a later name, as `what`
+/// says.
 pub(crate) fn refuses(entry: &Entry, what: &str) -> bool {
     String::from_utf8_lossy(entry.path.as_bytes()).contains(&format!("without {what}"))
 }
 
+/// The last time where late ones are not kept: as on ext3.
+pub(crate) const LATEST: i64 = i32::MAX as i64 * 1_000_000_000;
 /// So long a slow disk takes for each piece.
 pub const SLOW: Duration = Duration::from_secs(1);
 /// Longer than tests wait for a disk.

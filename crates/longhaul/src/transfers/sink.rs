@@ -80,7 +80,11 @@ impl SinkDriver {
                     let answer = self.tree.perform(action)?;
                     shared.note(self.tree.notes());
                     shared.note_not_kept(self.tree.not_kept());
-                    change(shared, |copy| copy.handle_answer(answer));
+                    change(shared, |copy| {
+                        copy.handle_answer(answer);
+                        // The result may be due at once.
+                        shared.note(self.tree.note_of_size(copy.stats().would_change.1));
+                    });
                     shared.hint();
                 }
             }

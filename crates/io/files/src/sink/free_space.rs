@@ -56,6 +56,11 @@ impl Space {
     }
 }
 
+/// True if so many bytes fit where a directory is, and as many are left as a copy leaves, at `least` these.
+pub(crate) fn has_room(directory: impl AsFd, needed: u64, least: Bytes) -> bool {
+    Space::of(directory, least.get()).after(needed, 0).is_ok()
+}
+
 /// Something does not fit without the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) struct TooLittle {

@@ -1,8 +1,20 @@
 //! Times of modification where a file system keeps them less finely than others.
 
-use rustix::fs::Stat;
+use std::os::fd::AsFd;
+
+use rustix::fs::{Stat, fstat};
 
 use crate::source::nanoseconds;
+
+/// True if a file that was given the time `modified` has another: its file system keeps none so early or so late.
+pub(crate) fn lacks_time(file: impl AsFd, modified: i64) -> bool {
+    let is_kept = (KEPT_FROM..KEPT_UNTIL).contains(&modified);
+    !is_kept && fstat(file).is_ok_and(|stat| !may_have_time(&stat, modified))
+}
+
+/// Times that each file system keeps: FAT none before 1980, UTC or not, ext3 none after January 2038.
+const KEPT_FROM: i64 = 315_619_200 * 1_000_000_000;
+const KEPT_UNTIL: i64 = (i32::MAX as i64) * 1_000_000_000;
 
 /// True if a file of this status may have been given the time `modified`: as far as its file system keeps it.
 pub(super) fn may_have_time(stat: &Stat, modified: i64) -> bool {

@@ -66,7 +66,7 @@ pub(crate) fn make_writable(directory: &impl AsFd) -> io::Result<Option<Mode>> {
 
 /// The error that this process gets where it makes or deletes names in a directory, if it does: where `kept` modes let
 /// it, it makes its own writable first.
-pub(crate) fn forbids_names(directory: &OwnedFd, keeps_modes: bool) -> Option<Errno> {
+pub(crate) fn forbids_names(directory: &impl AsFd, keeps_modes: bool) -> Option<Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let error = accessat(directory, ".", access, AtFlags::EACCESS).err()?;
     let is_own = || fstat(directory).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());

@@ -66,6 +66,28 @@ fn a_time_that_cannot_be_carried_is_noted() {
     assert_eq!(copy("there"), Summary::TIMES_OUT_OF_RANGE);
 }
 
+#[test]
+fn a_time_that_the_destination_does_not_keep_is_noted_of_files() {
+    let scratch = Scratch::new();
+    let late = SystemTime::UNIX_EPOCH + StdDuration::from_secs(3_000_000_000);
+    let mut times = [(late, Summary::TIMES_NOT_KEPT), (SystemTime::now(), 0)].into_iter();
+    for (number, (time, note)) in times.by_ref().enumerate() {
+        let from = scratch.file(&format!("{number}/without late times"), bytes(100, 1));
+        std::fs::File::options().write(true).open(&from).unwrap().set_modified(time).unwrap();
+        for to in ["first", "second"] {
+            let to = scratch.at(&format!("{to} {number}/"));
+            let copy = Copy::new(SourceTree::local(std::slice::from_ref(&from), false), &to);
+            copy.run();
+            assert_eq!((copy.failures(), copy.to.notes()), (vec![], note));
+        }
+    }
+    let kept = scratch.file("kept/late", bytes(100, 1));
+    std::fs::File::options().write(true).open(&kept).unwrap().set_modified(late).unwrap();
+    let copy = Copy::new(SourceTree::local(&[kept], false), &scratch.at("third/"));
+    copy.run();
+    assert_eq!(copy.to.notes(), 0);
+}
+
 #[needs(root)]
 #[test]
 fn a_file_whose_directory_could_not_be_made_says_so() {

@@ -153,9 +153,13 @@ fn the_null_device_takes_a_file_and_stays() {
     send(&one, vec![file(b"data")]).unwrap();
     assert!(one.discards() && one.shared.failures().is_empty());
     // A tree has no place there.
-    let tree = client(&options(&[b"data"], false, null)).ok().unwrap();
-    send(&tree, vec![directory(b"data"), file(b"data/x")]).unwrap();
-    assert!(!tree.shared.failures().is_empty());
+    for dry_run in [true, false] {
+        let options = CopyOptions { dry_run, ..options(&[b"data"], false, null) };
+        let tree = client(&options).ok().unwrap();
+        let error = send(&tree, vec![directory(b"data"), file(b"data/x")]).unwrap_err();
+        assert_eq!(error, "/dev/null: it takes a single file, and the source is a directory");
+        assert!(tree.shared.failures().is_empty());
+    }
     assert_eq!(device(std::fs::symlink_metadata(null).unwrap()), before);
 }
 
