@@ -10,7 +10,7 @@ use std::process::Command;
 use longhaul_needs::needs;
 use serde_json::json;
 
-use crate::program::{Ended, Program};
+use crate::program::{Ended, PROGRAM, Program};
 use crate::server::Server;
 use crate::test::{Test, limited};
 
@@ -101,6 +101,27 @@ fn what_is_here_is_compared_without_a_server() {
         spoil(&folder);
         assert_spoilt(&verify(test, &["--json"], "here"));
         verify(test, &[], "none").assert_failed("none: ");
+    });
+}
+
+/// The script knows no address of the server, so that all goes through it; hashes are as fast there.
+#[test]
+fn hashes_through_ssh_are_no_reason_to_open_ports() {
+    limited(|test| {
+        tree(test, &test.there("data"));
+        let ssh = "while [ \"$1\" != dtn2 ]; do shift; done\nshift\n[ \"$1\" = -- ] && shift\n\
+                   cd there && exec sh -c \"$*\"\n";
+        fs::write(test.path("ssh"), ssh).unwrap();
+        let run = |words: &[&str]| {
+            let fixed = ["-e", "sh ssh", "--remote-path", PROGRAM];
+            Program::start(test, &[words, &fixed].concat()).end()
+        };
+        let ended = run(&["verify", "list", "dtn2:data"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        assert!(!ended.stderr.contains("through ssh"), "{ended:?}");
+        let copied = run(&["cp", "dtn2:data/tree", "here/"]);
+        copied.assert_succeeded();
+        assert!(copied.stderr.contains("data goes through ssh"), "{copied:?}");
     });
 }
 

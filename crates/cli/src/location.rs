@@ -204,7 +204,7 @@ pub fn display(location: &Location) -> String {
 fn local(bytes: &[u8]) -> Result<Parsed, ParseLocationError> {
     if bytes.is_empty() {
         return Err(ParseLocationError(
-            "a name is empty: nothing is there (the directory itself is .)".into(),
+            "a name is empty: a place is a path of this host (. is this directory), HOST:PATH or lh://HOST/PATH".into(),
         ));
     }
     let (path, trailing_slash, contents) = shape(bytes);

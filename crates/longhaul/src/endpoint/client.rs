@@ -291,7 +291,9 @@ impl<'a> Client<'a> {
         let relayed = self.options.ssh.as_ref().is_some_and(|ssh| ssh.is_of_another());
         let notice = without_ports(self.options, &dialed);
         let notices = notice.or_else(|| through_ssh(&dialed, over_tcp, relayed));
-        let notices = notices.into_iter().collect();
+        // Names and hashes alone are as fast without a port.
+        let moves_data = matches!(self.wish, Wish::Copy(_) | Wish::Pipe(_));
+        let notices = notices.into_iter().filter(|_| moves_data).collect();
         let tried = match dialed.server.ip().is_unspecified() {
             true if free => Err(Failure::NoUdp(UNKNOWN.into())),
             _ => self.attempt(begun, rival.as_mut(), notices, &make, progress, stop),
