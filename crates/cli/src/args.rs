@@ -269,7 +269,8 @@ pub struct ChangeArgs {
     pub ignore_times: bool,
     /// Compare contents, not times: both ends hash what both have, and only what differs is sent
     ///
-    /// Of large files the MiB that differ. With -n too. -I changes nothing then, as with rsync.
+    /// Of large files the MiB that differ; files with holes are sent in any case. With -n too. -I changes nothing then,
+    /// as with rsync.
     #[arg(short = 'c', long, conflicts_with = "no_verify", hide_short_help = true)]
     pub checksum: bool,
     /// Leave alone what is newer at the destination
