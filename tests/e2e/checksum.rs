@@ -112,6 +112,46 @@ fn what_is_equal_stays_and_of_others_what_differs_is_sent() {
 }
 
 #[test]
+fn files_with_holes_are_compared_too_and_sent_whole() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            fs::create_dir_all(from).unwrap();
+            let sizes = [("large", 4 * MIB), ("small", 400_000), ("nothing", 3 * MIB)];
+            for (name, size) in sizes {
+                let file = fs::File::create(from.join(name)).unwrap();
+                file.set_len(size).unwrap();
+                if name != "nothing" {
+                    file.write_all_at(&noise(3, 65_536), 65_536).unwrap();
+                    file.write_all_at(&noise(4, size as usize / 4), size / 2).unwrap();
+                }
+            }
+            run(test, &options).unwrap();
+            fs::File::open(to.join("large")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+            let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
+            let before = ["large", "small"].map(inode);
+            options.checksum = true;
+            for dry_run in [true, false] {
+                options.dry_run = dry_run;
+                let equal = run(test, &options).unwrap();
+                assert_eq!((equal.unchanged.0, sent(&equal)), (3, 0), "{equal:?}");
+            }
+            assert_eq!(["large", "small"].map(inode), before);
+            assert_same(from, to);
+            // In a hole, and in data, of which the first MiB is equal.
+            for (name, at) in [("small", 5), ("large", 2 * MIB + 9)] {
+                let file = fs::File::options().write(true).open(to.join(name)).unwrap();
+                file.write_all_at(b"other", at).unwrap();
+            }
+            let report = run(test, &options).unwrap();
+            let data: u64 = [400_000, 4 * MIB].iter().map(|size| 65_536 + size / 4).sum();
+            assert!(sent(&report) >= data && sent(&report) < data + 40_000, "{report:?}");
+            assert_same(from, to);
+        });
+    });
+}
+
+#[test]
 fn a_server_that_lets_nobody_read_gets_all() {
     limited(|test| {
         tree(&test.here("tree"));

@@ -269,7 +269,7 @@ pub struct ChangeArgs {
     pub ignore_times: bool,
     /// Compare contents, not times: both ends hash what both have, and only what differs is sent
     ///
-    /// Of large files the MiB that differ; files with holes are sent in any case. With -n too. -I changes nothing then,
+    /// Of large files the MiB that differ, of those with holes all. With -n too. -I changes nothing then,
     /// as with rsync.
     #[arg(short = 'c', long, conflicts_with = "no_verify", hide_short_help = true)]
     pub checksum: bool,

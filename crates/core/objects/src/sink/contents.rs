@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use longhaul_units::{EntryCode, RangeSet};
-use longhaul_wire::{EntryEnd, FileHashes, SinkMessage};
+use longhaul_wire::{Entry, EntryEnd, FileHashes, SinkMessage};
 
 use super::entries::{Entries, Slot, State};
 use super::{Kept, Sink, SinkError, SourceKnows};
@@ -188,6 +188,16 @@ impl Contents {
     }
 }
 
+/// Bytes of a file that are compared, if it is: with its holes, unless reading these takes longer than sending the
+/// data.
+pub(super) fn compared_size(entry: &Entry) -> Option<u64> {
+    let is_worth_it = entry.size / HOLES_READ <= entry.data_len() && entry.data_len() > 0;
+    (entry.attributes.data.is_none() || is_worth_it).then_some(entry.size)
+}
+
+/// About as many bytes are read and hashed in the time in which one is sent.
+const HOLES_READ: u64 = 16;
+
 impl Sink {
     /// The contents of a file of the same size are to be compared.
     pub(super) fn compare_contents(&mut self, id: EntryId, size: u64) {
@@ -254,9 +264,12 @@ impl Sink {
         }
     }
 
-    /// The file is received, but for these groups, which are taken from the one that has its name.
+    /// The file is received, but for these groups, which are taken from the one that has its name, unless its object
+    /// has others.
     fn begin_with(&mut self, id: EntryId, equal: Vec<Recorded>) {
         let Some(slot) = self.entries.in_state(id, State::Waiting) else { return };
+        let has_holes = slot.entry().is_some_and(|entry| entry.attributes.data.is_some());
+        let equal = if has_holes { Vec::new() } else { equal };
         if !slot.is_large() {
             self.entries.open(id);
             return self.advance();

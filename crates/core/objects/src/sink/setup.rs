@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use longhaul_units::EntryCode;
 use longhaul_wire::{Entry, EntryEnd, EntryKind};
 
-use super::contents::Contents;
+use super::contents::{Contents, compared_size};
 use super::entries::{Entries, Slot, State};
 use super::resumed::Earlier;
 use super::{Keeps, Kept, Sink, SourceKnows};
@@ -306,10 +306,12 @@ impl Sink {
         // A later name may be there and another file: that is seen when it is its turn.
         let is_own = slot.entry().is_some_and(|entry| entry.linked_to().is_none());
         let by_contents = self.keeps.equal && is_file && is_own;
-        // What is in its holes would be compared with nothing.
-        let has_holes = slot.entry().is_some_and(|entry| entry.attributes.data.is_some());
-        if by_contents && !has_holes && same_size && is_new && !is_newer {
-            let size = slot.size();
+        if by_contents
+            && same_size
+            && is_new
+            && !is_newer
+            && let Some(size) = slot.entry().and_then(|entry| compared_size(entry))
+        {
             return self.compare_contents(id, size);
         }
         let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));

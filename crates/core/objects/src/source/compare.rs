@@ -2,11 +2,12 @@
 //! what it has not (docs/protocol.md section 7.4).
 
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use longhaul_units::ObjectId;
-use longhaul_wire::{FileHashes, SourceMessage};
+use longhaul_wire::{Entry, FileHashes, SourceMessage};
 
 use super::{Comparison, EntryState, GroupTask, ReadPiece, Source, SourceError};
 use crate::entry::EntryId;
@@ -63,9 +64,9 @@ impl Source {
             }
             // Each group is asked for once, in order.
             let next = asked.insert(id, groups.end).unwrap_or(slot.compared);
-            let entry = slot.entry.as_ref();
-            let has_holes = entry.is_some_and(|entry| entry.attributes.data.is_some());
-            if has_holes || groups.start < next || groups.end > group_count(slot.size).into() {
+            let entry = slot.entry.as_ref().filter(|entry| entry.linked_to().is_none());
+            let size = entry.map_or(0, |entry| entry.size);
+            if groups.start < next || groups.end > group_count(size).into() {
                 return Err(error);
             }
         }
@@ -123,9 +124,11 @@ impl Source {
         for (id, group, value) in values {
             let slot = self.entries.get(id.0).filter(|slot| slot.state == EntryState::Open);
             let Some(slot) = slot.filter(|_| !self.failed.contains_key(&id)) else { continue };
-            // The sink may say that it has it.
+            let has_holes = |entry: &Arc<Entry>| entry.attributes.data.is_some();
+            // The sink may say that it has it, unless the object's groups are others.
             if let Some(object) = self.objects.get_mut(slot.object)
                 && object.layout.is_large()
+                && !slot.entry.as_ref().is_some_and(has_holes)
             {
                 object.answered.insert_one(u64::from(group));
             }

@@ -382,7 +382,10 @@ impl MemoryStorage {
     pub(super) fn equal_groups(&self, compared: &ComparedFile) -> Vec<(u32, ChainingValue)> {
         let entry = &compared.file.entry;
         let contents = self.contents(entry.path.as_bytes()).unwrap_or_default();
-        let is_equal = |group: &&(u32, ChainingValue)| has_group(contents, entry, group);
+        // Of the whole file, with its holes.
+        let mut whole = Entry::clone(entry);
+        whole.attributes.data = None;
+        let is_equal = |group: &&(u32, ChainingValue)| has_group(contents, &whole, group);
         compared.groups.iter().filter(is_equal).copied().collect()
     }
 

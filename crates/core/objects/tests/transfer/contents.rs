@@ -70,9 +70,14 @@ fn world(seed: u64, items: Vec<Item>, faults: Faults) -> (World, u64) {
                         *size
                     }
                 };
-                // One with holes is not compared.
+                // All of one with holes is sent if any differs, or if it is nearly all holes.
                 let has_holes = entry.attributes.data.is_some();
-                sent += if has_holes { entry.data_len() } else { differs };
+                let len = entry.data_len();
+                sent += match has_holes {
+                    true if differs == 0 && len > 0 && size / 16 <= len => 0,
+                    true => len,
+                    false => differs,
+                };
                 if !matches!(there, There::Nothing) {
                     world.disk.plant(&entry, &data);
                 }
