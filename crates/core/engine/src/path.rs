@@ -274,10 +274,11 @@ impl Path {
         let limited = self.governor.set_limit().is_some_and(|limit| rate >= limit.scale(3, 4));
         let by_path = started && !limited && self.governor.longest() == Bottleneck::Network;
         // Start-up's overflow, seen late, comes in rounds without a queue.
-        let (lost, arrived) = (self.losses().random, self.delivered / packet.max(1));
-        let random = lost * 1_000_000 / (lost + arrived).max(1);
+        let (losses, arrived) = (self.losses(), self.delivered / packet.max(1));
+        let lost = losses.random + losses.unknown;
+        let most = lost * 1_000_000 / (lost + arrived).max(1);
         let chance = self.estimates.chance_ppm().unwrap_or(0);
-        let chance_ppm = chance.min(u32::try_from(random).unwrap_or(u32::MAX));
+        let chance_ppm = chance.min(u32::try_from(most).unwrap_or(u32::MAX));
         // What was held up somewhere came faster for a moment.
         let rate = self.governor.connection_limit().map_or(rate, |limit| rate.min(limit));
         Some(Observation { rate, by_path, round_trip, packet, chance_ppm })

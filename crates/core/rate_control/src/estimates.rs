@@ -125,11 +125,7 @@ impl Estimates {
         let feedback = plausible(*feedback);
         self.completed = self.measure(now, rtt, &feedback);
         self.count_arrived(feedback.acked_packets);
-        let mut lost = feedback.lost;
-        let open = core::mem::take(&mut lost.unknown);
-        if open > 0 {
-            *lost.count_mut(self.cause_now(open)) += open;
-        }
+        let lost = self.judge_unknown(feedback.lost);
         self.account.book(&lost);
         self.account.take_back(feedback.spurious_packets);
         Feedback { lost, ..feedback }

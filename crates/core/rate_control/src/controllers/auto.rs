@@ -153,6 +153,7 @@ impl Auto {
         }
         model.lengthen_slices();
         if !startup.met_others(model) || self.dedicated {
+            model.correct_capacity(now);
             return Some(State::Cruise(Cruise::new(now)));
         }
         let flight = model.recent().bytes_in(cx.rtt.smoothed());

@@ -2,7 +2,7 @@
 
 use core::cmp::Reverse;
 
-use longhaul_units::{Cause, Duration, Instant};
+use longhaul_units::{Cause, Duration, Instant, Losses};
 
 use super::Estimates;
 use super::chance::{Tally, explained};
@@ -25,6 +25,8 @@ pub(super) struct Causes {
     longest: MaxFilter,
     /// Outcome of packets, by the queue they found: see [`level`].
     levels: [Tally; LEVELS],
+    /// Lost packets that are counted, and of whose cause the path told nothing.
+    left_open: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +42,7 @@ impl Causes {
             next: 0,
             longest: MaxFilter::new(),
             levels: [Tally::new(); LEVELS],
+            left_open: 0,
         }
     }
 
@@ -74,6 +77,20 @@ impl Causes {
         Duration::from_nanos(self.longest.get().unwrap_or(0))
     }
 
+    /// The queue that half of what was lost beyond chance had found, or a longer one; `None` of few.
+    fn overflowing(&self, chance_ppm: u32) -> Option<Duration> {
+        let beyond = self.levels.map(|level| {
+            level.lost.saturating_sub(level.all() * u64::from(chance_ppm) / 1_000_000)
+        });
+        let half = beyond.iter().sum::<u64>() / 2;
+        let mut shorter = 0;
+        let at = beyond.iter().position(|beyond| {
+            shorter += beyond;
+            shorter > half
+        })?;
+        (half >= FEW_LOST).then(|| end(at))
+    }
+
     fn count(&mut self, queue: Duration, acked: u64, lost: u64) {
         self.levels[level(queue)].add(acked, lost, MANY);
     }
@@ -86,6 +103,11 @@ fn level(queue: Duration) -> usize {
     let Some(octave) = units.checked_ilog2().and_then(|log| log.checked_sub(2)) else { return 0 };
     let quarter = (units >> octave) as usize - 4;
     (octave as usize * 4 + quarter).min(LEVELS - 1)
+}
+
+/// The length at which a level ends.
+fn end(level: usize) -> Duration {
+    SHORTEST / 4 * ((level % 4 + 5) << (level / 4)) as u32
 }
 
 impl Estimates {
@@ -105,19 +127,28 @@ impl Estimates {
 
     /// Returns the cause of `packets` losses sent at `sent`: what the queue did then.
     pub fn cause(&mut self, sent: Instant, packets: u64) -> Cause {
-        let queue = self.causes.around(sent);
-        self.judge(queue, packets)
+        let Some(queue) = self.causes.around(sent) else { return Cause::Unknown };
+        let cause = self.judge(queue, packets);
+        if cause == Cause::Unknown {
+            self.causes.left_open += packets;
+        }
+        cause
     }
 
-    /// Losses whose packets' times nobody tells: by the queue that was found last.
-    pub(super) fn cause_now(&mut self, packets: u64) -> Cause {
-        let known = self.queue_peak.get().is_some();
-        let queue = known.then_some(self.queue);
-        self.judge(queue, packets)
+    /// Gives the `unknown` of `lost` a cause, by the queue that was found last: all but those that
+    /// [`Estimates::cause`] has left open.
+    pub(super) fn judge_unknown(&mut self, mut lost: Losses) -> Losses {
+        let left_open = lost.unknown.min(self.causes.left_open);
+        self.causes.left_open -= left_open;
+        let packets = lost.unknown - left_open;
+        if packets > 0 && self.queue_peak.get().is_some() {
+            lost.unknown = left_open;
+            *lost.count_mut(self.judge(self.queue, packets)) += packets;
+        }
+        lost
     }
 
-    fn judge(&mut self, queue: Option<Duration>, packets: u64) -> Cause {
-        let Some(queue) = queue else { return Cause::Unknown };
+    fn judge(&mut self, queue: Duration, packets: u64) -> Cause {
         self.causes.count(queue, 0, packets);
         let causes = &self.causes;
         // Longer ones than a full one are those of hosts that pause.
@@ -137,7 +168,29 @@ impl Estimates {
             let found = causes.levels[level(queue)];
             queue >= long && found.lost > explained(found.all(), chance)
         };
-        if excess { Cause::Congestion } else { Cause::Random }
+        match excess {
+            true => Cause::Congestion,
+            false if self.hides_overflows(longest) => Cause::Unknown,
+            false => Cause::Random,
+        }
+    }
+
+    /// A queue that is never longer than `longest` is too short for delays to show which packets it dropped,
+    /// and more were lost than chance explains.
+    fn hides_overflows(&self, longest: Duration) -> bool {
+        let batch = self.recent().time_for(BATCH * self.packet).clamp(READ_BATCH, MOST_VISIBLE);
+        let all = Tally::sum(&self.causes.levels);
+        let chance = self.chance.on_purpose_ppm();
+        longest < batch * SHOWN_BATCHES
+            && chance.is_some_and(|ppm| all.lost > explained(all.all(), ppm))
+    }
+
+    /// The queue at which the path overflows. `longest` may be the delay of a host's pause: where it is more than
+    /// twice what the lost packets found, that counts.
+    pub(super) fn overflowing_queue(&self, longest: Duration) -> Duration {
+        let chance = self.chance.known_ppm().unwrap_or(0);
+        let found = self.causes.overflowing(chance);
+        found.filter(|found| longest > *found * 2).unwrap_or(longest)
     }
 
     /// Packets arrived that were sent between the last two of which a time is known. Their queue is
@@ -160,12 +213,18 @@ const FOUND: usize = 64;
 const SHORTEST: Duration = Duration::from_micros(32);
 /// Half a second and more are of the last level.
 const LEVELS: usize = 4 * 14;
+/// Lost packets, half of them: fewer tell nothing of the queue that they found.
+const FEW_LOST: u64 = 16;
 /// Packets that are counted at a level before older ones count half.
 const MANY: u64 = 1 << 12;
 /// Packets that are sent at once, at most.
 const BATCH: u64 = 16;
 const LEAST_VISIBLE: Duration = Duration::from_micros(200);
 const MOST_VISIBLE: Duration = Duration::from_millis(1);
+/// Time for which a receiver's network card gathers packets, at most.
+const READ_BATCH: Duration = Duration::from_micros(250);
+/// Batches that a queue has to be long for the delays of its packets to tell how full it was.
+const SHOWN_BATCHES: u32 = 4;
 /// Parts per million, of which twice are borne.
 const UNMEASURED_CHANCE: u32 = 20_000;
 /// Parts per million: more is no chance.

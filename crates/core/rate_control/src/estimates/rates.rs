@@ -195,10 +195,27 @@ impl Estimates {
         }
     }
 
+    /// `rate`, or the mean of the best round where that is little less: what the best slice has beyond it came
+    /// behind a pause, or in one batch.
+    pub(crate) fn without_batches(&self, rate: Rate) -> Rate {
+        let best = Rate::from_bps(self.rates.sustained.get().unwrap_or(0));
+        if best > rate.scale(7, 8) { rate.min(best) } else { rate }
+    }
+
     /// Takes in what the spread of a train says of the narrowest link.
     pub(crate) fn learn_capacity(&mut self, now: Instant, rate: Rate) {
         self.rates.capacity.update(now, rate.as_bps(), CAPACITY_WINDOW);
         self.rates.line.update(now, rate.as_bps(), CAPACITY_WINDOW);
+    }
+
+    /// Start-up has tried the rate that its train showed. If far less arrives and much is lost, the train came in a
+    /// batch, and the path never carried as much.
+    pub(crate) fn correct_capacity(&mut self, now: Instant) {
+        let seen = self.recent();
+        if seen < self.capacity().scale(3, 4) && self.recent_loss_ppm() > FALL_LOSS {
+            self.rates.capacity.reset(now, seen.as_bps());
+            self.rates.line.reset(now, seen.as_bps());
+        }
     }
 
     /// The path's time for a full packet.
@@ -239,6 +256,8 @@ pub(super) const CALM_ROUNDS: u32 = 40;
 
 #[cfg(test)]
 mod tests {
+    use longhaul_units::Losses;
+
     use super::*;
     use crate::feedback::Feedback;
 
@@ -261,13 +280,23 @@ mod tests {
         }
 
         fn feed(&mut self, mbps: u64, steps: u32) {
+            self.feed_losing(mbps, steps, 0);
+        }
+
+        /// So many of each hundred packets are lost.
+        fn feed_losing(&mut self, mbps: u64, steps: u32, percent: u64) {
             for _ in 0..steps {
                 self.now += STEP;
                 let rate = Rate::from_mbps(mbps);
                 let delivery =
                     Delivery { rate, interval: STEP, sent_over: STEP, application_limited: false };
-                let feedback =
-                    Feedback { rtt: Some(RTT), delivery: Some(delivery), ..Feedback::default() };
+                let feedback = Feedback {
+                    rtt: Some(RTT),
+                    acked_packets: 100 - percent,
+                    lost: Losses { congestion: percent, ..Losses::default() },
+                    delivery: Some(delivery),
+                    ..Feedback::default()
+                };
                 self.model.on_feedback(self.now, &self.rtt, &feedback);
             }
         }
@@ -312,6 +341,28 @@ mod tests {
         assert_eq!(fed.model.room_below_line(Rate::from_mbps(975)), 0);
         fed.feed(1_200, 2);
         assert!(fed.model.room_below_line(Rate::from_mbps(975)) > 200, "a link that grew");
+    }
+
+    #[test]
+    fn a_rate_a_little_above_the_best_round_is_that_of_a_batch() {
+        let mut fed = Fed::new();
+        fed.feed(975, 100);
+        assert_eq!(fed.model.without_batches(Rate::from_mbps(1_058)), Rate::from_mbps(975));
+        for mbps in [900, 1_950] {
+            let rate = Rate::from_mbps(mbps);
+            assert_eq!(fed.model.without_batches(rate), rate, "lower, or a link that grew");
+        }
+    }
+
+    #[test]
+    fn a_train_showed_too_much_where_what_followed_was_lost() {
+        for (percent, capacity) in [(0, 2_277), (50, 1_000)] {
+            let mut fed = Fed::new();
+            fed.model.learn_capacity(fed.now, Rate::from_mbps(2_277));
+            fed.feed_losing(1_000, 20, percent);
+            fed.model.correct_capacity(fed.now);
+            assert_eq!(fed.model.capacity(), Rate::from_mbps(capacity), "{percent} % lost");
+        }
     }
 
     #[test]

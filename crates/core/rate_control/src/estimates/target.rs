@@ -10,7 +10,7 @@ use crate::burst::{TIMER_TIME, useful_burst};
 impl Estimates {
     /// The path lost or marked packets at a queueing delay of `delay`.
     pub(crate) fn set_queue_full(&mut self, now: Instant, delay: Duration) {
-        self.queue_full = Some(delay);
+        self.queue_full = Some(self.overflowing_queue(delay));
         self.filled = Some(now);
     }
 

@@ -91,7 +91,9 @@ impl Cruise {
     pub(super) fn rate(&self, now: Instant, model: &Estimates) -> Rate {
         let recent = model.undisturbed(now);
         let recent = model.standing().map_or(recent, |standing| standing.min(recent));
-        let target = model.queue_target(recent).as_nanos() as i64;
+        let target = model.queue_target(recent);
+        let recent = if model.queue > target { model.without_batches(recent) } else { recent };
+        let target = target.as_nanos() as i64;
         let error = target - model.queue.as_nanos() as i64;
         let factor = match &self.drain {
             Some(drain) if self.is_draining(now) => drain.factor,

@@ -15,19 +15,17 @@ const PACKET: u64 = 1_500;
 const GAP: Duration = Duration::from_micros(120);
 const REPORTED: u32 = 20;
 
-/// Reports packets to estimates that know how long a full queue is, that find `queue` and are lost where `lost` says so, for ten seconds; counts
-/// the causes that they give from the second half on.
+/// Reports packets to estimates that `know` something, that find `queue` and are lost where `lost` says so, for ten
+/// seconds; counts the causes that they give from the second half on.
 fn run(
-    full: Option<Duration>,
+    know: impl Fn(&mut Estimates),
     queue: impl Fn(&mut Xoshiro256PlusPlus) -> Duration,
     lost: impl Fn(Duration, &mut Xoshiro256PlusPlus) -> bool,
 ) -> Losses {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(7);
     let begin = Instant::ZERO + Duration::from_secs(1);
     let (mut estimates, mut rtt) = (Estimates::new(begin, PACKET), RttEstimator::new(RTT));
-    if let Some(full) = full {
-        estimates.set_queue_full(begin, full);
-    }
+    know(&mut estimates);
     let (mut classified, mut sent) = (Losses::default(), begin);
     // What is missing is taken for lost a report later.
     let mut missing = Vec::new();
@@ -89,7 +87,8 @@ fn random(classified: Losses) -> u64 {
 #[test]
 fn chance_is_recognised_where_hosts_make_the_queue_look_now_long_now_short() {
     for most in [1, 2, 6, 20] {
-        let classified = run(None, |rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
+        let classified =
+            run(|_| (), |rng| milliseconds(0, most, rng), |_, rng| chance(15_000, rng));
         assert!(random(classified) >= 95, "{most} ms: {classified:?}");
     }
 }
@@ -97,7 +96,7 @@ fn chance_is_recognised_where_hosts_make_the_queue_look_now_long_now_short() {
 #[test]
 fn what_only_the_longest_queues_lose_is_congestion() {
     let classified = run(
-        None,
+        |_| (),
         |rng| milliseconds(0, 20, rng),
         |queue, rng| queue > Duration::from_millis(18) && chance(200_000, rng),
     );
@@ -109,13 +108,43 @@ fn a_host_that_pauses_does_not_hide_that_the_queue_was_full() {
     let full = Duration::from_millis(8);
     let overflows = |known: bool| {
         run(
-            known.then_some(full),
+            |estimates| {
+                if known {
+                    estimates.set_queue_full(Instant::ZERO, full);
+                }
+            },
             |rng| if chance(20_000, rng) { full * 3 } else { milliseconds(0, 8, rng) },
             |queue, rng| queue > full * 7 / 8 && queue < full && chance(200_000, rng),
         )
     };
     assert!(random(overflows(true)) <= 15, "{:?}", overflows(true));
     assert!(random(overflows(false)) >= 90, "{:?}", overflows(false));
+}
+
+#[test]
+fn what_queues_shorter_than_four_batches_lose_beyond_chance_is_unknown() {
+    let losses = |most, lost_ppm| {
+        let none_by_chance = |estimates: &mut Estimates| estimates.learn_chance(100_000, 0);
+        run(none_by_chance, |rng| milliseconds(0, most, rng), |_, rng| chance(lost_ppm, rng))
+    };
+    let (short, long) = (losses(3, 20_000), losses(8, 20_000));
+    assert!(short.unknown * 10 >= short.network() * 9, "{short:?}");
+    assert_eq!(long.unknown, 0, "{long:?}");
+}
+
+#[test]
+fn a_full_queue_is_not_as_long_as_the_delay_of_a_pause() {
+    let ms = Duration::from_millis;
+    let mut estimates = Estimates::new(Instant::ZERO, PACKET);
+    estimates.set_queue_full(Instant::ZERO, ms(8));
+    assert_eq!(estimates.queue_full, Some(ms(8)), "nothing else is known");
+    estimates.causes.count(ms(1), 1_000, 100);
+    estimates.causes.count(ms(8), 1_000, 30);
+    estimates.set_queue_full(Instant::ZERO, ms(8));
+    let full = estimates.queue_full.unwrap();
+    assert!((ms(1)..=ms(1) * 5 / 4).contains(&full), "{full:?}");
+    estimates.set_queue_full(Instant::ZERO, ms(2));
+    assert_eq!(estimates.queue_full, Some(ms(2)), "about as long");
 }
 
 #[test]
