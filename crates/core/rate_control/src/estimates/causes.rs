@@ -25,7 +25,7 @@ pub(super) struct Causes {
     longest: MaxFilter,
     /// Outcome of packets, by the queue they found: see [`level`].
     levels: [Tally; LEVELS],
-    /// Lost packets that are counted, and of whose cause the path told nothing.
+    /// Lost packets that are counted, and of whose cause the path shows nothing.
     left_open: u64,
 }
 
