@@ -131,7 +131,6 @@ impl Keeping {
     pub(crate) fn mode_of_file(&self, entry: &Entry, parent: &Parent, stat: &Stat) -> Option<u32> {
         let mode = stat.st_mode & 0o7777;
         let wanted = self.mode_in(entry, |mode| parent.gives().mode(mode));
-        let wanted = wanted | mode & 0o7000 & !self.mode_bits();
         // A new owner may take bits away.
         (self.is_on() || mode != wanted).then_some(wanted)
     }
@@ -174,12 +173,10 @@ impl Keeping {
         is_dry: bool,
     ) -> bool {
         let is_file = entry.kind == EntryKind::File;
-        let bits = self.mode_bits() | 0o777;
-        let mode = |mode: u32| mode | stat.st_mode & 0o7777 & !bits;
-        if !self.is_on() && (!is_file || stat.st_mode & 0o7777 == mode(self.mode(entry))) {
+        if !self.is_on() && (!is_file || stat.st_mode & 0o7777 == self.mode(entry)) {
             return false;
         }
-        let mode = mode(self.mode_in(entry, |mode| parent.gives().mode(mode)));
+        let mode = self.mode_in(entry, |mode| parent.gives().mode(mode));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || open_at(parent, name, flags, Mode::empty()).ok();
         let file = is_file.then(open).flatten();
