@@ -232,6 +232,28 @@ fn serve_that_is_to_end_lets_nobody_in_and_waits_for_who_is_there() {
 }
 
 #[test]
+fn a_server_that_is_started_anew_is_dialled_again() {
+    limited(|test| {
+        let (mut server, at) = serve(test, &own(test));
+        let running = slow_copy(test, &format!("lh://{at}/"));
+        server.signal(Signal::TERM);
+        server.prints("stopping once");
+        let fixed = ["cp", "--json", "--token-file", "token", "--retry", "1m"];
+        let to = format!("lh://{at}/late");
+        let late = Program::start(test, &[&fixed[..], &["here/large", &to]].concat());
+        running.end().assert_succeeded();
+        server.end().assert_succeeded();
+        let (_server, _) = Program::serve(test, &at.to_string(), &[]);
+        let late = late.end();
+        late.assert_succeeded();
+        let notices = late.json()["notices"].to_string();
+        assert!(notices.contains("the server is stopping"), "{notices}");
+        assert!(notices.contains("trying again"), "{notices}");
+        assert!(test.there("late").exists());
+    });
+}
+
+#[test]
 fn serve_that_is_to_end_waits_for_as_long_as_it_may() {
     limited(|test| {
         let (mut server, at) = serve(test, &format!("drain = 1\n{}", own(test)));

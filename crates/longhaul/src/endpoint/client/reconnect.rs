@@ -140,15 +140,19 @@ impl Failure {
         }
     }
 
-    /// In words that the server is there and has no place now, or another transfer what this one wants, at either
-    /// end.
+    /// In words that the server is there and has no place now, or stops, as one that is started anew, or another
+    /// transfer has what this one wants, at either end.
     pub(crate) fn as_busy(&self) -> Option<String> {
         match self {
             Self::Destination(error @ DestinationError::Busy { .. }) => Some(error.to_string()),
-            Self::Refused { code: CloseCode::BUSY, words } => Some(words.clone()),
-            Self::Connect(error @ ConnectError::Refused { code: CloseCode::BUSY, .. }) => {
-                Some(error.to_string())
+            Self::Refused { code: CloseCode::BUSY | CloseCode::SHUTDOWN, words } => {
+                Some(words.clone())
             }
+            Self::Connect(
+                error @ ConnectError::Refused {
+                    code: CloseCode::BUSY | CloseCode::SHUTDOWN, ..
+                },
+            ) => Some(error.to_string()),
             _ => None,
         }
     }
