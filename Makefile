@@ -12,7 +12,7 @@ LONGHAUL := $(TARGET)/release/longhaul
 TEST := cargo --config 'target."cfg(unix)".runner="xtask/run-test.sh"' test --workspace --locked --no-fail-fast
 XIO := $(TARGET)/release/libglobus_xio_longhaul_driver.so
 # What tests use beside it: they are ignored, with the reason, where that is missing.
-WISHED := ip postgres strace curl openssl iperf3 globus-xio rsync sshd b3sum zsh fish
+WISHED := ip postgres strace curl openssl iperf3 globus-xio rsync sshd b3sum zsh fish prometheus
 # What `longhaul bench --peers` runs beside Longhaul.
 PEERS := 'iperf3 cubic x1' 'gridftp -udt' udt4
 SERVER_PEERS := rsync-ssh uftp 'haproxy cubic x1'

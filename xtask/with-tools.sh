@@ -40,10 +40,18 @@ without_cluster() {
     apt_install postgresql-common && echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
 }
 
-# The same of sshd: it is started neither now nor at the next boot.
-without_login() {
+# The same of another server: it is started neither now nor at the next boot.
+without_service() {
     export RUNLEVEL=1
-    mkdir -p /etc/systemd/system && { [ -e /etc/systemd/system/ssh.service ] || ln -s /dev/null /etc/systemd/system/ssh.service; }
+    mkdir -p /etc/systemd/system && { [ -e "/etc/systemd/system/$1.service" ] || ln -s /dev/null "/etc/systemd/system/$1.service"; }
+}
+
+without_its_server() {
+    case $1 in
+    postgres) without_cluster ;;
+    sshd) without_service ssh ;;
+    prometheus) without_service prometheus ;;
+    esac
 }
 
 # What of it is there afterwards is found out by the tests.
@@ -52,7 +60,8 @@ install_wished() {
     for tool in "$@"; do
         is_there "$tool" && continue
         echo "longhaul: installing $(package_of "$tool")" >&2
-        { [ "$tool" != postgres ] || without_cluster; } && { [ "$tool" != sshd ] || without_login; } && apt_install "$(package_of "$tool")" ||
+        # shellcheck disable=SC2046
+        without_its_server "$tool" && apt_install $(package_of "$tool") ||
             echo "longhaul: apt-get could not install $(package_of "$tool")" >&2
     done
 }
