@@ -228,15 +228,20 @@ fn directories_above_listed_names_may_be_links_and_are_copied_as_directories() {
     });
 }
 
+/// Makes a tree on either side with a link to a directory in it. Returns the address of the server's.
+fn trees_with_a_link(test: &Test, server: &Server) -> String {
+    for top in [test.here("tree"), test.there("tree")] {
+        make(&top);
+        symlink("../d", top.join("a/link")).unwrap();
+    }
+    format!("lh://{}/tree", server.address)
+}
+
 #[test]
 fn a_listed_name_behind_a_link_that_is_excluded_is_not_left_out_in_silence() {
     limited(|test| {
         let server = Server::start(test);
-        for top in [test.here("tree"), test.there("tree")] {
-            make(&top);
-            symlink("../d", top.join("a/link")).unwrap();
-        }
-        let at = format!("lh://{}/tree", server.address);
+        let at = trees_with_a_link(test, &server);
         for list in ["a\na/link/g\n", "./\na/link/g\n"] {
             fs::write(test.path("list"), list).unwrap();
             for (from, to) in [("here/tree", &*format!("{at}/none/")), (&*at, "none/")] {
@@ -258,11 +263,7 @@ fn a_listed_name_behind_a_link_that_is_excluded_is_not_left_out_in_silence() {
 fn a_listed_name_in_a_listed_directory_that_is_not_copied_is_named() {
     limited(|test| {
         let server = Server::start(test);
-        for top in [test.here("tree"), test.there("tree")] {
-            make(&top);
-            symlink("../d", top.join("a/link")).unwrap();
-        }
-        let at = format!("lh://{}/tree", server.address);
+        let at = trees_with_a_link(test, &server);
         let not_there = "no such file or directory ";
         let linked = "a link ";
         let cases = [

@@ -178,7 +178,7 @@ impl Estimates {
     /// A queue that is never longer than `longest` is too short for delays to show which packets it dropped,
     /// and more were lost than chance explains.
     fn hides_overflows(&self, longest: Duration) -> bool {
-        let batch = self.recent().time_for(BATCH * self.packet).clamp(READ_BATCH, MOST_VISIBLE);
+        let batch = self.batch_time(READ_BATCH);
         let all = Tally::sum(&self.causes.levels);
         let chance = self.chance.on_purpose_ppm();
         longest < batch * SHOWN_BATCHES
@@ -200,9 +200,14 @@ impl Estimates {
         self.causes.count(queue, packets, 0);
     }
 
+    /// The time in which a batch arrives, and at least so much.
+    fn batch_time(&self, least: Duration) -> Duration {
+        self.recent().time_for(BATCH * self.packet).clamp(least, MOST_VISIBLE)
+    }
+
     /// Delays below this are those of batches and of hosts.
     pub(crate) fn least_visible(&self) -> Duration {
-        self.recent().time_for(BATCH * self.packet).clamp(LEAST_VISIBLE, MOST_VISIBLE)
+        self.batch_time(LEAST_VISIBLE)
     }
 }
 

@@ -182,8 +182,7 @@ impl Estimates {
     /// Returns whether so many parts per thousand of the best round since the path fell arrive now.
     fn has_best_round(&self, parts: u32) -> bool {
         let Some(rate) = self.lately_arrived() else { return false };
-        let most = Rate::from_bps(self.rates.sustained.get().unwrap_or(0));
-        self.is_whole_path(rate) && rate >= most.scale(parts, 1_000)
+        self.is_whole_path(rate) && rate >= self.best_round().scale(parts, 1_000)
     }
 
     /// A round is over, and is the last one now.
@@ -195,10 +194,15 @@ impl Estimates {
         }
     }
 
+    /// Mean delivery rate of the best whole round since the path fell.
+    fn best_round(&self) -> Rate {
+        Rate::from_bps(self.rates.sustained.get().unwrap_or(0))
+    }
+
     /// `rate`, or the mean of the best round where that is little less: what the best slice has beyond it came
     /// behind a pause, or in one batch.
     pub(crate) fn without_batches(&self, rate: Rate) -> Rate {
-        let best = Rate::from_bps(self.rates.sustained.get().unwrap_or(0));
+        let best = self.best_round();
         if best > rate.scale(7, 8) { rate.min(best) } else { rate }
     }
 

@@ -140,22 +140,23 @@ impl Failure {
         }
     }
 
-    /// In words that the server is there and has no place now, or stops, as one that is started anew, or another
-    /// transfer has what this one wants, at either end.
+    /// In words that the server is there and has no place now, or stops, perhaps to start again, or another transfer
+    /// has what this one wants, at either end.
     pub(crate) fn as_busy(&self) -> Option<String> {
         match self {
             Self::Destination(error @ DestinationError::Busy { .. }) => Some(error.to_string()),
-            Self::Refused { code: CloseCode::BUSY | CloseCode::SHUTDOWN, words } => {
-                Some(words.clone())
+            Self::Refused { code, words } if is_for_a_while(*code) => Some(words.clone()),
+            Self::Connect(error @ ConnectError::Refused { code, .. }) if is_for_a_while(*code) => {
+                Some(error.to_string())
             }
-            Self::Connect(
-                error @ ConnectError::Refused {
-                    code: CloseCode::BUSY | CloseCode::SHUTDOWN, ..
-                },
-            ) => Some(error.to_string()),
             _ => None,
         }
     }
+}
+
+/// A server that refuses for this reason may take the same client later.
+fn is_for_a_while(code: CloseCode) -> bool {
+    matches!(code, CloseCode::BUSY | CloseCode::SHUTDOWN)
 }
 
 /// Waits so long. False where the user has stopped it.
