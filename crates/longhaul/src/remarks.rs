@@ -67,8 +67,8 @@ fn not_kept(entries: u64) -> Option<String> {
         count => format!("{count} entries"),
     };
     Some(format!(
-        "owners, hard links, access lists or extended attributes of {of} could not be kept: the destination does \
-         not hold them, or lets only root set them"
+        "permission bits, owners, hard links, access lists or extended attributes of {of} could not be kept: the \
+         destination does not hold them, or does not let this user set them"
     ))
 }
 

@@ -164,7 +164,7 @@ impl Keeping {
     }
 
     /// Gives what is there as an entry, unchanged, its attributes; in a dry run finds out only whether it lacks them.
-    /// True if so. A refusal is no error: the destination has refused as much before.
+    /// True if so. One that is not let have them is counted, and is no error.
     pub(crate) fn mend(
         &self,
         (parent, name): (&Parent, &[u8]),
@@ -185,18 +185,30 @@ impl Keeping {
             None => Node::named(parent, name),
         };
         let node = node.dry(is_dry);
-        let _ = match (&file, self.is_on()) {
-            (file, true) => self.keep(&node, file.is_some().then_some(mode), entry),
-            (Some(_), false) if stat.st_mode & 0o7777 == mode => Ok(()),
-            (Some(_), false) => node.chmod(mode),
-            (None, false) => Ok(()),
+        let lacks_mode = is_file && stat.st_mode & 0o7777 != mode;
+        let all = match &file {
+            file if self.is_on() => self.set_all(&node, file.is_some().then_some(mode), entry),
+            Some(_) if lacks_mode => node.chmod(mode).map(|()| true),
+            _ => Ok(true),
         };
+        let is_closed = lacks_mode && file.is_none();
+        if !is_dry && (is_closed || !all.unwrap_or(false)) {
+            self.count_not_kept();
+        }
         node.was_changed()
     }
 
     /// Gives a file, directory or link the metadata of `entry`, and its mode, where one is given. What is so
     /// already is left alone; what the destination does not hold is counted.
     pub(crate) fn keep(&self, node: &Node<'_>, mode: Option<u32>, entry: &Entry) -> Result<()> {
+        if !self.set_all(node, mode, entry)? {
+            self.count_not_kept();
+        }
+        Ok(())
+    }
+
+    /// The same without the count. Returns whether it has all.
+    fn set_all(&self, node: &Node<'_>, mode: Option<u32>, entry: &Entry) -> Result<bool> {
         let none = Metadata::default();
         let metadata = entry.attributes.metadata.as_deref().unwrap_or(&none);
         let stat = node.stat()?;
@@ -233,21 +245,13 @@ impl Keeping {
             let stat = node.stat()?;
             let mode = self.lent(mode, &stat, metadata);
             if stat.st_mode & 0o7777 != mode {
-                match node.chmod(mode) {
-                    Err(error) if is_refusal(error) => {
-                        self.notes.fetch_or(Summary::MODES_NOT_SET, Ordering::Relaxed);
-                    }
-                    set => set?,
-                }
+                all &= held(node.chmod(mode))?;
             }
         }
         for xattr in late {
             all &= self.keep_xattr(node, (&xattr.name, &xattr.value))?;
         }
-        if !all {
-            self.count_not_kept();
-        }
-        Ok(())
+        Ok(all)
     }
 
     /// The mode without bits that would lend the rights of another account than the source's.

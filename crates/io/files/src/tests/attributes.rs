@@ -1,11 +1,14 @@
 //! Modes and times that a destination does not let be set, or that cannot be carried.
 
 use std::fs::Permissions;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{chown, symlink};
+use std::sync::Arc;
 use std::time::{Duration as StdDuration, SystemTime};
 
 use longhaul_needs::needs;
-use longhaul_wire::Summary;
+use longhaul_objects::storage::Storage;
+use longhaul_objects::{Compared, EntryId, ExistingEntry};
+use longhaul_wire::{EntryKind, KeptAttributes, Summary};
 
 use super::*;
 
@@ -46,6 +49,49 @@ fn files_that_may_not_have_their_time_or_mode_arrive_all_the_same() {
         assert_eq!(contents("from"), contents("there/from"));
         assert_eq!(contents("from"), contents("new"));
     }
+}
+
+#[needs(root)]
+#[test]
+fn unchanged_files_that_may_not_have_their_mode_are_counted() {
+    let scratch = Scratch::new();
+    // One is this user's, one is not, and one may not even be opened.
+    let files = [("own", 0o600), ("other", 0o604), ("closed", 0o600)];
+    for (name, mode) in files {
+        let from = scratch.file(&format!("from/{name}"), name);
+        let to = scratch.file(&format!("to/from/{name}"), name);
+        let modified = std::fs::metadata(&from).unwrap().modified().unwrap();
+        std::fs::File::options().write(true).open(&to).unwrap().set_modified(modified).unwrap();
+        std::fs::set_permissions(&from, Permissions::from_mode(0o644)).unwrap();
+        std::fs::set_permissions(&to, Permissions::from_mode(mode)).unwrap();
+    }
+    chown(scratch.at("to/from/own"), Some(NOBODY), Some(NOBODY)).unwrap();
+    std::fs::set_permissions(scratch.at("to"), Permissions::from_mode(0o777)).unwrap();
+    let mended = |kept| {
+        let mut copy =
+            Copy::new(SourceTree::local(&[scratch.at("from")], false), &scratch.at("to"));
+        copy.to = copy.to.keeping(kept, false);
+        let is_file = |scanned| match scanned {
+            Scanned::Entry(entry) if entry.kind == EntryKind::File => Some(Arc::new(entry)),
+            _ => None,
+        };
+        let tree = SourceTree::local(&[scratch.at("from")], false);
+        let entries: Vec<_> = tree.scan().filter_map(is_file).collect();
+        let compared = entries.into_iter().map(|entry| {
+            let existing = ExistingEntry { id: EntryId(1), entry, stays: true };
+            copy.to.storage().compare(&existing)
+        });
+        let mended = compared.filter(|compared| *compared == Compared::Mended).count();
+        assert_eq!(copy.to.notes(), 0);
+        (mended, copy.to.not_kept())
+    };
+    without_rights(|| {
+        assert_eq!(mended(KeptAttributes::default()), (1, 2));
+        assert_eq!(mended(KeptAttributes::MODES), (0, 2));
+    });
+    let mode = |name: &str| std::fs::metadata(scratch.at(name)).unwrap().mode() & 0o7777;
+    let modes = files.map(|(name, _)| mode(&format!("to/from/{name}")));
+    assert_eq!(modes, [0o644, 0o604, 0o600]);
 }
 
 #[test]
