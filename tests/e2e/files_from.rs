@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::UNIX_EPOCH;
 
 use longhaul::{CopyOptions, CopyReport, Deletes, FilterKind, FilterRule, NameList};
 
@@ -74,8 +75,10 @@ fn listed_names_are_copied_and_no_others() {
             let mode = fs::metadata(copied("some/a")).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, 0o750, "directories above are those of the source");
             // The names are the user's: they may go into what is there.
+            fs::File::open(copied("some")).unwrap().set_modified(UNIX_EPOCH).unwrap();
             let again = run(test, &listed(&server, test, pushes, &names, "some")).unwrap();
             assert_eq!((again.unchanged.0, again.bytes), (5 + 5, 0), "{again:?}");
+            assert_eq!(fs::metadata(copied("some")).unwrap().modified().unwrap(), UNIX_EPOCH);
 
             let mut ruled = listed(&server, test, pushes, &["a", "d/g", "top"], "ruled");
             let exclude =

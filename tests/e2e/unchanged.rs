@@ -67,6 +67,26 @@ fn the_same_copy_again_sends_nothing_and_mends_modes() {
 }
 
 #[test]
+fn the_directory_copied_into_keeps_its_time_where_nothing_is_made_in_it() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |_, to, copy| {
+            let (above, old) = (to.parent().unwrap(), UNIX_EPOCH + Duration::from_secs(1 << 30));
+            let time = || fs::metadata(above).unwrap().modified().unwrap();
+            copy(false);
+            for (is_made, is_old) in [(false, true), (true, false), (false, true)] {
+                if is_made {
+                    fs::remove_dir_all(to).unwrap();
+                }
+                File::open(above).unwrap().set_modified(old).unwrap();
+                let report = copy(false);
+                assert_eq!((report.bytes > 0, time() == old), (is_made, is_old), "{report:?}");
+            }
+        });
+    });
+}
+
+#[test]
 fn of_a_tree_in_which_some_files_changed_these_are_sent() {
     limited(|test| {
         let server = Server::start(test);

@@ -55,7 +55,7 @@ use crate::sink::staged_directories::StagedDirectories;
 use crate::sink::stamp::keeps_change_times;
 use crate::sink::sync::sync_whole;
 use crate::sink::times::may_have_time;
-use crate::sink::top::Top;
+use crate::sink::top::{TimeBefore, Top};
 use crate::sink::writable::make_writable;
 use crate::sink::write::{PRIVATE, Unpublished};
 use crate::source::nanoseconds;
@@ -185,7 +185,9 @@ impl SinkTree {
                 .map_err(|error| destination.error("cannot make it writable", error))?,
             false => None,
         };
+        let time = TimeBefore::of(&place.root);
         let hidden = destination.hide(&place.root, &options.transfer)?;
+        let time = time.and_then(|time| time.put_back(&place.root));
         let name = String::from_utf8_lossy(&hidden.name).into_owned();
         let explain = |doing: &'static str| {
             let doing = format!("{doing} {name}");
@@ -207,7 +209,7 @@ impl SinkTree {
         let notes = notes.into_iter().filter(|(holds, _)| *holds).map(|(_, note)| note).sum();
         let tree = Self {
             root: place.root,
-            top: Top::new(place.stays, place.made, had),
+            top: Top::new(place.stays, place.made, had, time),
             found_at: place.found_at,
             parents: Mutex::new(place.parents),
             only_empty: options.only_empty,

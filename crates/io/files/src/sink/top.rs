@@ -1,13 +1,14 @@
 //! The destination directory itself, where the contents of a directory go into it: it gets what that has.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use longhaul_objects::NamedEntry;
 use longhaul_sys::sync::lock;
 use longhaul_wire::Entry;
-use rustix::fs::{Mode, fchmod, fstat, futimens};
+use rustix::fs::{Mode, Timespec, Timestamps, UTIME_OMIT, fchmod, fstat, futimens};
 use rustix::io::Errno;
 
 use crate::sink::SinkTree;
@@ -28,11 +29,43 @@ pub(crate) struct Top {
     is_wanted: AtomicBool,
     /// The mode that it had before it was made writable for the copy.
     had: Option<Mode>,
+    time: Option<TimeBefore>,
+}
+
+/// Modification time of the destination directory before the hidden directory was made in it, where that could be put
+/// back: who makes nothing else in it leaves it this time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TimeBefore {
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl TimeBefore {
+    pub(crate) fn of(root: &impl AsFd) -> Option<Self> {
+        let stat = fstat(root).ok()?;
+        Some(Self { seconds: stat.st_mtime, nanoseconds: stat.st_mtime_nsec as i64 })
+    }
+
+    /// The same, if it was put back. Not every user may, and not every file system lets it be.
+    pub(crate) fn put_back(self, root: &impl AsFd) -> Option<Self> {
+        let times = Timestamps {
+            last_access: Timespec { tv_sec: 0, tv_nsec: UTIME_OMIT },
+            last_modification: Timespec { tv_sec: self.seconds, tv_nsec: self.nanoseconds },
+        };
+        futimens(root, &times).ok()?;
+        Some(self)
+    }
 }
 
 impl Top {
-    pub(crate) fn new(stays: bool, made: usize, had: Option<Mode>) -> Self {
-        Self { stays, made, finished: Mutex::new(None), is_wanted: AtomicBool::new(false), had }
+    pub(crate) fn new(
+        stays: bool,
+        made: usize,
+        had: Option<Mode>,
+        time: Option<TimeBefore>,
+    ) -> Self {
+        let (finished, is_wanted) = (Mutex::new(None), AtomicBool::new(false));
+        Self { stays, made, finished, is_wanted, had, time }
     }
 
     /// True if nothing of it is changed.
@@ -83,9 +116,15 @@ impl SinkTree {
         }
     }
 
-    /// Does something in the destination directory once that has its attributes, which it has afterwards, too.
+    /// Does something in the destination directory once that has its attributes, which it has afterwards, too; and its
+    /// time, if nothing was made in it.
     pub(crate) fn behind_top(&self, act: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        let Some(entry) = lock(&self.top.finished).take() else { return act() };
+        let Some(entry) = lock(&self.top.finished).take() else {
+            let unchanged = self.top.time.filter(|time| TimeBefore::of(&self.root) == Some(*time));
+            act()?;
+            unchanged.and_then(|time| time.put_back(&self.root));
+            return Ok(());
+        };
         let made_writable = make_writable(&self.root)?;
         act()?;
         if let Some(mode) = made_writable {
