@@ -38,7 +38,11 @@ impl FilterArgs {
         let mut rules = Vec::new();
         for written in &self.0 {
             match written {
-                Written::Rule(kind, pattern) => add(&mut rules, *kind, pattern.as_bytes()),
+                Written::Rule(kind, pattern) => {
+                    let option = if *kind == FilterKind::Include { INCLUDE } else { EXCLUDE };
+                    add(&mut rules, *kind, pattern.as_bytes())
+                        .map_err(|why| Failure::usage(format!("--{option}: {why}")))?;
+                }
                 Written::File(path) => read(path, &mut rules)?,
             }
         }
@@ -47,11 +51,16 @@ impl FilterArgs {
 }
 
 /// Adds a rule as rsync reads a line: `!` takes away all before it.
-fn add(rules: &mut Vec<FilterRule>, kind: FilterKind, text: &[u8]) {
+fn add(rules: &mut Vec<FilterRule>, kind: FilterKind, text: &[u8]) -> Result<(), String> {
     match text {
         b"!" => rules.clear(),
+        b"+ " | b"- " => {
+            let sign = char::from(text[0]);
+            return Err(format!("the rule `{sign} ` has no pattern: write `{sign} PATTERN`"));
+        }
         text => rules.extend(rule(kind, text)),
     }
+    Ok(())
 }
 
 /// A sign and a space before the pattern say which kind it is. One of slashes alone matches nothing, as in rsync.
@@ -70,10 +79,15 @@ fn read(path: &Path, rules: &mut Vec<FilterRule>) -> Result<(), Failure> {
     let text = input::read(path).map_err(|error| {
         Failure::failed(format!("--exclude-from: cannot read {}: {error}", path.display()))
     })?;
-    let lines =
-        text.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
-    let is_rule = |line: &&[u8]| !matches!(line.first(), None | Some(b'#' | b';'));
-    lines.filter(is_rule).for_each(|line| add(rules, FilterKind::Exclude, line));
+    for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if matches!(line.first(), None | Some(b'#' | b';')) {
+            continue;
+        }
+        add(rules, FilterKind::Exclude, line).map_err(|why| {
+            Failure::usage(format!("--exclude-from {}: line {number}: {why}", path.display()))
+        })?;
+    }
     Ok(())
 }
 
@@ -145,11 +159,16 @@ const EXCLUDE_FROM: &str = "exclude-from";
 mod tests {
     use super::*;
 
-    /// The rules of a command line, in words.
-    fn shown(words: &[&str]) -> Vec<String> {
+    /// The rules of a command line.
+    fn read(words: &[&str]) -> Result<Vec<FilterRule>, Failure> {
         let command = FilterArgs::augment_args(Command::new("cp"));
         let matches = command.try_get_matches_from(words).unwrap();
-        let rules = FilterArgs::from_arg_matches(&matches).unwrap().rules().unwrap_or_default();
+        FilterArgs::from_arg_matches(&matches).unwrap().rules()
+    }
+
+    /// The same in words.
+    fn shown(words: &[&str]) -> Vec<String> {
+        let rules = read(words).unwrap();
         let show = |rule: &FilterRule| format!("{:?} {}", rule.kind, rule.pattern.escape_ascii());
         rules.iter().map(show).collect()
     }
@@ -164,6 +183,29 @@ mod tests {
     fn slashes_alone_match_nothing() {
         assert_eq!(shown(&["cp", "--exclude=/", "--include=//", "--exclude=/a/"]), ["Exclude /a/"]);
         assert!(shown(&["cp", "--exclude", "- /"]).is_empty());
+    }
+
+    #[test]
+    fn a_sign_without_a_pattern_is_refused_by_option_or_file_and_line() {
+        let refused = |words: &[&str]| {
+            let failure = read(words).unwrap_err();
+            assert_eq!(failure.status, 2);
+            failure.message
+        };
+        let words = "the rule `- ` has no pattern: write `- PATTERN`";
+        assert_eq!(refused(&["cp", "--exclude", "- "]), format!("--exclude: {words}"));
+        let words = "the rule `+ ` has no pattern: write `+ PATTERN`";
+        assert_eq!(refused(&["cp", "--include=+ "]), format!("--include: {words}"));
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("rules");
+        std::fs::write(&file, "# rules\n\na\n+ \r\n- b\n").unwrap();
+        let file = file.display();
+        let from = format!("--exclude-from={file}");
+        assert_eq!(refused(&["cp", &from]), format!("--exclude-from {file}: line 4: {words}"));
+        assert_eq!(
+            shown(&["cp", "--exclude=-", "--exclude=", "--exclude=-  "]),
+            ["Exclude -", "Exclude  "]
+        );
     }
 
     #[test]
