@@ -21,7 +21,9 @@ pub(super) fn read_file(file: &Path) -> Result<Checked, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file)
         .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
-    check(&Config::parse(&text)).map_err(|mistakes| failure(&mistakes, &format!("{shown}: ")))
+    let checked = Config::parse(&text).map_err(|mistake| vec![mistake]);
+    let checked = checked.and_then(|config| check(&config));
+    checked.map_err(|mistakes| failure(&mistakes, &format!("{shown}: ")))
 }
 
 fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {

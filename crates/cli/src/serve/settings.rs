@@ -135,7 +135,7 @@ impl Settings {
     }
 
     fn parse(text: &str, logs: fn(LogFormat)) -> Result<Self, Vec<Mistake>> {
-        let (file, of_form) = Section::read(text, File::read);
+        let (file, of_form) = Section::read(text, File::read).map_err(|mistake| vec![mistake])?;
         let mut mistakes = Mistakes::begin(of_form);
         let log = file.log.as_ref().and_then(|it| mistakes.one(it, log_format));
         log.into_iter().for_each(logs);
@@ -146,8 +146,9 @@ impl Settings {
         for access in &file.access {
             options.access.extend(access.check(&mut mistakes, &mut seen));
         }
-        if file.access.is_empty() {
-            mistakes.add("line 1: access: nobody is let in: [[access]] says whom, and to what");
+        if !file.has_access {
+            let at = At { key: "access", line: Some(1) };
+            mistakes.at(&at, "nobody is let in: [[access]] says whom, and to what");
         }
         options.memory = file.memory.as_ref().and_then(|it| mistakes.one(it, memory));
         let bytes = |text: &str| text.parse::<Bytes>().map_err(WrongValue::new);
@@ -185,6 +186,8 @@ impl Settings {
 struct File {
     listen: Option<Written>,
     access: Vec<AccessSection>,
+    /// It says something of access, be it wrong.
+    has_access: bool,
     memory: Option<Written>,
     min_free: Option<Written>,
     rate: Option<Written>,
@@ -207,6 +210,7 @@ impl File {
     fn read(file: &mut Section<'_>) -> Self {
         Self {
             listen: file.one("listen"),
+            has_access: file.has("access"),
             access: file.sections("access", AccessSection::read),
             memory: file.one("memory"),
             min_free: file.one("min_free"),
@@ -493,6 +497,22 @@ mod tests {
             assert!(found[0].starts_with(&words), "{found:?}, not {words}");
             // Without an access that is whole there are others.
             assert_eq!(found.len(), 1, "{found:?}");
+        }
+        let several = text.replace("5GB", "x").replace("/a\"", "/c\"").replace("= 9", "= \"x\"");
+        let several = format!("{several}bogus = 1\n");
+        let starts =
+            ["line 3: transfers", "line 8: token_file", "line 12: min_free", "line 19: bogus"];
+        let found = mistakes(&several);
+        assert_eq!(found.len(), starts.len(), "{found:?}");
+        assert!(found.iter().zip(starts).all(|(it, start)| it.starts_with(start)), "{found:?}");
+        for (text, words) in [
+            (text.replace("[[access]]", "[[access"), "line 7: unclosed array table"),
+            (text.replace("[\"192", "[192"), "line 6: trust_proxy: "),
+            ("access = 1".into(), "line 1: access: expected tables, each begun by [[access]]"),
+            ("access = []".into(), "line 1: access: expected tables, each begun by [[access]]"),
+        ] {
+            let found = mistakes(&text);
+            assert!(found.len() == 1 && found[0].starts_with(words), "{found:?}, not {words}");
         }
         let several = text.replace("cubic", "warp").replace("= 9", "= \"x\"").replace("5GB", "x");
         assert_eq!(mistakes(&several).len(), 3, "{:?}", mistakes(&several));

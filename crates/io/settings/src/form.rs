@@ -29,7 +29,7 @@ pub(crate) fn mistake(text: &str, error: &toml::de::Error) -> Mistake {
         (None, Some(key)) => format!("{key}: {why}"),
         (None, None) => why.to_owned(),
     };
-    Mistake::new(format_args!("line {line}: {what}"))
+    Mistake::in_line(line, what)
 }
 
 /// The line that says what is meant by this value of `key`, where it lacks its brackets or quotes, or has too many.

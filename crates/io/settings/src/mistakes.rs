@@ -8,13 +8,24 @@ use crate::wrong_value::WrongValue;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
     text: String,
+    line: Option<usize>,
     is_of_file: bool,
 }
 
 impl Mistake {
     /// One that stands nowhere.
     pub fn new(text: impl Display) -> Self {
-        Self { text: text.to_string(), is_of_file: false }
+        Self { text: text.to_string(), line: None, is_of_file: false }
+    }
+
+    /// One in this line of a file.
+    pub(crate) fn in_line(line: usize, why: impl Display) -> Self {
+        Self { line: Some(line), ..Self::new(format_args!("line {line}: {why}")) }
+    }
+
+    /// One at this place.
+    pub(crate) fn at(at: &At, why: impl Display) -> Self {
+        Self { line: at.line, ..Self::new(format_args!("{at}: {why}")) }
     }
 
     /// A file that the settings name cannot be used: they may be right.
@@ -50,9 +61,11 @@ impl Mistakes {
         self.found.is_empty()
     }
 
-    /// All of them.
+    /// All of them, in the order of their lines; those that stand nowhere come last.
     pub fn into_found(self) -> Vec<Mistake> {
-        self.found
+        let mut found = self.found;
+        found.sort_by_key(|mistake| mistake.line.unwrap_or(usize::MAX));
+        found
     }
 
     /// Notes one that stands nowhere.
@@ -62,12 +75,13 @@ impl Mistakes {
 
     /// Notes what is wrong at a place.
     pub fn at(&mut self, at: &At, why: impl Display) {
-        self.add(format_args!("{at}: {why}"));
+        self.found.push(Mistake::at(at, why));
     }
 
     /// Notes what is wrong with a value.
     pub fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
-        self.add(format_args!("{} {}: {why}", written.at, written.value));
+        let text = format!("{} {}: {why}", written.at, written.value);
+        self.found.push(Mistake { line: written.at.line, ..Mistake::new(text) });
     }
 
     /// Reads a value.
@@ -95,7 +109,7 @@ impl Mistakes {
         read: impl FnOnce(&Path) -> Result<T, WrongValue>,
     ) -> Option<T> {
         let text = |why| format!("{} {}: {why}", file.at, file.value.display());
-        let wrong = |why| Mistake { text: text(why), is_of_file: true };
+        let wrong = |why| Mistake { text: text(why), line: file.at.line, is_of_file: true };
         read(&file.value).map_err(|why| self.found.push(wrong(why))).ok()
     }
 }

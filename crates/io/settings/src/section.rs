@@ -19,7 +19,8 @@ use crate::written::{At, Written};
 /// let ((), mistakes) = Section::read(text, |section| {
 ///     let _port = section.one::<u16>("port");
 ///     assert_eq!(section.each("names")[0].value, "a");
-/// });
+/// })
+/// .unwrap();
 /// let words: Vec<String> = mistakes.iter().map(ToString::to_string).collect();
 /// assert_eq!(words[0], "line 1: port \"http\": expected a whole number from 0 to 65535");
 /// assert_eq!(words[1], "line 3: prot: unknown field `prot`, expected one of `port`, `names`");
@@ -36,14 +37,22 @@ pub struct Section<'t> {
 impl<'t> Section<'t> {
     /// Reads the text of a file by `read`, with what is wrong with its form. Keys that `read` does not ask for
     /// mean nothing.
-    pub fn read<T>(text: &'t str, read: impl FnOnce(&mut Self) -> T) -> (T, Vec<Mistake>) {
-        let (values, mistakes) = match DeTable::parse(text) {
-            Ok(values) => (values.into_inner(), Vec::new()),
-            Err(error) => (DeTable::new(), vec![mistake(text, &error)]),
-        };
-        let mut section = Self { text, values, keys: Vec::new(), mistakes };
+    ///
+    /// # Errors
+    /// It is no TOML: nothing is known of its keys.
+    pub fn read<T>(
+        text: &'t str,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> Result<(T, Vec<Mistake>), Mistake> {
+        let values = DeTable::parse(text).map_err(|error| mistake(text, &error))?.into_inner();
+        let mut section = Self { text, values, keys: Vec::new(), mistakes: Vec::new() };
         let read = read(&mut section);
-        (read, section.finish())
+        Ok((read, section.finish()))
+    }
+
+    /// True where `key` stands there, with whatever value, and was not read yet.
+    pub fn has(&self, key: &str) -> bool {
+        self.values.contains_key(key)
     }
 
     /// The value of `key`, if it stands there and is one.
@@ -68,8 +77,8 @@ impl<'t> Section<'t> {
     pub fn each(&mut self, key: &'static str) -> Vec<Written> {
         let Some(list) = self.one::<Vec<Spanned<String>>>(key) else { return Vec::new() };
         if list.value.is_empty() {
-            let text = format_args!("{}: names nothing: leave it out, or name something", list.at);
-            self.mistakes.push(Mistake::new(text));
+            let why = "names nothing: leave it out, or name something";
+            self.mistakes.push(Mistake::at(&list.at, why));
         }
         let written = |value: Spanned<String>| {
             let at = At { key, line: Some(line(self.text, value.span().start)) };
@@ -95,8 +104,8 @@ impl<'t> Section<'t> {
     }
 
     fn need(&mut self, key: &str, at: &At) {
-        if !self.values.contains_key(key) {
-            self.mistakes.push(Mistake::new(format_args!("{at}: missing field `{key}`")));
+        if !self.has(key) {
+            self.mistakes.push(Mistake::at(at, format_args!("missing field `{key}`")));
         }
     }
 
@@ -105,7 +114,7 @@ impl<'t> Section<'t> {
         self.one(key)
     }
 
-    /// Each of the tables `[[key]]`, with its line.
+    /// Each of the tables `[[key]]`, with its line; what is no such table is missing.
     pub fn sections<T>(&mut self, key: &'static str, read: impl Fn(&mut Self, At) -> T) -> Vec<T> {
         let Some(value) = self.take(key) else { return Vec::new() };
         let start = value.span().start;
@@ -113,6 +122,9 @@ impl<'t> Section<'t> {
             self.no_sections(key, start);
             return Vec::new();
         };
+        if tables.is_empty() {
+            self.no_sections(key, start);
+        }
         let mut all = Vec::new();
         for table in tables {
             let start = table.span().start;
@@ -130,8 +142,8 @@ impl<'t> Section<'t> {
 
     fn no_sections(&mut self, key: &str, at: usize) {
         let line = line(self.text, at);
-        let text = format_args!("line {line}: {key}: expected tables, each begun by [[{key}]]");
-        self.mistakes.push(Mistake::new(text));
+        let why = format_args!("{key}: expected tables, each begun by [[{key}]]");
+        self.mistakes.push(Mistake::in_line(line, why));
     }
 
     fn take(&mut self, key: &'static str) -> Option<Spanned<DeValue<'t>>> {
@@ -144,10 +156,8 @@ impl<'t> Section<'t> {
         for key in self.values.keys() {
             let (line, name) = (line(self.text, key.span().start), key.get_ref());
             let known = known.join(", ");
-            let text = format_args!(
-                "line {line}: {name}: unknown field `{name}`, expected one of {known}"
-            );
-            self.mistakes.push(Mistake::new(text));
+            let why = format_args!("{name}: unknown field `{name}`, expected one of {known}");
+            self.mistakes.push(Mistake::in_line(line, why));
         }
         self.mistakes
     }
@@ -183,21 +193,23 @@ impl Visitor<'_> for TimeVisitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mistakes::Mistakes;
 
     fn words(text: &str) -> Vec<String> {
-        let (_, mistakes) = Section::read(text, |section| {
+        let read = Section::read(text, |section| {
             let one = section.one::<u32>("number");
             let inner = section.sections("part", |part, at| (part.one::<bool>("on"), at.line));
             (one, section.each("list"), inner)
         });
-        mistakes.iter().map(ToString::to_string).collect()
+        let mistakes = read.map_or_else(|of_form| vec![of_form], |(_, mistakes)| mistakes);
+        Mistakes::begin(mistakes).into_found().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn a_time_is_a_text_or_a_number_of_seconds() {
         let read = |value: &str| {
             let text = format!("drain = {value}");
-            Section::read(&text, |section| section.time("drain").map(|it| it.value))
+            Section::read(&text, |section| section.time("drain").map(|it| it.value)).unwrap()
         };
         for (text, value) in [("\"5m\"", "5m"), ("30", "30"), ("-1", "-1")] {
             assert_eq!(read(text).0.as_deref(), Some(value));
@@ -210,16 +222,16 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_of_all_tables_are_found_at_once_with_their_lines() {
+    fn mistakes_of_all_tables_are_found_at_once_in_the_order_of_their_lines() {
         let text =
             "number = \"x\"\nlist = [\"a\", 3]\n\n[[part]]\non = 1\n\n[[part]]\noff = true\n";
         assert_eq!(
             words(text),
             [
                 "line 1: number \"x\": expected a whole number from 0 to 4294967295",
+                "line 2: list 3: expected a text in quotes",
                 "line 5: on 1: expected true or false",
                 "line 8: off: unknown field `off`, expected one of `on`",
-                "line 2: list 3: expected a text in quotes",
             ]
         );
         for (text, line) in [

@@ -319,7 +319,8 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             Some("tokens") => Ok(vec![Token::from_random([7; 16])]),
             _ => Err(WrongValue::new("no such file")),
         };
-        let checked = Config::parse(text).check(&tokens);
+        let config = Config::parse(text).map_err(|mistake| vec![mistake.to_string()])?;
+        let checked = config.check(&tokens);
         checked.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
     }
 
@@ -394,6 +395,11 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
         let mistakes = check(&TEXT.replace("8MiB", "x").replace("reno", "y")).unwrap_err();
         assert_eq!(mistakes.len(), 2, "all of them: {mistakes:?}");
         let mistakes = check(&TEXT.replace("8MiB", "x").replace("s = 7", "s = \"7\"")).unwrap_err();
+        let starts = ["line 9: max_sessions \"7\"", "line 17: buffer x"];
+        assert!(
+            mistakes.iter().zip(starts).all(|(it, start)| it.starts_with(start)),
+            "{mistakes:?}"
+        );
         assert_eq!(mistakes.len(), 2, "of form and of meaning: {mistakes:?}");
         let mistakes = check(&TEXT.replace("to = [\"203.0.113.0/24\"]\n", "")).unwrap_err();
         assert_eq!(mistakes, ["line 14: segment: missing field `to`"]);

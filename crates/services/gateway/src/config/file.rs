@@ -1,12 +1,15 @@
-use longhaul_settings::Section;
+use longhaul_settings::{Mistake, Section};
 
 use super::{ClassConfig, Config, RouteConfig, SegmentConfig};
 
 impl Config {
-    /// Reads the text of a file. What is wrong with its form is kept for [`Config::check`].
-    pub fn parse(text: &str) -> Self {
-        let (config, mistakes) = Section::read(text, Self::read);
-        Self { mistakes, ..config }
+    /// Reads the text of a file. What is wrong with the form of its values is kept for [`Config::check`].
+    ///
+    /// # Errors
+    /// It is no TOML.
+    pub fn parse(text: &str) -> Result<Self, Mistake> {
+        let (config, mistakes) = Section::read(text, Self::read)?;
+        Ok(Self { mistakes, ..config })
     }
 
     fn read(file: &mut Section<'_>) -> Self {
