@@ -99,7 +99,7 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
         std::thread::sleep(ATTENTION);
     }
     gateway.drain();
-    let until = Instant::now() + Duration::from_secs(checked.drain.into());
+    let until = Instant::now() + checked.drain;
     while !gateway.is_finished() && Instant::now() < until {
         std::thread::sleep(ATTENTION);
     }

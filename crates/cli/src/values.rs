@@ -100,13 +100,6 @@ pub(crate) fn period(text: &str) -> Result<std::time::Duration, String> {
     }
 }
 
-/// A time of whole seconds.
-pub(crate) fn whole_seconds(text: &str) -> Result<u32, String> {
-    let time = when::parse_time(text)?;
-    let seconds = u32::try_from(time.as_secs()).ok().filter(|_| time.subsec_nanos() == 0);
-    seconds.ok_or_else(|| format!("expected whole seconds, like 30s or 5m, not {text}"))
-}
-
 /// A number of things.
 pub(crate) fn count(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| format!("expected a whole number like 100, not {text}"))
@@ -153,7 +146,6 @@ mod tests {
     #[test]
     fn what_is_written_wrongly_is_shown_with_an_example() {
         for (error, like) in [
-            (whole_seconds("10ms").err(), "like 30s or 5m, not 10ms"),
             (count("many").err(), "like 100, not many"),
             (lanes("65").err(), "from 1 to 64, like 4, not 65"),
             (percent("some").err(), "like 2.5, not some"),
@@ -163,7 +155,7 @@ mod tests {
         ] {
             assert!(error.as_ref().is_some_and(|it| it.ends_with(like)), "{error:?}");
         }
-        assert_eq!((whole_seconds("5m"), lanes("64")), (Ok(300), Ok(64)));
+        assert_eq!(lanes("64"), Ok(64));
         assert_eq!((percent("2%"), ports("7000")), (Ok(2.0), Ok((7000, 7000))));
     }
 }

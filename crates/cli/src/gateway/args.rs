@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::run::args::{RUN_EXAMPLES, RunArgs};
-use crate::values::whole_seconds;
 
 /// `longhaul gateway`.
 #[derive(Args, Debug)]
@@ -130,9 +129,9 @@ pub struct ServeArgs {
     /// Where Prometheus may look, and on loopback `gateway status`: only there clients are named
     #[arg(long, value_name = "[ADDR:]PORT")]
     pub metrics: Option<String>,
-    /// How long SIGTERM lets sessions go on before they are reset [default: 30]
-    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
-    pub drain: Option<u32>,
+    /// Time that SIGTERM leaves to sessions before they are reset [default: 30s]
+    #[arg(long, value_name = "TIME")]
+    pub drain: Option<String>,
 }
 
 const SERVE_EXAMPLES: &str = "\

@@ -3,10 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use longhaul_gateway::config::{Checked, Config, SegmentConfig};
+use longhaul_gateway::config::{Checked, Config, Reading, SegmentConfig};
 use longhaul_settings::{Mistake, Written, WrongValue};
 
 use super::args::ServeArgs;
+use crate::circuits::when;
 use crate::failure::Failure;
 use crate::token;
 
@@ -30,9 +31,11 @@ fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
     if let Some(file) = &config.socks_password_file {
         token::warn_of_readers(&file.value, "passwords");
     }
-    config.check(&|file| {
+    let tokens = |file: &Path| {
         token::read_at_server(file).map_err(|failure| WrongValue::new(failure.message))
-    })
+    };
+    let time = |text: &str| when::parse_time(text).map_err(WrongValue::new);
+    config.check(Reading { tokens, time })
 }
 
 /// All mistakes, one a line.

@@ -6,8 +6,9 @@ mod file;
 mod sense;
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-pub use check::Tokens;
+pub use check::Reading;
 use longhaul_settings::{Mistake, Written};
 
 use crate::gateway::GatewaySettings;
@@ -54,8 +55,8 @@ pub struct Config {
     pub spares: Option<Written<u32>>,
     /// `[ADDR:]PORT` for status and metrics.
     pub metrics: Option<Written>,
-    /// Seconds that SIGTERM leaves to sessions.
-    pub drain: Option<Written<u32>>,
+    /// Time that SIGTERM leaves to sessions.
+    pub drain: Option<Written>,
     /// It is a file.
     pub is_file: bool,
     /// Mistakes of form that were found in it.
@@ -102,13 +103,13 @@ pub struct RouteConfig {
 pub struct Checked {
     /// The work of the gateway.
     pub settings: GatewaySettings,
-    /// Seconds that SIGTERM leaves to sessions.
-    pub drain: u32,
+    /// Time that SIGTERM leaves to sessions.
+    pub drain: Duration,
     /// Wishes that this host meets in part only.
     pub notices: Vec<String>,
 }
 
 /// Most sessions at a time, unless set.
 pub const MAX_SESSIONS: u32 = 1024;
-/// Seconds that SIGTERM leaves to sessions, unless set.
-pub const DRAIN: u32 = 30;
+/// Time that SIGTERM leaves to sessions, unless set.
+pub const DRAIN: Duration = Duration::from_secs(30);

@@ -19,20 +19,26 @@ use crate::shared::SESSION_MEMORY;
 use crate::transport::tcp::Tcp;
 use crate::transport::{SegmentSettings, Transport};
 
-/// Reads the tokens of a file, at least one, or says why it cannot.
-pub type Tokens<'t> = &'t dyn Fn(&Path) -> Result<Vec<Token>, WrongValue>;
+/// Values that other services have, too, are read as there.
+#[derive(Clone, Copy)]
+pub struct Reading {
+    /// Reads the tokens of a file, at least one, or says why it cannot.
+    pub tokens: fn(&Path) -> Result<Vec<Token>, WrongValue>,
+    /// Reads a time.
+    pub time: fn(&str) -> Result<std::time::Duration, WrongValue>,
+}
 
 impl Config {
     /// Judges everything, and reads the files that are named.
     ///
     /// # Errors
     /// All mistakes that were found, at least one.
-    pub fn check(&self, tokens: Tokens<'_>) -> Result<Checked, Vec<Mistake>> {
+    pub fn check(&self, reading: Reading) -> Result<Checked, Vec<Mistake>> {
         let mut check =
             Check { mistakes: Mistakes::begin(self.mistakes.clone()), notices: Vec::new() };
         let read = |check: &mut Check, file: &Option<Written<PathBuf>>| {
             let file = file.as_ref()?;
-            check.mistakes.file(file, |path| tokens(path))
+            check.mistakes.file(file, reading.tokens)
         };
         let own_tokens = read(&mut check, &self.token_file).unwrap_or_default();
         let neighbours = read(&mut check, &self.neighbour_token_file).unwrap_or_default();
@@ -85,13 +91,10 @@ impl Config {
                  --via-token-file, in a file via_token_file",
             );
         }
+        let drain = self.drain.as_ref().and_then(|it| check.mistakes.one(it, reading.time));
         check.judge(self, &settings);
         match check.mistakes.is_empty() {
-            true => Ok(Checked {
-                settings,
-                drain: self.drain.as_ref().map_or(DRAIN, |seconds| seconds.value),
-                notices: check.notices,
-            }),
+            true => Ok(Checked { settings, drain: drain.unwrap_or(DRAIN), notices: check.notices }),
             false => Err(check.mistakes.into_found()),
         }
     }
@@ -319,8 +322,12 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             Some("tokens") => Ok(vec![Token::from_random([7; 16])]),
             _ => Err(WrongValue::new("no such file")),
         };
+        let time = |text: &str| {
+            let seconds = text.strip_suffix('s').unwrap_or(text).parse().map_err(WrongValue::new);
+            seconds.map(std::time::Duration::from_secs)
+        };
         let config = Config::parse(text).map_err(|mistake| vec![mistake.to_string()])?;
-        let checked = config.check(&tokens);
+        let checked = config.check(Reading { tokens, time });
         checked.map_err(|mistakes| mistakes.iter().map(ToString::to_string).collect())
     }
 
@@ -328,7 +335,11 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
     fn a_file_says_all_that_a_gateway_does() {
         let Checked { settings, drain, .. } = check(TEXT).unwrap();
         assert_eq!(settings.listen, ["192.0.2.1:7421".parse().unwrap()]);
-        assert_eq!((settings.forwards.len(), settings.max_sessions, drain), (1, 7, 30));
+        assert_eq!((settings.forwards.len(), settings.max_sessions, drain), (1, 7, DRAIN));
+        for written in ["7", "\"7\"", "\"7s\""] {
+            let text = TEXT.replacen("max", &format!("drain = {written}\nmax"), 1);
+            assert_eq!(check(&text).unwrap().drain.as_secs(), 7, "{written}");
+        }
         assert!(settings.via_key.is_some() && settings.keys.len() == 1);
         let class = &settings.classes[0];
         assert_eq!(
@@ -359,6 +370,7 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("s = 7", "s = 0", "line 9: max_sessions 0: expected 1 to 100000"),
             ("s = 7", "s = 100001", "line 9: max_sessions 100001: expected 1 to 100000"),
             ("rate = \"900Mbps\"\n", "", "line 18: rtt 50ms: it sizes buffers for a rate"),
+            ("max_sessions = 7", "drain = \"x\"", "line 9: drain x: "),
             ("s = 7", "s = -1", "line 9: max_sessions -1: expected a whole number"),
             (
                 "s = 7",

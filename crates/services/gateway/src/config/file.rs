@@ -41,7 +41,7 @@ impl Config {
             memory: file.one("memory"),
             spares: file.one("spares"),
             metrics: file.one("metrics"),
-            drain: file.one("drain"),
+            drain: file.time("drain"),
             is_file: true,
             mistakes: Vec::new(),
         }
