@@ -9,7 +9,8 @@ use std::time::{Duration, SystemTime};
 
 use longhaul_needs::needs;
 
-use crate::program::{PROGRAM, Program, Tmpfs};
+use crate::program::{NOBODY, PROGRAM, Program, Tmpfs};
+use crate::storage::as_nobody;
 use crate::test::{Test, limited, until};
 use crate::trees::{assert_same, make_tree, noise};
 
@@ -336,6 +337,82 @@ fn of_a_few_entries_more_than_the_user_bears_are_noticed_too() {
             }
             fs::remove_dir_all(test.here("tree")).unwrap();
             fs::remove_dir_all(test.there("tree")).unwrap();
+        }
+    });
+}
+
+/// To a server that owns the destination, and is not root.
+#[needs(root)]
+#[test]
+fn a_dry_run_agrees_with_the_copy_where_directories_may_not_be_written_to() {
+    limited(|test| {
+        let serves =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let allows = ["--allow-read", "--allow-write", "--allow-delete"];
+        let (_server, at) = as_nobody(test, &[&serves[..], &allows].concat());
+        let mode = |path: &Path, bits| {
+            fs::set_permissions(path, PermissionsExt::from_mode(bits)).unwrap();
+        };
+        // A file for a directory, a link of another time, and a directory as an interrupted copy leaves it.
+        fs::create_dir_all(test.here("m/locked")).unwrap();
+        fs::create_dir_all(test.here("m/begun")).unwrap();
+        fs::write(test.here("m/locked/file"), "x").unwrap();
+        let link = test.here("m/locked/link");
+        symlink("nowhere", &link).unwrap();
+        let aged = Command::new("touch").args(["-h", "-d", "@7"]).arg(link).status();
+        assert!(aged.unwrap().success());
+        mode(&test.here("m/begun"), 0o500);
+        let fill = || {
+            let to = test.there("m");
+            let _ = fs::remove_dir_all(&to);
+            for name in ["locked/file", "begun", "gone/deep"] {
+                fs::create_dir_all(to.join(name)).unwrap();
+                fs::write(to.join(name).join("in"), "x").unwrap();
+            }
+            fs::remove_file(to.join("begun/in")).unwrap();
+            symlink("nowhere", to.join("locked/link")).unwrap();
+            for (name, bits) in [("locked", 0o555), ("gone/deep", 0o500), ("begun", 0o700)] {
+                mode(&to.join(name), bits);
+            }
+            let owner = format!("{NOBODY}:{NOBODY}");
+            let owned =
+                Command::new("chown").args(["-Rh", &owner]).arg(test.path("there")).status();
+            assert!(owned.unwrap().success());
+        };
+        let to = format!("lh://{at}/");
+        let kept = [
+            "m/locked/file",
+            "m/locked/link",
+            "mended m/begun/",
+            "mended m/locked/",
+            "deleting m/locked/file/in",
+            "deleting m/gone",
+            "deleting m/gone/deep",
+            "deleting m/gone/deep/in",
+        ];
+        for (more, expected, failed) in [
+            (&["-c"][..], &["m/begun/"][..], &["m/locked/file", "m/locked/link"][..]),
+            (&["-a", "--exclude", "gone"], &kept[..5], &[]),
+            (&["-a"], &kept, &[]),
+        ] {
+            for option in ["-n", "-v"] {
+                fill();
+                let words = [&[option, "--delete"], more, &["here/m", &to]].concat();
+                let ended = cp(test, &words).end();
+                assert_eq!(ended.status, Some(i32::from(!failed.is_empty())), "{ended:?}");
+                let found = ended.stdout.lines().map(|line| {
+                    let copied = ["new ", "differs "].iter().find_map(|it| line.strip_prefix(it));
+                    let words = copied.unwrap_or(line).split_whitespace();
+                    words.collect::<Vec<_>>().join(" ")
+                });
+                let expected = expected.iter().copied().map(str::to_owned);
+                let (found, expected): (BTreeSet<_>, _) = (found.collect(), expected.collect());
+                assert_eq!(found, expected, "{more:?} {ended:?}");
+                for name in failed {
+                    let words = format!("{name}: cannot give it its name: no permission");
+                    assert!(ended.stderr.contains(&words), "{more:?} {ended:?}");
+                }
+            }
         }
     });
 }

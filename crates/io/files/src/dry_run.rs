@@ -11,7 +11,7 @@ use longhaul_objects::{
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Bytes;
-use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, KeptAttributes, Summary};
+use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes, Summary};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
@@ -99,7 +99,8 @@ impl DryRun {
 
     /// It would delete as [`crate::SinkTree::deleting`] does.
     pub(crate) fn deleting(self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
-        let limits = DeletionLimits::new(deletes, filter).of_dry_run(self.keeps_modes);
+        let limits = DeletionLimits::new(deletes, filter).keeping_modes(self.keeps_modes);
+        let limits = limits.of_dry_run();
         let deletes = match &self.root {
             Some(root) => limits.below(root, self.rename.as_ref().map(Rename::to)),
             None => limits,
@@ -246,15 +247,18 @@ impl DryRun {
         Some((open_existing(&parent, name, entry).ok()?, Parent::new(parent)))
     }
 
-    /// True if a directory that is there has not the attributes that it would get.
-    fn directory_lacks_attributes(&self, entry: &Entry) -> rustix::io::Result<bool> {
+    /// Says of a directory that is there what it would be after a copy.
+    fn end_of_directory(&self, entry: &Entry) -> rustix::io::Result<EntryCode> {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), true);
-        let Ok(place) = place else { return Ok(false) };
-        let Some(directory) = self.directory(&place, OFlags::RDONLY)? else { return Ok(false) };
-        if place.is_empty() && self.stays {
-            return Ok(false);
-        }
+        let Ok(place) = place else { return Ok(EntryCode::Unchanged) };
+        let directory = self.directory(&place, OFlags::RDONLY)?;
+        let Some(directory) = directory.filter(|_| !(place.is_empty() && self.stays)) else {
+            return Ok(EntryCode::Unchanged);
+        };
         let mode = fstat(&directory)?.st_mode & 0o7777;
+        if self.keeping.is_provisional(entry, mode) {
+            return Ok(EntryCode::Differs);
+        }
         let wanted = self.keeping.mode_of_directory(&directory, entry, mode, false);
         let node = Node::open(&directory).dry(true);
         match wanted {
@@ -262,7 +266,7 @@ impl DryRun {
             Some(wanted) => node.chmod(wanted)?,
             None => {}
         }
-        Ok(node.was_changed())
+        Ok(mended(node.was_changed()))
     }
 
     /// Says of a later name what a copy would do.
@@ -292,31 +296,35 @@ impl DryRun {
         let (parent, name) = split(&place);
         let compared = self.compare_at((parent, name), entry, it_is_time);
         let Keeps { unchanged, newer, equal, .. } = self.keeps;
+        let is_compared = equal && entry.kind == EntryKind::File;
         let is_changed = match compared {
             Compared::Missing => true,
-            Compared::Other { same_size } => !(same_size && equal),
-            Compared::Newer { same_size } => !(newer || same_size && equal),
+            Compared::Other { same_size } => !(same_size && is_compared),
+            Compared::Newer { same_size } => !(newer || same_size && is_compared),
             Compared::Unchanged | Compared::Mended => !unchanged && !equal,
             Compared::Blocked(_) => false,
         };
-        let end = is_changed.then(|| self.forbids(parent, "cannot give it its name")).flatten();
+        let end = is_changed.then(|| self.forbids(parent, NAMING)).flatten();
         end.map_or(compared, |end| Compared::Blocked(Box::new(end)))
     }
 
     fn compare_at(
         &self,
-        (parent, name): (&[u8], &[u8]),
+        (place, name): (&[u8], &[u8]),
         entry: &Entry,
         it_is_time: bool,
     ) -> Compared {
         let blocked = |end| Compared::Blocked(Box::new(end));
         let in_the_way = || blocked(EntryEnd::new(EntryCode::InTheWay, IN_THE_WAY));
-        match self.look(parent, name) {
+        match self.look(place, name) {
             Ok(Some((parent, stat))) => match FileType::from_raw_mode(stat.st_mode) {
                 FileType::RegularFile | FileType::Symlink => compare(&parent, name, &stat, entry),
                 FileType::Directory if self.deletes.makes_room() && !it_is_time => OTHER,
                 FileType::Directory if self.deletes.makes_room() => {
-                    self.deletes.clears(&parent, name, entry).err().map_or(OTHER, blocked)
+                    // A copy finds that first, and clears nothing then.
+                    let forbidden = self.forbids(place, NAMING);
+                    let end = forbidden.or_else(|| self.deletes.clears(&parent, name, entry).err());
+                    end.map_or(OTHER, blocked)
                 }
                 _ => in_the_way(),
             },
@@ -356,8 +364,8 @@ impl Storage for &DryRun {
 
     /// One that is there stays; what cannot be looked at is as it was.
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), EntryEnd> {
-        let lacks = self.directory_lacks_attributes(&directory.entry).unwrap_or_default();
-        Err(EntryEnd::new(mended(lacks), ""))
+        let code = self.end_of_directory(&directory.entry).unwrap_or(EntryCode::Unchanged);
+        Err(EntryEnd::new(code, ""))
     }
 
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
@@ -440,6 +448,7 @@ impl Storage for &DryRun {
     fn end(&mut self, _: bool) {}
 }
 
+const NAMING: &str = "cannot give it its name";
 const IN_THE_WAY: &str =
     "what is never replaced has its name at the destination, or that of its directory";
 const OTHER: Compared = Compared::Other { same_size: false };

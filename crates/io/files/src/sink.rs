@@ -245,7 +245,8 @@ impl SinkTree {
     /// deletes, and what stands in the way of an entry of another kind.
     pub fn deleting(mut self, deletes: Option<Deletes>, filter: Option<Filter>) -> Self {
         let name = self.rename.as_ref().map(Rename::to);
-        self.deletes = DeletionLimits::new(deletes, filter).below(&self.root, name);
+        let limits = DeletionLimits::new(deletes, filter).below(&self.root, name);
+        self.deletes = limits.keeping_modes(self.keeping.keeps_modes());
         self
     }
 

@@ -12,7 +12,7 @@ use longhaul_sys::files::{ConfinedDir, is_mounted, is_same_mount, open_dir_here}
 use longhaul_sys::sync::lock;
 use longhaul_units::shown_path;
 use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd};
-use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fchmod, statat, unlinkat};
 use rustix::io::Errno;
 
 use crate::explain;
@@ -20,7 +20,7 @@ use crate::filter::Filter;
 use crate::identify::is_hidden_name;
 use crate::place::beneath;
 use crate::sink::SinkTree;
-use crate::sink::writable::forbids_names;
+use crate::sink::writable::{forbids_names, make_writable};
 use crate::source::scan::join;
 
 /// Limits of deletion.
@@ -35,7 +35,7 @@ pub(crate) struct DeletionLimits {
     base: Option<OwnedFd>,
     /// Nothing is deleted: it is found out only what would be.
     dry_run: bool,
-    /// In a dry run: a copy would make this user's directories writable.
+    /// Directories of this user, to which that may not write, are made writable before they are emptied.
     keeps_modes: bool,
     /// Deletes also what stands in the way of an entry of another kind.
     makes_room: bool,
@@ -78,9 +78,14 @@ impl DeletionLimits {
         self.base.as_ref().is_some_and(|base| !is_same_mount(base, directory).unwrap_or(false))
     }
 
-    /// The same, but nothing is deleted, which would be by a copy that keeps modes or does not.
-    pub(crate) fn of_dry_run(self, keeps_modes: bool) -> Self {
-        Self { dry_run: true, keeps_modes, ..self }
+    /// The same of a copy that keeps modes or does not.
+    pub(crate) fn keeping_modes(self, keeps_modes: bool) -> Self {
+        Self { keeps_modes, ..self }
+    }
+
+    /// The same, but nothing is deleted.
+    pub(crate) fn of_dry_run(self) -> Self {
+        Self { dry_run: true, ..self }
     }
 
     /// True if what stands in the way of an entry of another kind is deleted.
@@ -339,10 +344,16 @@ impl Removal<'_> {
     ) -> Result<bool, EntryEnd> {
         let inside = open_to_empty(directory, name, depth, self.of_mount())?;
         let Contents { names, has_hidden } = list(&inside).map_err(cannot_delete)?;
+        // Where that is not let be, what is in it says so.
+        let is_opened = self.limits.keeps_modes && !self.limits.dry_run;
+        let had = is_opened.then(|| make_writable(&inside).ok().flatten()).flatten();
         let mut is_empty = !has_hidden;
         for found in names {
             let path = join(path, &found.name);
             is_empty &= self.delete((&inside, &found), path, depth + 1);
+        }
+        if let Some(mode) = had.filter(|_| !is_empty) {
+            let _ = fchmod(&inside, mode);
         }
         Ok(is_empty)
     }

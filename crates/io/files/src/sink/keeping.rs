@@ -92,6 +92,8 @@ impl SinkTree {
     /// set only where they are `allowed`.
     pub fn keeping(mut self, kept: KeptAttributes, allowed: bool) -> Self {
         self.keeping = Keeping::new(kept, allowed);
+        let limits = std::mem::take(&mut self.deletes);
+        self.deletes = limits.keeping_modes(self.keeping.keeps_modes());
         self
     }
 
