@@ -62,3 +62,31 @@ fn what_a_pattern_matches_is_copied_and_one_that_matches_nothing_fails_by_name()
         assert!(error.to_string().contains("wrong set of characters"), "{error}");
     });
 }
+
+/// Of several sources too: the first tells nothing of the directory that all go into.
+#[test]
+fn contents_of_what_is_no_directory_fail_once_by_its_name() {
+    limited(|test| {
+        let server = Server::start(test);
+        fs::write(test.there("a"), "a").unwrap();
+        fs::create_dir(test.there("b")).unwrap();
+        fs::write(test.there("b/in"), "in").unwrap();
+        for (number, (sources, failed)) in [
+            (&["a*"][..], &["a"][..]),
+            (&["a"], &["a"]),
+            (&["*"], &["a"]),
+            (&["none", "b"], &["none"]),
+            (&["a", "none"], &["a", "none"]),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let mut options = copy(&server, sources, test, &number.to_string());
+            options.copy_contents = true;
+            let report = run(test, &options).unwrap();
+            let found: Vec<_> = report.failures.sample.iter().map(|it| &it.path[..]).collect();
+            assert_eq!(found, failed, "{report:?}");
+            assert_eq!(report.failures.count, failed.len() as u64);
+        }
+    });
+}

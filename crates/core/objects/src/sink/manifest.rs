@@ -173,7 +173,10 @@ impl Sink {
     /// says nothing, not even that they failed.
     pub fn unannounced(&self) -> Vec<String> {
         let unmet = self.manifest.names.unmet();
-        let names = self.manifest.unannounced().chain(unmet.iter().map(Vec::as_slice));
+        // Of contents there is a reason then, if only of one of several directories.
+        let says_nothing = self.entries.end() == 0;
+        let due = self.manifest.unannounced().filter(|name| says_nothing || !name.is_empty());
+        let names = due.chain(unmet.iter().map(Vec::as_slice));
         names.map(shown_name).collect()
     }
 
