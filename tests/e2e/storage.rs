@@ -77,7 +77,7 @@ fn a_disk_too_full_to_begin_is_reported() {
                 _ => ["here/f".into(), format!("lh://{}/disk/", server.address)],
             };
             let copy = Program::cp(test, &[&copy[0], &copy[1]]).end();
-            copy.assert_failed(": no space left at the destination");
+            copy.assert_failed(": no inodes (places for files) left at the destination");
             copy.assert_failed("make room and run the same command again");
             assert!(!copy.stderr.contains("os error"), "{copy:?}");
         }

@@ -347,7 +347,10 @@ impl Destination<'_> {
     /// Error for an action that failed, as `doing` says, because of `error`.
     pub(crate) fn error(&self, doing: &str, error: io::Error) -> DestinationError {
         let path = self.shown();
-        if let Some(reason) = explain::no_room(&error) {
+        let directory = || self.open(trimmed(self.bytes())).ok().or_else(|| self.found_above());
+        if explain::no_room(&error).is_some()
+            && let Some(reason) = explain::no_room_in(directory().as_ref(), &error)
+        {
             return DestinationError::NoRoom { path, reason };
         }
         if let Some(short) = descriptors::in_words(&error) {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{self, ErrorKind};
 
 use longhaul_sys::descriptors;
-use longhaul_sys::files::ConfinedError;
+use longhaul_sys::files::{ConfinedDir, ConfinedError};
 use longhaul_sys::process::file_size_limit;
 use longhaul_units::shown_path;
 use longhaul_wire::EntryCode::{
@@ -15,7 +15,7 @@ use longhaul_wire::{EntryEnd, Summary};
 use rustix::io::Errno;
 
 use crate::folding::SameName;
-use crate::sink::free_space::TooLittle;
+use crate::sink::free_space::{TooLittle, lacks_inodes};
 use crate::special::Obstacle;
 
 /// Why a file could not be read.
@@ -208,11 +208,33 @@ pub(crate) fn at_whole_destination(doing: &str, error: &io::Error) -> String {
 /// Resource of which there is too little, if that is the reason.
 pub(crate) fn no_room(error: &io::Error) -> Option<&'static str> {
     match error.kind() {
-        ErrorKind::StorageFull => Some("no space left at the destination"),
+        ErrorKind::StorageFull => Some(NO_SPACE),
         ErrorKind::QuotaExceeded => Some("the quota at the destination is used up"),
         _ => None,
     }
 }
+
+/// The same in a directory, which tells whether it is not bytes that are missing.
+pub(crate) fn no_room_in(
+    directory: Option<&ConfinedDir>,
+    error: &io::Error,
+) -> Option<&'static str> {
+    let is_full = |reason: &&str| *reason == NO_SPACE && directory.is_some_and(lacks_inodes);
+    no_room(error).map(|reason| if is_full(&reason) { NO_INODES } else { reason })
+}
+
+/// The same end of something in a directory, which tells whether it is not bytes that are missing.
+pub(crate) fn in_directory(directory: &ConfinedDir, end: EntryEnd) -> EntryEnd {
+    // Where the free bytes were looked at first, they are named behind a colon.
+    let full = format!("{NO_SPACE};");
+    match end.code == NoSpace && end.reason.contains(&full) && lacks_inodes(directory) {
+        true => EntryEnd::new(NoSpace, &end.reason.replacen(&full, &format!("{NO_INODES};"), 1)),
+        false => end,
+    }
+}
+
+const NO_SPACE: &str = "no space left at the destination";
+const NO_INODES: &str = "no inodes (places for files) left at the destination";
 
 /// Needed and free space, if that was looked at first.
 fn too_little(error: &io::Error) -> Option<&TooLittle> {

@@ -633,7 +633,8 @@ impl Storage for TreeStorage<'_> {
     type Failure = StorageError;
 
     fn make_directory(&mut self, directory: &NamedEntry) -> Result<Made, EntryEnd> {
-        self.tree.make_directory(directory, &mut self.last)
+        let made = self.tree.make_directory(directory, &mut self.last);
+        made.map_err(|end| explain::in_directory(&self.tree.root, end))
     }
 
     fn prepare(
@@ -642,7 +643,8 @@ impl Storage for TreeStorage<'_> {
         temp: TempName,
         existing: Existing,
     ) -> Result<Prepared, EntryEnd> {
-        self.tree.prepare(entry, temp, existing)
+        let prepared = self.tree.prepare(entry, temp, existing);
+        prepared.map_err(|end| explain::in_directory(&self.tree.root, end))
     }
 
     fn recheck(
@@ -677,11 +679,13 @@ impl Storage for TreeStorage<'_> {
 
     fn write(&mut self, piece: &WritePiece, data: &[u8]) -> Result<(), EntryEnd> {
         let written = self.tree.write_piece(piece, data, &mut self.last);
-        written.map_err(|error| explain::at_destination("cannot write", &error))
+        let explain = |error| explain::at_destination("cannot write", &error);
+        written.map_err(|error| explain::in_directory(&self.tree.root, explain(error)))
     }
 
     fn publish(&mut self, file: &Publication) -> Result<(), EntryEnd> {
-        self.tree.publish(file, &mut self.last)
+        let published = self.tree.publish(file, &mut self.last);
+        published.map_err(|end| explain::in_directory(&self.tree.root, end))
     }
 
     fn place_directory(&mut self, directory: &FilledDirectory) -> bool {

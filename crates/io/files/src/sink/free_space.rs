@@ -56,6 +56,14 @@ impl Space {
     }
 }
 
+/// True where it is files that the file system of a directory holds no more of, though bytes are free. What could not
+/// be made whole was removed, so a few may be left.
+pub(crate) fn lacks_inodes(directory: impl AsFd) -> bool {
+    let Ok(stat) = fstatvfs(directory) else { return false };
+    // File systems that know no bound have none.
+    stat.f_files > 0 && stat.f_favail <= INODES_FEW && stat.f_bavail > INODES_FEW
+}
+
 /// True if so many bytes fit where a directory is, and as many are left as a copy leaves, at `least` these.
 pub(crate) fn has_room(directory: impl AsFd, needed: u64, least: Bytes) -> bool {
     Space::of(directory, least.get()).after(needed, 0).is_ok()
@@ -209,6 +217,8 @@ const RESERVE_PART_MAX: u64 = 16;
 /// too; and no more than the smallest reserve of a disk of some size.
 const UNLOOKED_PART: u64 = 4;
 const UNLOOKED_MAX: u64 = RESERVE_MIN;
+/// Inodes that what was begun may have had, and not more than a moment ago.
+const INODES_FEW: u64 = 8;
 /// Unit in which file systems commonly give space to files.
 const BLOCK: u64 = 4096;
 /// TMPFS_MAGIC of linux/magic.h.

@@ -1,6 +1,7 @@
 //! Faults at either side.
 
 use std::fs::Permissions;
+use std::os::unix::fs::symlink;
 use std::process::Command;
 
 use longhaul_needs::needs;
@@ -253,6 +254,31 @@ fn a_full_disk_is_reported_and_making_room_helps() {
     drop(copy);
     assert_eq!(snapshot(&scratch.at("from")), snapshot(&disk.path.join("from")));
     assert_eq!(scratch.names("disk"), ["from"]);
+}
+
+#[needs(mounts)]
+#[test]
+fn where_no_inodes_are_left_the_reason_names_them() {
+    let scratch = Scratch::new();
+    let disk = Mounted::new(&scratch, "disk", "size=32m,nr_inodes=20");
+    // Small files, empty ones, links and directories, and one that is large.
+    for number in 0..10 {
+        scratch.file(&format!("from/small{number}"), "small");
+        scratch.file(&format!("from/empty{number}"), "");
+        scratch.file(&format!("from/in{number}/large"), bytes(2 << 20, number));
+        symlink("nowhere", scratch.at(&format!("from/link{number}"))).unwrap();
+    }
+    scratch.directory("disk/from");
+    let copy = Copy::new(SourceTree::local(&[scratch.at("from")], false), &disk.path);
+    copy.run();
+    let failures = copy.failures();
+    let full = failures.iter().filter(|(_, reason)| !reason.contains("its directory is not"));
+    let full: Vec<_> = full.collect();
+    assert!(full.len() > 10, "{failures:?}");
+    for (path, reason) in full {
+        assert!(reason.contains("no inodes (places for files) left"), "{path}: {reason}");
+        assert!(reason.contains("make room and run"), "{path}: {reason}");
+    }
 }
 
 #[needs(mounts)]
