@@ -39,6 +39,9 @@ pub(crate) fn json(report: &CopyReport) -> Map<String, Value> {
         },
         "would_change": { "entries": report.would_change.0, "bytes": report.would_change.1 },
     }));
+    if !report.failures.is_empty() {
+        fields.insert("bytes_done".into(), report.bytes_done.into());
+    }
     fields.append(&mut of_link(&report.link));
     if let Some(Value::Array(notices)) = fields.get_mut("notices") {
         notices.extend(report.remarks.iter().cloned().map(Value::from));

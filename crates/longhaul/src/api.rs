@@ -59,6 +59,8 @@ pub struct CopyReport {
     pub elapsed: Duration,
     /// Until the first object byte could be sent.
     pub setup: Duration,
+    /// Bytes of files that are at the destination, those of unchanged and incomplete ones too.
+    pub bytes_done: u64,
     /// Bytes that were durable from an earlier run.
     pub resumed_bytes: u64,
     /// Nothing was kept: the destination is the null device of this host.

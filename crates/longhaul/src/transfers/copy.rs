@@ -641,6 +641,7 @@ fn report(
         _ => (0, 0, 0, 0),
     };
     stays = (stays.0 - would_change.0 - carried.0, stays.1 - would_change.1 - carried.1);
+    let bytes_done = task.so_far(0).bytes_done.saturating_sub(would_change.1).max(bytes);
     let (mut failures, mut skipped) = (task.shared.failures(), task.shared.skipped());
     let deletions = task.shared.lock().transfer().and_then(Transfer::deletions).cloned();
     let deleted = DeletedNames::of(&deletions.unwrap_or_default(), &mut failures, &mut skipped);
@@ -648,6 +649,7 @@ fn report(
     CopyReport {
         bytes: bytes + carried.1,
         files: files + u64::from(carried.0),
+        bytes_done,
         elapsed,
         setup: validated.map_or(elapsed, |at| at - started),
         resumed_bytes: resumed_first.map_or(resumed_bytes, |first| first.min(resumed_bytes)),
