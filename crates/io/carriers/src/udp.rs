@@ -11,7 +11,7 @@ use std::net::{IpAddr, SocketAddr, SocketAddrV6};
 use longhaul_engine::Path;
 use longhaul_rate_control::{ChosenProfile, Governor};
 use longhaul_sys::clock;
-use longhaul_sys::udp::UdpSocket;
+use longhaul_sys::udp::{BufferSize, UdpSocket};
 use longhaul_units::{Bottleneck, Duration};
 
 /// Rate control for a connection of this host.
@@ -39,16 +39,28 @@ pub fn on_link_of(local: IpAddr, remote: SocketAddr) -> SocketAddr {
 
 /// Notices for the user of a socket.
 pub fn socket_notices(socket: &UdpSocket) -> Vec<String> {
-    let mut notices = Vec::new();
-    let buffer = socket.receive_buffer();
-    if let Some(sysctl) = buffer.sysctl_to_raise() {
-        notices.push(format!(
-            "the socket buffer is {} bytes instead of {}: raise sysctl {sysctl} to {}",
-            buffer.obtained,
-            buffer.asked,
-            buffer.asked * 2
-        ));
+    let buffer = buffer_notice(&socket.receive_buffer());
+    buffer.into_iter().chain(socket.capabilities().missing().map(str::to_string)).collect()
+}
+
+/// The kernel holds the size that is asked for against the limit, not what it charges for it, which is the double.
+fn buffer_notice(buffer: &BufferSize) -> Option<String> {
+    let BufferSize { asked, obtained, .. } = buffer;
+    let sysctl = buffer.sysctl_to_raise()?;
+    Some(format!(
+        "the socket buffer is {obtained} bytes instead of {asked}: raise sysctl {sysctl} to {asked}"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_that_gives_a_buffer_is_its_size() {
+        let buffer = BufferSize { asked: 10, obtained: 5, sysctl: "net.core.rmem_max" };
+        let notice = buffer_notice(&buffer).unwrap();
+        assert!(notice.ends_with("5 bytes instead of 10: raise sysctl net.core.rmem_max to 10"));
+        assert_eq!(buffer_notice(&BufferSize { obtained: 10, ..buffer }), None);
     }
-    notices.extend(socket.capabilities().missing().map(str::to_string));
-    notices
 }
