@@ -74,6 +74,11 @@ fn a_port_where_nothing_listens_is_reported() {
         let port = silent.local_addr().unwrap().as_socket().unwrap().port();
         let copy = Program::cp(test, &["here/f", &format!("lh://127.0.0.1:{port}/")]).end();
         copy.assert_failed("nothing listens there");
+        let words = ["probe", "--token-file", "token", &format!("127.0.0.1:{port}")];
+        let probe = Program::start(test, &words).end();
+        probe.assert_failed(
+            "nothing listens there; start `longhaul serve` there, or let ssh start it: `longhaul probe HOST:`",
+        );
     });
 }
 

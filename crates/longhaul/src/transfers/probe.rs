@@ -10,7 +10,7 @@ use longhaul_carriers::carrier::mailboxes;
 use longhaul_carriers::host_monitor::with_priority;
 use longhaul_carriers::upper_layer::{Mailbox, UpperLayer};
 use longhaul_connection::{Begun, GroupPart, News, Unplaceable, Violation};
-use longhaul_control::{Dialed, dial};
+use longhaul_control::{ConnectError, Dialed, dial};
 use longhaul_engine::{IPV4_UDP_HEADERS, IPV6_UDP_HEADERS, Role};
 use longhaul_history::{Direction, PathKey, unix_time};
 use longhaul_rate_control::PathMemory;
@@ -90,7 +90,13 @@ pub fn probe(options: &ConnectOptions, stop: &Stop) -> Result<ProbeReport, Error
         ..ClientConfig::default()
     };
     let remote = options.remote(None);
-    let dialed = dial(&remote, token, &config, *idle_timeout, stop)?;
+    let dialed = dial(&remote, token, &config, *idle_timeout, stop);
+    let dialed = dialed.map_err(|error| match error {
+        ConnectError::Unreachable { .. } if options.ssh.is_none() => {
+            Error::from(error).hint(TO_START)
+        }
+        error => error.into(),
+    })?;
     let encrypts = encrypting();
     let failed = |failure| Error::of(failure, None);
     let Dialed { session, control, server, local, rtt, .. } = &dialed;
@@ -250,6 +256,8 @@ impl UpperLayer for Silent {
     }
 }
 
+/// Next step where no server answers.
+const TO_START: &str = "start `longhaul serve` there, or let ssh start it: `longhaul probe HOST:`";
 /// The search for the path MTU takes a few round trips; what is lost of it is tried again.
 const ROUND_TRIPS: u32 = 12;
 const MOST: Duration = Duration::from_millis(800);
