@@ -117,32 +117,45 @@ fn files_with_holes_are_compared_too_and_sent_whole() {
         let server = Server::start(test);
         each_way(test, &server, |from, to, mut options| {
             fs::create_dir_all(from).unwrap();
-            let sizes = [("large", 4 * MIB), ("small", 400_000), ("nothing", 3 * MIB)];
-            for (name, size) in sizes {
+            let hollow = [("nothing", 3 * MIB), ("zeros", 3 * MIB), ("nearly", 40 * MIB)];
+            let sizes = [("large", 4 * MIB), ("small", 400_000)];
+            for (name, size) in sizes.into_iter().chain(hollow) {
                 let file = fs::File::create(from.join(name)).unwrap();
                 file.set_len(size).unwrap();
-                if name != "nothing" {
+                if sizes.contains(&(name, size)) {
                     file.write_all_at(&noise(3, 65_536), 65_536).unwrap();
                     file.write_all_at(&noise(4, size as usize / 4), size / 2).unwrap();
+                } else if name == "nearly" {
+                    file.write_all_at(b"data", size / 2).unwrap();
                 }
             }
             run(test, &options).unwrap();
+            fs::write(to.join("zeros"), vec![0; 3 << 20]).unwrap();
             fs::File::open(to.join("large")).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-            let inode = |name: &str| fs::metadata(to.join(name)).unwrap().ino();
-            let before = ["large", "small"].map(inode);
+            let inodes = || {
+                hollow
+                    .into_iter()
+                    .chain(sizes)
+                    .map(|(name, _)| fs::metadata(to.join(name)).unwrap().ino())
+                    .collect::<Vec<_>>()
+            };
+            let before = inodes();
             options.checksum = true;
             for dry_run in [true, false] {
                 options.dry_run = dry_run;
                 let equal = run(test, &options).unwrap();
-                assert_eq!((equal.unchanged.0, sent(&equal)), (3, 0), "{equal:?}");
+                assert_eq!((equal.unchanged.0, sent(&equal)), (6, 0), "{equal:?}");
             }
-            assert_eq!(["large", "small"].map(inode), before);
+            assert_eq!(inodes(), before);
             assert_same(from, to);
-            // In a hole, and in data, of which the first MiB is equal.
-            for (name, at) in [("small", 5), ("large", 2 * MIB + 9)] {
+            // In holes, and in data, of which the first MiB is equal.
+            for (name, at) in [("small", 5), ("large", 2 * MIB + 9), ("nothing", 2 * MIB + 9)] {
                 let file = fs::File::options().write(true).open(to.join(name)).unwrap();
                 file.write_all_at(b"other", at).unwrap();
             }
+            options.dry_run = true;
+            assert_eq!(run(test, &options).unwrap().would_change.0, 3);
+            options.dry_run = false;
             let report = run(test, &options).unwrap();
             let data: u64 = [400_000, 4 * MIB].iter().map(|size| 65_536 + size / 4).sum();
             assert!(sent(&report) >= data && sent(&report) < data + 40_000, "{report:?}");

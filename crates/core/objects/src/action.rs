@@ -54,7 +54,8 @@ pub enum Action {
     /// at most [`crate::limits::RECHECK_GROUPS`] in all. Answered by [`Answer::ContentsCompared`].
     CompareContents(Vec<ComparedFile>),
     /// Give the files that have these names, and their contents, their modes and modification times; in a dry run
-    /// find out whether they lack them. Answered by [`Answer::Mended`].
+    /// find out whether they lack them. One that is to be all holes has the contents if it reads as zeros, which is
+    /// to be looked at. Answered by [`Answer::Mended`].
     MendExisting(Vec<NamedEntry>),
     /// Give each its mode and modification time (where that was not done when it was written) and
     /// its name, replacing what was there. Links are made, and files without data too, whose length is

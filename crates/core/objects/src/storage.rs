@@ -48,7 +48,7 @@ pub trait Storage {
     /// See [`Action::CompareContents`]: the groups that are equal.
     fn compare_contents(&mut self, file: &ComparedFile) -> Vec<(u32, ChainingValue)>;
 
-    /// See [`Action::MendExisting`]: the code that the file has in RESULT, if it is there.
+    /// See [`Action::MendExisting`]: the code that the file has in RESULT, if it is there and such.
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode>;
 
     /// See [`Action::CheckPublished`].

@@ -22,7 +22,7 @@ use crate::hidden::is_begun;
 use crate::identify::hidden_name;
 use crate::metadata::node::Node;
 use crate::place::{beneath, split};
-use crate::sink::contents::{Contents, mended, open_existing};
+use crate::sink::contents::{Contents, may_be_all_holes, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::has_room;
 use crate::sink::inherited::Parent;
@@ -370,6 +370,7 @@ impl Storage for &DryRun {
 
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
         let (file, parent) = self.open_contents(entry)?;
+        let file = may_be_all_holes(file, entry).ok()?;
         let stat = fstat(&file).ok()?;
         let node = Node::open(&file).dry(true);
         let wanted = self.keeping.mode_of_file(entry, &parent, &stat);

@@ -188,13 +188,19 @@ impl Contents {
     }
 }
 
-/// Bytes of a file that are compared, if it is: with its holes, unless reading these takes longer than sending the
-/// data.
+/// Bytes of a file that are compared, if it is: with its holes, unless reading these takes long, and longer than
+/// sending the data. None of one that is all holes: what is there shows by itself whether it is.
 pub(super) fn compared_size(entry: &Entry) -> Option<u64> {
-    let is_worth_it = entry.size / HOLES_READ <= entry.data_len() && entry.data_len() > 0;
-    (entry.attributes.data.is_none() || is_worth_it).then_some(entry.size)
+    let (size, data) = (entry.size, entry.data_len());
+    match entry.attributes.data {
+        None => Some(size),
+        Some(_) if data == 0 => Some(0),
+        Some(_) => (size <= HOLES_MOST || size / HOLES_READ <= data).then_some(size),
+    }
 }
 
+/// Read and hashed at both ends within a second or so.
+const HOLES_MOST: u64 = 1 << 30;
 /// About as many bytes are read and hashed in the time in which one is sent.
 const HOLES_READ: u64 = 16;
 

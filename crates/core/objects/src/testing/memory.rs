@@ -389,6 +389,12 @@ impl MemoryStorage {
         compared.groups.iter().filter(is_equal).copied().collect()
     }
 
+    /// False if the entry is all holes, and the file that has its name is not.
+    pub(super) fn may_be_all_holes(&self, entry: &Entry) -> bool {
+        let contents = self.contents(entry.path.as_bytes()).unwrap_or_default();
+        entry.data_len() > 0 || contents.iter().all(|byte| *byte == 0)
+    }
+
     /// The file that has the entry's name, with the entry's attributes.
     pub(super) fn mended(&self, entry: &Entry) -> Option<Node> {
         match self.node(entry.path.as_bytes())? {
@@ -541,7 +547,7 @@ impl Storage for MemoryStorage {
     }
 
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode> {
-        let mended = self.mended(entry)?;
+        let mended = self.mended(entry).filter(|_| self.may_be_all_holes(entry))?;
         Some(match self.set(entry, mended) {
             true => EntryCode::Mended,
             false => EntryCode::Unchanged,

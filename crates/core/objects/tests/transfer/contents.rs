@@ -70,12 +70,11 @@ fn world(seed: u64, items: Vec<Item>, faults: Faults) -> (World, u64) {
                         *size
                     }
                 };
-                // All of one with holes is sent if any differs, or if it is nearly all holes.
+                // All of one with holes is sent if any differs.
                 let has_holes = entry.attributes.data.is_some();
-                let len = entry.data_len();
                 sent += match has_holes {
-                    true if differs == 0 && len > 0 && size / 16 <= len => 0,
-                    true => len,
+                    true if differs == 0 => 0,
+                    true => entry.data_len(),
                     false => differs,
                 };
                 if !matches!(there, There::Nothing) {

@@ -12,7 +12,8 @@ use longhaul_objects::{ChainingValue, ComparedFile, TempName};
 use longhaul_sys::files::PositionedFile;
 use longhaul_sys::memory::Pages;
 use longhaul_wire::{Entry, EntryCode};
-use rustix::fs::{FileType, Mode, OFlags, Stat, copy_file_range, fstat};
+use rustix::fs::{FileType, Mode, OFlags, SeekFrom, Stat, copy_file_range, fstat, seek};
+use rustix::io::Errno;
 
 use crate::large::large;
 use crate::metadata::node::Node;
@@ -101,6 +102,7 @@ impl SinkTree {
         let look = |parent: &Parent, name: &[u8]| {
             let file = open_existing(parent, name, entry).ok()?;
             let stat = fstat(&file).ok()?;
+            let file = may_be_all_holes(file, entry).ok()?;
             Some((file, stat, self.keeping.mode_of_file(entry, parent, &stat)))
         };
         let (file, stat, mode) =
@@ -123,6 +125,29 @@ impl SinkTree {
 /// The code of an entry whose contents are there.
 pub(crate) fn mended(was_changed: bool) -> EntryCode {
     if was_changed { EntryCode::Mended } else { EntryCode::Unchanged }
+}
+
+/// The same file, unless `entry` is all holes and that has more than zeros.
+pub(crate) fn may_be_all_holes(file: File, entry: &Entry) -> io::Result<File> {
+    if entry.size == 0 || entry.data_len() > 0 {
+        return Ok(file);
+    }
+    let mut contents = Contents::new(file.try_clone()?)?;
+    let mut at = 0;
+    while at < entry.size {
+        match seek(&file, SeekFrom::Data(at)) {
+            Ok(start) => at = start,
+            Err(Errno::NXIO) => break,
+            // Its file system knows no holes.
+            Err(_) => {}
+        }
+        let group = at / GROUP_SIZE;
+        if contents.read(entry, group as u32)?.iter().any(|byte| *byte != 0) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        at = (group + 1) * GROUP_SIZE;
+    }
+    Ok(file)
 }
 
 /// Opens the file of that name, if it has the size of `entry`.
