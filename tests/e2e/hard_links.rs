@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use longhaul::{CopyOptions, KeptAttributes};
 use rustix::fs::XattrFlags;
@@ -101,6 +102,73 @@ fn names_of_one_file_stay_that_and_its_contents_are_sent_once() {
             options.checksum = true;
             assert_eq!(copy(&options).bytes, 0);
             assert_linked(to);
+        });
+    });
+}
+
+/// With `-u`, in a run and in a dry run before it, by names, sizes, and with what the run says of what it does not keep.
+#[test]
+fn newer_files_stay_and_other_names_of_theirs_get_the_contents_of_the_source() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            options.attributes = KeptAttributes::HARD_LINKS;
+            (options.update, options.merge) = (true, true);
+            let names = ["a", "d/b", "e/c", "z"];
+            let before = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+            for (len, newer) in
+                [0, 10, 2 << 20].into_iter().flat_map(|len| (0..16).map(move |n| (len, n)))
+            {
+                let place = format!("{len} {newer:04b}");
+                let is_newer = |number: usize| newer >> number & 1 == 1;
+                for top in [from, to] {
+                    let _ = fs::remove_dir_all(top);
+                    ["d", "e"].iter().for_each(|name| fs::create_dir_all(top.join(name)).unwrap());
+                }
+                let source = noise(len as u64 + 1, len);
+                fs::write(from.join("a"), &source).unwrap();
+                rustix::fs::setxattr(from.join("a"), "user.a", b"1", XattrFlags::empty()).unwrap();
+                let file = fs::File::options().write(true).open(from.join("a")).unwrap();
+                file.set_modified(before).unwrap();
+                for (number, name) in names.iter().enumerate() {
+                    if number > 0 {
+                        fs::hard_link(from.join("a"), from.join(name)).unwrap();
+                    }
+                    // Of those that are not newer some are not there.
+                    if is_newer(number) || number % 2 == 0 {
+                        fs::write(to.join(name), "there").unwrap();
+                        let file = fs::File::options().write(true).open(to.join(name)).unwrap();
+                        let years = if is_newer(number) { 2 } else { 0 };
+                        file.set_modified(
+                            SystemTime::UNIX_EPOCH + years * Duration::from_secs(1_000_000),
+                        )
+                        .unwrap();
+                    }
+                }
+                options.dry_run = true;
+                let dry = run(test, &options).unwrap();
+                options.dry_run = false;
+                let report = run(test, &options).unwrap();
+                let others = (0..names.len()).filter(|number| !is_newer(*number));
+                let left = others.clone().count() as u64;
+                let sent = if left > 0 { len as u64 } else { 0 };
+                assert!(report.failures.is_empty(), "{place}: {report:?}");
+                assert_eq!((report.newer, report.bytes), (4 - left, sent), "{place}");
+                assert_eq!((dry.newer, dry.would_change), (4 - left, (left, sent)), "{place}");
+                assert_eq!(dry.remarks, report.remarks, "{place}");
+                let files = others.map(|number| to.join(names[number]));
+                let look = |file: std::path::PathBuf| {
+                    assert_eq!(fs::read(&file).unwrap(), source, "{place}");
+                    inode(&file)
+                };
+                let inodes: BTreeSet<_> = files.map(look).collect();
+                assert!(inodes.len() <= 1, "{place}");
+                for number in (0..names.len()).filter(|number| is_newer(*number)) {
+                    assert_eq!(fs::read(to.join(names[number])).unwrap(), b"there", "{place}");
+                }
+                let again = run(test, &options).unwrap();
+                assert_eq!((again.newer, again.bytes, again.files), (4 - left, 0, 0), "{place}");
+            }
         });
     });
 }

@@ -30,7 +30,8 @@ const DIFFERENCES: [(&str, Difference); 4] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
     (
-        "with -u and -H other names of what is newer are made names of that: rsync copies them",
+        "with -u a newer file stays, also if -H has it be another name of one that is there and not newer: rsync makes \
+         it one of that",
         Difference::NewerNames,
     ),
     (
@@ -103,7 +104,9 @@ fn compare(test: &Test, server: &Server, seed: u64) {
     for destination in [&ours, &theirs] {
         fs::create_dir_all(destination).unwrap();
     }
-    let newer_names = newer_names(&words, &source, &theirs);
+    let newer = newer_names(&words, &source, &theirs);
+    let exactly = words.attributes.has(KeptAttributes::MODES);
+    let before = look(&theirs, exactly, &old, &theirs, &newer);
     let mut rsync = Command::new("rsync");
     rsync.arg("-rlpt").args(words.rsync());
     if let Some(names) = &words.names {
@@ -125,14 +128,18 @@ fn compare(test: &Test, server: &Server, seed: u64) {
         "seed {seed}, {rsync:?}, {:?}: {report:?}",
         words.names
     );
-    let exactly = words.attributes.has(KeptAttributes::MODES);
-    let look = |top| look(top, exactly, &old, &ours);
+    // Newer files that rsync has not left alone.
+    let after = look(&theirs, exactly, &old, &theirs, &newer);
+    let replaced: BTreeSet<_> =
+        newer.into_iter().filter(|path| before.get(path) != after.get(path)).collect();
+    let look = |top| look(top, exactly, &old, &ours, &replaced);
     let (mut left, mut right) = (look(&ours), look(&theirs));
     for found in [&mut left, &mut right] {
         found.retain(|path, _| !words.links.iter().any(|link| path.starts_with(link)));
     }
-    for (path, node) in right.iter().filter(|(path, _)| !newer_names.contains(*path)) {
+    for (path, node) in &right {
         let differs = || format!("seed {seed}, {rsync:?}: {path:?}");
+        let node = if replaced.contains(path) { &before[path] } else { node };
         assert_eq!(left.get(path), Some(node), "{}", differs());
     }
     let more: Vec<_> = left.keys().filter(|path| !right.contains_key(*path)).collect();
@@ -414,27 +421,20 @@ fn link(draw: &mut Draw, top: &Path) {
     }
 }
 
-/// Paths at the destination of names of files of which one is newer there, where that makes a difference.
+/// Paths at the destination of files that are newer there, and one of several names at the source.
 fn newer_names(words: &Words, source: &Path, to: &Path) -> BTreeSet<PathBuf> {
-    let is_meant = DIFFERENCES.iter().any(|(_, other)| *other == Difference::NewerNames);
-    if !(is_meant && words.update && words.attributes.has(KeptAttributes::HARD_LINKS)) {
+    let is_linked = words.update && words.attributes.has(KeptAttributes::HARD_LINKS);
+    if !(is_meant(Difference::NewerNames) && is_linked) {
         return BTreeSet::new();
     }
     let top = Path::new(if words.contents { "" } else { "tree" });
-    let of = |path: &Path| fs::symlink_metadata(path).ok();
-    let files = || {
-        all_below(source)
-            .into_iter()
-            .filter_map(|path| Some((of(&source.join(&path))?, top.join(path))))
+    let is_newer = |path: &PathBuf| {
+        let of = |path: &Path| fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file);
+        let (here, there) = (of(&source.join(path)), of(&to.join(top.join(path))));
+        let both = here.filter(|here| here.nlink() > 1).zip(there);
+        both.is_some_and(|(here, there)| there.mtime() > here.mtime())
     };
-    let is_newer = |(here, path): &(fs::Metadata, PathBuf)| {
-        of(&to.join(path)).is_some_and(|there| there.is_file() && there.mtime() > here.mtime())
-    };
-    let newer: BTreeSet<u64> = files().filter(is_newer).map(|(here, _)| here.ino()).collect();
-    files()
-        .filter(|(here, _)| here.nlink() > 1 && newer.contains(&here.ino()))
-        .map(|it| it.1)
-        .collect()
+    all_below(source).into_iter().filter(is_newer).map(|path| top.join(path)).collect()
 }
 
 fn write(draw: &mut Draw, path: &Path) {
@@ -591,8 +591,15 @@ fn directories(at: &Path) -> Vec<PathBuf> {
 }
 
 /// Everything below `top`, by path: kind, contents, mode, time, attributes and other names, as far as they are to be the same.
-/// Where modes are not kept `exactly` that is not the mode of `old` directories, named below `old_top`.
-fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<PathBuf, String> {
+/// Where modes are not kept `exactly` that is not the mode of `old` directories, named below `old_top`. What is `apart`
+/// has no other names.
+fn look(
+    top: &Path,
+    exactly: bool,
+    old: &[PathBuf],
+    old_top: &Path,
+    apart: &BTreeSet<PathBuf>,
+) -> BTreeMap<PathBuf, String> {
     let (mut found, mut linked) = (BTreeMap::new(), BTreeMap::<u64, BTreeSet<PathBuf>>::new());
     let mut paths = vec![top.to_owned()];
     while let Some(path) = paths.pop() {
@@ -626,7 +633,7 @@ fn look(top: &Path, exactly: bool, old: &[PathBuf], old_top: &Path) -> BTreeMap<
         }
         let (user, group, xattrs) = (metadata.uid(), metadata.gid(), xattrs(&path));
         let attributes = format!("owned by {user}:{group}, {xattrs:?}");
-        if !metadata.is_dir() {
+        if !metadata.is_dir() && !apart.contains(&own) {
             linked.entry(metadata.ino()).or_default().insert(own.clone());
         }
         found.insert(own, format!("{contents}, mode {mode:o}, modified {time}, {attributes}"));

@@ -70,6 +70,11 @@ impl OutgoingCopy {
         self.source.would_change()
     }
 
+    /// See [`Source::keep_newer`].
+    pub fn keep_newer(&mut self) {
+        self.source.keep_newer();
+    }
+
     /// See [`Source::expect_deletions`].
     pub fn expect_deletions(&mut self) {
         self.source.expect_deletions();
@@ -141,7 +146,7 @@ impl OutgoingCopy {
     ///
     /// # Errors
     /// See [`Source::push_entry`].
-    pub fn push_entry(&mut self, entry: Entry) -> Result<EntryId, PushError> {
+    pub fn push_entry(&mut self, entry: Entry) -> Result<Option<EntryId>, PushError> {
         self.source.push_entry(entry)
     }
 

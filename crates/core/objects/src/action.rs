@@ -248,7 +248,7 @@ pub struct Publication {
 pub struct FirstName {
     /// Its path, as that of an entry.
     pub path: EntryPath,
-    /// The file that has it was not made by this copy: it may be a newer one.
+    /// It was there before this copy.
     pub stays: bool,
 }
 

@@ -1,6 +1,7 @@
 mod answers;
 mod compare;
 mod directories;
+mod later_names;
 mod manifest;
 mod offers;
 
@@ -13,6 +14,7 @@ use longhaul_wire::{Entry, EntryCode, EntryEnd, SourceMessage, SourceReport, Sum
 
 use self::compare::Comparisons;
 use self::directories::Directories;
+use self::later_names::LaterNames;
 use crate::carried::CarriedEntries;
 use crate::changes::{Changes, NamedChange};
 use crate::ended::{Deletions, EndedEntries, EndedEntry, Stayed};
@@ -49,6 +51,7 @@ pub struct Source {
     objects: Window<Object>,
     /// Object that collects small files.
     bundle: Option<Bundle>,
+    later: LaterNames,
     finished: bool,
     /// Entries and objects below these numbers were announced.
     announced_entries: u32,
@@ -355,6 +358,7 @@ impl Source {
             failed_before: BTreeMap::new(),
             objects: Window::new(),
             bundle: None,
+            later: LaterNames::default(),
             finished: false,
             announced_entries: 0,
             announced_objects: 0,
@@ -393,7 +397,8 @@ impl Source {
         self.dry_run = true;
     }
 
-    /// In a dry run: numbers of the entries that the sink would change.
+    /// In a dry run: numbers of the entries that the sink would change; where it keeps the first name of a file, which
+    /// is newer, and changes another, of both.
     pub fn would_change(&self) -> &RangeSet {
         &self.would_change
     }
@@ -401,6 +406,11 @@ impl Source {
     /// The sink was asked to delete what is not announced. Without, it may not say that it has.
     pub fn expect_deletions(&mut self) {
         self.deletes = true;
+    }
+
+    /// The sink keeps newer files: which name of one is the first depends on its word about those before.
+    pub fn keep_newer(&mut self) {
+        self.later.await_word();
     }
 
     /// The next message for stream 0. Polled only while the stream has room, so that what is
@@ -414,6 +424,7 @@ impl Source {
         {
             let (entry, end) = first.remove_entry();
             self.settle(entry, EntryState::Failed(end.code));
+            self.push_decided();
             self.has_reported = false;
             return Some(SourceMessage::EntryFailed { entry: entry.as_wire(), end });
         }

@@ -88,9 +88,9 @@ impl Copy {
         let mut scan = tree.scan();
         while let Some(scanned) = scan.next() {
             match scanned {
-                Scanned::Entry(entry) => scan.number(source.push_entry(entry).unwrap()),
+                Scanned::Entry(entry) => scan.number(source.push_entry(entry).unwrap().unwrap()),
                 Scanned::Failed(failure) => {
-                    let id = source.push_entry(failure.stand_in.unwrap()).unwrap();
+                    let id = source.push_entry(failure.stand_in.unwrap()).unwrap().unwrap();
                     source.entry_failed(id, failure.end);
                 }
             }

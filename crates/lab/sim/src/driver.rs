@@ -105,6 +105,9 @@ impl Driver {
                 if scenario.lists_names {
                     copy.expect_names();
                 }
+                if scenario.keeps.newer {
+                    copy.keep_newer();
+                }
                 if scenario.keeps.equal {
                     copy.allow_comparisons();
                 }

@@ -183,6 +183,16 @@ impl Files {
         self.items.get(number).filter(|item| !item.vanished).map(Item::present)
     }
 
+    /// The names of files with several.
+    pub fn linked(&self) -> impl Iterator<Item = &Version> {
+        self.items.iter().filter(|item| item.is_linked && !item.vanished).map(Item::present)
+    }
+
+    /// The present version under `path`.
+    pub fn at(&self, path: &[u8]) -> Option<&Version> {
+        self.by_path.get(path).and_then(|number| self.get(*number))
+    }
+
     /// A file (never a directory, so that no other name depends on it) is removed.
     pub fn vanish(&mut self, choice: u64) -> bool {
         self.choose(choice).is_some_and(|item| {

@@ -108,6 +108,20 @@ pub(crate) fn copy_before(scenario: &Scenario, files: &mut Files, disk: &mut Dis
             false => files.change(choice, draw),
         };
     }
+    if scenario.keeps.newer {
+        part_names(files, disk, &mut Draw::new(scenario.seed, NAMES_STREAM));
+    }
+}
+
+/// Of the names of files that are newer at the sink, perhaps, some are gone there, and some have what the source has.
+fn part_names(files: &Files, disk: &mut Disk, draw: &mut Draw) {
+    for Version { entry, data } in files.linked() {
+        match draw.below(4) {
+            0 => disk.storage.remove(entry.path.as_bytes()),
+            1 => disk.storage.plant(entry, data),
+            _ => {}
+        }
+    }
 }
 
 /// Has it announce all files, and gives them in that order.
@@ -116,7 +130,7 @@ fn push_all<'a>(source: &mut Source, files: &'a Files) -> Vec<&'a Version> {
     for number in 0..files.len() {
         if let Some(entry) = files.announce(number, items.len(), &mut links) {
             let id = source.push_entry(entry).expect("scenarios have possible entries");
-            if let Some(end) = files.broken_end(number) {
+            if let Some((end, id)) = files.broken_end(number).zip(id) {
                 source.entry_failed(id, end.clone());
             }
             items.extend(files.get(number));
@@ -157,5 +171,6 @@ fn contents(items: &[&Version], task: &GroupTask) -> Vec<u8> {
 
 /// Directories of an earlier copy in which something else is, too.
 const EXTRA_MOST: usize = 3;
-/// Number of the stream of choices.
+/// Number of the stream of choices, and of those of names.
 const STREAM: u64 = 61;
+const NAMES_STREAM: u64 = 101;

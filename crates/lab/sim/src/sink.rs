@@ -31,7 +31,6 @@ pub(crate) struct SinkDriver {
     memory: SinkMemory,
     protect: Protect,
     deletes: bool,
-    keeps_newer: bool,
     /// Its destination is looked at and not changed.
     dry_run: bool,
     /// When it has the source change its rate, if it does.
@@ -113,7 +112,6 @@ impl SinkDriver {
             memory,
             protect: scenario.protect,
             deletes,
-            keeps_newer: keeps.newer,
             dry_run,
             steers: scenario.steers.then_some(Instant::ZERO),
             staging: Staging::new(memory.buffers()),
@@ -250,9 +248,6 @@ impl SinkDriver {
                 let is_same = disk.node(entry.path.as_bytes()) == disk.node(first.path.as_bytes());
                 env.checks
                     .require(is_same || refused(), || format!("{entry:?} is no name of {first:?}"));
-                if first.stays && env.files.is_newer_at(disk, entry) {
-                    continue;
-                }
             }
             if let Some(fault) = env.files.fault_of(&env.disk.storage, &publication.entry) {
                 env.checks.require(refused(), || format!("published: {fault}"));
@@ -354,9 +349,7 @@ impl SinkDriver {
         let Some(entry) = self.entries.get(number as usize) else {
             return env.checks.require(false, || format!("entry {number} was never announced"));
         };
-        let follows_newer = entry.linked_to().is_some() && self.keeps_newer;
-        let is_newer = follows_newer && env.files.is_newer_at(&env.disk.storage, entry);
-        if let Some(fault) = env.files.fault_of(&env.disk.storage, entry).filter(|_| !is_newer) {
+        if let Some(fault) = env.files.fault_of(&env.disk.storage, entry) {
             env.checks.require(false, || format!("confirmed: {fault}"));
         }
         if self.fsync == Fsync::End {

@@ -17,10 +17,9 @@ use crate::lane::{LaneState, Lanes};
 
 #[derive(Debug)]
 pub(crate) struct SourceDriver {
-    /// Version and name number of each entry, by entry number.
-    pushed: Vec<(usize, [u8; 16])>,
     links: Links,
     next_item: usize,
+    has_scanned: bool,
     /// The list of names has not come yet.
     awaits_names: bool,
     reads: VecDeque<(Instant, GroupTask)>,
@@ -43,9 +42,9 @@ pub(crate) struct SourceDriver {
 impl SourceDriver {
     pub fn new(latency: Duration, hash_delay: Duration, awaits_names: bool) -> Self {
         Self {
-            pushed: Vec::new(),
             links: Links::default(),
             next_item: 0,
+            has_scanned: false,
             awaits_names,
             reads: VecDeque::new(),
             hashes: Vec::new(),
@@ -78,16 +77,15 @@ impl SourceDriver {
 
     fn scan(&mut self, copy: &mut OutgoingCopy, files: &Files) -> bool {
         self.awaits_names = self.awaits_names && copy.take_names().is_none();
-        if self.awaits_names || copy.stats().complete {
+        if self.awaits_names || self.has_scanned {
             return false;
         }
         let mut left = SCAN_BATCH;
         while left > 0 && self.next_item < files.len() && copy.wants_entries() {
-            let id = self.pushed.len();
+            let id = copy.stats().entries as usize;
             if let Some(entry) = files.announce(self.next_item, id, &mut self.links) {
-                self.pushed.push((self.next_item, entry.identity));
                 let id = copy.push_entry(entry).expect("scenarios have possible entries");
-                if let Some(end) = files.broken_end(self.next_item) {
+                if let Some((end, id)) = files.broken_end(self.next_item).zip(id) {
                     copy.entry_failed(id, end.clone());
                 }
             }
@@ -96,6 +94,7 @@ impl SourceDriver {
         }
         if self.next_item == files.len() {
             copy.finish_entries();
+            self.has_scanned = true;
         }
         true
     }
@@ -138,10 +137,9 @@ impl SourceDriver {
     fn read(&mut self, task: &GroupTask, copy: &mut OutgoingCopy, files: &Files) -> Vec<u8> {
         let mut data = Vec::with_capacity(task.len as usize);
         for piece in &task.pieces {
-            let (item, identity) = self.pushed[piece.id.0 as usize];
-            match files.get(item) {
+            match files.at(piece.entry.path.as_bytes()) {
                 None => copy.entry_failed(piece.id, end(piece.id, "no such file or directory")),
-                Some(version) if version.entry.identity != identity => {
+                Some(version) if version.entry.identity != piece.entry.identity => {
                     copy.entry_failed(piece.id, end(piece.id, "changed while it was read"));
                 }
                 Some(version) => {

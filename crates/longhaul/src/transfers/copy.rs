@@ -431,6 +431,9 @@ fn push(
     };
     options.names.list.iter().for_each(|names| tree.list_names(names.clone()));
     let mut copy = outgoing(shared, belief, options.dry_run, options.delete.is_some());
+    if options.update {
+        copy.keep_newer();
+    }
     if options.checksum {
         copy.allow_comparisons();
     }

@@ -219,7 +219,7 @@ fn push(shared: &Shared, entry: Entry, scan: &mut Scan<'_>) -> Option<SourceStat
     let copy = half.outgoing_copy()?;
     let path = entry.path.clone();
     match copy.push_entry(entry) {
-        Ok(id) => scan.number(id),
+        Ok(id) => id.into_iter().for_each(|id| scan.number(id)),
         Err(PushError::NoMemory) => {
             drop(half);
             return note_scan_failure(shared, scan.leave_out_directory(path));
@@ -252,7 +252,7 @@ fn note_scan_failure(shared: &Shared, failure: ScanFailure) -> Option<SourceStat
         }
         _ => failure.end,
     };
-    match failure.stand_in.and_then(|entry| copy.push_entry(entry).ok()) {
+    match failure.stand_in.and_then(|entry| copy.push_entry(entry).ok().flatten()) {
         Some(entry) => copy.entry_failed(entry, end),
         None => shared.note_failure(&path, &end),
     }

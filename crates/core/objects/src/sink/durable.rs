@@ -215,6 +215,10 @@ impl Sink {
                 Turn::Own => None,
                 Turn::Of(first) => Some(first),
                 Turn::Waits => continue,
+                Turn::First => {
+                    self.begin_as_first(id);
+                    continue;
+                }
                 Turn::Fails(end) => {
                     self.fail(id, end, SourceKnows::No, Kept::Nothing);
                     continue;

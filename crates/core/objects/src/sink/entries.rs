@@ -4,7 +4,7 @@ use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use longhaul_wire::Entry;
+use longhaul_wire::{Entry, HardLink};
 
 use super::Kept;
 use crate::action::{NamedEntry, NamedFile, Publication, WritePiece};
@@ -20,8 +20,10 @@ use crate::window::Window;
 #[derive(Debug)]
 pub(super) struct Entries {
     slots: Window<Slot>,
-    /// Entries below are prepared.
+    /// Entries below are prepared, but for those that are so again.
     ready: u32,
+    /// Files below that were prepared once more.
+    again: Vec<EntryId>,
     /// Directories, which get their modes and times at the end.
     directories: BTreeMap<EntryId, Arc<Directory>>,
     /// Memory of those names.
@@ -117,6 +119,7 @@ impl Entries {
         Self {
             slots: Window::new(),
             ready: 0,
+            again: Vec::new(),
             directories: BTreeMap::new(),
             names: NameMemory::new(),
             held: 0,
@@ -280,9 +283,26 @@ impl Entries {
 
     /// The file is prepared.
     pub(super) fn open(&mut self, id: EntryId) {
+        let is_again = id.0 < self.ready;
         if let Some(slot) = self.in_state_mut(id, State::Waiting) {
             slot.state = State::Open;
+            self.again.extend(is_again.then_some(id));
         }
+    }
+
+    /// The later name, which has no contents, is a first: it waits as such. Returns the entry.
+    pub(super) fn become_first(&mut self, id: EntryId) -> Option<Arc<Entry>> {
+        let slot = self.in_state_mut(id, State::Whole)?;
+        let later = slot.entry.take()?;
+        let first = Arc::new(Entry::clone(&later).with_link(HardLink::First));
+        (slot.entry, slot.state) = (Some(Arc::clone(&first)), State::Waiting);
+        let (more, less) = (cost(&first), cost(&later));
+        if slot.waived {
+            self.waived = self.waived + more - less;
+        }
+        self.held = self.held + more - less;
+        self.unfinished += 1;
+        Some(first)
     }
 
     /// A small file or a link that was open has to wait. Returns whether it is such.
@@ -322,18 +342,21 @@ impl Entries {
     /// Passes what is prepared. Returns what is whole with that, since it has no contents.
     pub(super) fn pass_prepared(&mut self) -> Vec<EntryId> {
         let mut whole = Vec::new();
-        while let Some(slot) = self.slots.get_mut(self.ready) {
-            if slot.state == State::Waiting {
-                break;
-            }
-            if slot.state == State::Open && slot.size == 0 {
-                slot.state = State::Whole;
-                self.unfinished -= 1;
-                whole.push(EntryId(self.ready));
-            }
+        for id in core::mem::take(&mut self.again) {
+            whole.extend(self.whole_without_contents(id));
+        }
+        while self.slots.get_mut(self.ready).is_some_and(|slot| slot.state != State::Waiting) {
+            whole.extend(self.whole_without_contents(EntryId(self.ready)));
             self.ready += 1;
         }
         whole
+    }
+
+    fn whole_without_contents(&mut self, id: EntryId) -> Option<EntryId> {
+        let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.size == 0)?;
+        slot.state = State::Whole;
+        self.unfinished -= 1;
+        Some(id)
     }
 
     /// The file cannot be written straight into its directory.

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryPath};
 
-use super::entries::{Entries, Slot};
+use super::entries::Entries;
 use crate::action::FirstName;
 use crate::directory::Directory;
 use crate::entry::{EntryId, own_name};
@@ -17,6 +17,8 @@ use crate::limits::FIRST_NAME_COST;
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     firsts: BTreeMap<EntryId, First>,
+    /// Later names in the place of a first that stays as a newer file, until they have theirs.
+    heirs: BTreeMap<EntryId, EntryId>,
 }
 
 /// A first name; its directory has the rest of its path.
@@ -34,6 +36,8 @@ enum State {
     Named,
     /// It stays as it was.
     Stays,
+    /// It stays, and was modified later.
+    Newer,
     Failed,
 }
 
@@ -41,6 +45,8 @@ enum State {
 pub(super) enum Turn {
     /// It is a file or link for itself.
     Own,
+    /// It is a first name from now on.
+    First,
     /// It is to be a name of what this names.
     Of(FirstName),
     /// It waits for the first.
@@ -66,9 +72,7 @@ impl HardLinks {
         directory: Option<&Arc<Directory>>,
     ) {
         if entry.is_first_name() {
-            let state = State::Awaited(Vec::new());
-            let (directory, name) = (directory.cloned(), own_name(entry).into());
-            self.firsts.insert(id, First { directory, name, state });
+            self.firsts.insert(id, First::awaited(directory.cloned(), entry));
         }
     }
 
@@ -79,11 +83,21 @@ impl HardLinks {
 
     /// It is the turn of an entry to get its name.
     pub(super) fn turn(&mut self, id: EntryId, entries: &Entries) -> Turn {
-        let entry = entries.get(id).and_then(Slot::entry);
-        let Some(to) = entry.and_then(|entry| entry.linked_to()) else { return Turn::Own };
-        let first = u32::try_from(to).ok().and_then(|to| self.firsts.get_mut(&EntryId(to)));
-        let Some(first) = first else { return Turn::Fails(first_failed()) };
+        let Some(slot) = entries.get(id) else { return Turn::Own };
+        let Some((entry, to)) = slot.entry().and_then(|entry| Some((entry, entry.linked_to()?)))
+        else {
+            return Turn::Own;
+        };
+        let to = EntryId(u32::try_from(to).unwrap_or(u32::MAX));
+        let Some(first) = self.firsts.get_mut(&to) else { return Turn::Fails(first_failed()) };
         match &mut first.state {
+            State::Newer if entry.contents_len() > 0 => Turn::Fails(first_is_newer()),
+            State::Newer => {
+                let directory = slot.directory().and_then(|id| entries.directory(id)).cloned();
+                *first = First::awaited(directory, entry);
+                self.heirs.insert(id, to);
+                Turn::First
+            }
             State::Awaited(waiting) => {
                 waiting.push(id);
                 Turn::Waits
@@ -107,6 +121,7 @@ impl HardLinks {
             id,
             match code {
                 code if code.would_change() => State::Named,
+                EntryCode::Newer => State::Newer,
                 code if code.stays() => State::Stays,
                 _ => State::Failed,
             },
@@ -114,7 +129,7 @@ impl HardLinks {
     }
 
     fn settle(&mut self, id: EntryId, to: State) -> Vec<EntryId> {
-        let first = self.firsts.get_mut(&id);
+        let first = self.firsts.get_mut(&self.heirs.remove(&id).unwrap_or(id));
         match first.map(|first| core::mem::replace(&mut first.state, to)) {
             Some(State::Awaited(waiting)) => waiting,
             _ => Vec::new(),
@@ -123,6 +138,10 @@ impl HardLinks {
 }
 
 impl First {
+    fn awaited(directory: Option<Arc<Directory>>, entry: &Entry) -> Self {
+        Self { directory, name: own_name(entry).into(), state: State::Awaited(Vec::new()) }
+    }
+
     fn path(&self) -> EntryPath {
         let mut path =
             self.directory.as_ref().map(|directory| directory.path()).unwrap_or_default();
@@ -132,6 +151,12 @@ impl First {
         path.extend_from_slice(&self.name);
         EntryPath::new(path).expect("the path of an entry that was announced")
     }
+}
+
+fn first_is_newer() -> EntryEnd {
+    let reason = "another name of it is a newer file here, which stays, and the sending side does not send it for \
+                  itself: its Longhaul is older";
+    EntryEnd::new(EntryCode::Failed, reason)
 }
 
 fn first_failed() -> EntryEnd {

@@ -8,6 +8,7 @@ use longhaul_wire::{Entry, EntryEnd, EntryKind};
 
 use super::contents::{Contents, compared_size};
 use super::entries::{Entries, Slot, State};
+use super::hard_links::first_cost;
 use super::resumed::Earlier;
 use super::{Keeps, Kept, Sink, SourceKnows};
 use crate::action::{
@@ -285,6 +286,14 @@ impl Sink {
                 }
                 self.advance();
             }
+        }
+    }
+
+    /// The first name stays as a newer file: the later name, which has no contents, is one in its place.
+    pub(super) fn begin_as_first(&mut self, id: EntryId) {
+        if let Some(entry) = self.entries.become_first(id) {
+            self.entries.names.take(first_cost(&entry));
+            self.setup.compare(id);
         }
     }
 

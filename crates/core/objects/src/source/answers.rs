@@ -24,6 +24,12 @@ impl Source {
         if self.result.is_some() {
             return Err(SourceError::AfterResult);
         }
+        self.take_in(message)?;
+        self.push_decided();
+        Ok(())
+    }
+
+    fn take_in(&mut self, message: SinkMessage) -> Result<(), SourceError> {
         match message {
             SinkMessage::Accept { objects } => self.handle_accept(objects),
             SinkMessage::Offer { object, groups } => self.handle_offer(object, groups),
@@ -181,6 +187,9 @@ impl Source {
         }
         if end.code.would_change() {
             self.would_change.insert_one(id.as_wire());
+            if let Some(first) = self.later.in_place_of(id) {
+                self.would_change.insert_one(first.as_wire());
+            }
         }
         let is_dealt = slot.is_some_and(|slot| slot.object < self.accepted);
         if end.code.stays() && !is_dealt {
@@ -270,6 +279,7 @@ impl Source {
         }
         if let Some(entry) = slot.entry.take() {
             self.unsettled -= cost(&entry);
+            self.later.settled(id, &entry, state, &mut self.directories.names);
         }
         let number = slot.object;
         if let Some(object) = self.objects.get_mut(number) {

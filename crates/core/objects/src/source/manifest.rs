@@ -27,8 +27,9 @@ impl Source {
     /// True if the scan should go on. When it went on regardless, nothing would be lost but
     /// memory.
     pub fn wants_entries(&self) -> bool {
-        self.stats.entries - self.announced_entries < UNANNOUNCED_MAX
-            && self.unannounced < UNANNOUNCED_COST
+        !self.finished
+            && self.stats.entries - self.announced_entries < UNANNOUNCED_MAX
+            && self.unannounced + self.later.cost() < UNANNOUNCED_COST
             && !self.directories.names.is_awaited()
     }
 
@@ -43,19 +44,32 @@ impl Source {
         self.directories.names.grow(capacity);
     }
 
-    /// Takes in the next entry of the scan. Directories come before what is in them.
-    pub fn push_entry(&mut self, entry: Entry) -> Result<EntryId, PushError> {
+    /// Takes in the next entry of the scan. Directories come before what is in them. Returns its number, if it has
+    /// one yet: a later name may have to wait for it.
+    pub fn push_entry(&mut self, entry: Entry) -> Result<Option<EntryId>, PushError> {
         if self.finished {
             return Err(PushError::Finished);
         }
         check(&entry)?;
-        let bytes = self.stats.bytes + entry.data_len();
-        if self.stats.entries >= ENTRIES_MAX || bytes > BYTES_MAX {
+        let first = self.later.first_of(&entry);
+        let (waiting, waiting_bytes) = self.later.most();
+        let more = if first.is_some() { entry.contents_len() } else { entry.data_len() };
+        if self.stats.entries + waiting >= ENTRIES_MAX
+            || self.stats.bytes + waiting_bytes + more > BYTES_MAX
+        {
             return Err(PushError::TooMany);
         }
         if entry.kind == EntryKind::Directory && !self.directories.reserve(&entry) {
             return Err(PushError::NoMemory);
         }
+        Ok(match first {
+            Some(first) => self.push_later(first, entry),
+            None => Some(self.push(entry)),
+        })
+    }
+
+    /// Takes in an entry, which is possible.
+    pub(super) fn push(&mut self, entry: Entry) -> EntryId {
         let cost = cost(&entry);
         self.unannounced += cost;
         let id = EntryId(self.stats.entries);
@@ -69,7 +83,7 @@ impl Source {
             state: EntryState::Open,
         });
         self.stats.entries += 1;
-        self.stats.bytes = bytes;
+        self.stats.bytes += size;
         if is_large {
             self.close_bundle();
             let layout = Layout::of_large(id, size);
@@ -86,21 +100,24 @@ impl Source {
             }
             self.bundle_file(id, size);
         }
-        // Behind its first file all may wait for that, as later names do, and only so much is announced.
+        self.count_behind_bundle(cost);
+        id
+    }
+
+    /// Behind the first file of a bundle all may wait for that, as later names do, and only so much is announced.
+    pub(super) fn count_behind_bundle(&mut self, cost: u64) {
         if let Some(bundle) = &mut self.bundle {
             bundle.cost += cost;
             if bundle.cost >= BUNDLE_COST {
                 self.close_bundle();
             }
         }
-        Ok(id)
     }
 
     /// The scan is at its end.
     pub fn finish_entries(&mut self) {
-        self.close_bundle();
         self.finished = true;
-        self.stats.complete = true;
+        self.push_decided();
     }
 
     fn bundle_file(&mut self, id: EntryId, size: u64) {
@@ -114,7 +131,7 @@ impl Source {
         bundle.layout.push(id, size);
     }
 
-    fn close_bundle(&mut self) {
+    pub(super) fn close_bundle(&mut self) {
         let Some(bundle) = self.bundle.take() else {
             return;
         };
@@ -184,7 +201,7 @@ impl Source {
         if !entries.is_empty() || !objects.is_empty() {
             return Some(SourceMessage::Manifest { first_entry, entries, objects });
         }
-        let all = self.finished && self.announced_entries == self.stats.entries;
+        let all = self.stats.complete && self.announced_entries == self.stats.entries;
         if !all || self.end_announced {
             return None;
         }

@@ -625,9 +625,7 @@ impl Storage for MemoryStorage {
         if let Some(first) = &file.first {
             let node = self.node(first.path.as_bytes()).cloned().ok_or(MemoryError::Missing)?;
             let is_it = match (&node, &entry.kind) {
-                (Node::File { modified, .. }, EntryKind::File) => {
-                    self.is(Some(&node), entry) || first.stays && *modified > entry.modified
-                }
+                (Node::File { .. }, EntryKind::File) => self.is(Some(&node), entry),
                 (Node::Link { .. }, EntryKind::Link { .. }) => true,
                 _ => false,
             };

@@ -2,7 +2,7 @@
 
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
-use longhaul_objects::testing::{MemoryStorage, Node, file};
+use longhaul_objects::testing::{DryMemory, MemoryStorage, Node, file};
 use longhaul_objects::{EntryId, Keeps, Sink, SinkConfig, SinkError, Source, Verdict, storage};
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{
@@ -40,7 +40,46 @@ fn manifest(first_entry: u64, entries: Vec<Entry>) -> SourceMessage {
 
 /// Copies files of zeros to `disk`; entry number `lost` cannot be read.
 fn run(entries: Vec<Entry>, keeps: Keeps, disk: &mut MemoryStorage, lost: Option<u32>) -> Source {
-    let (mut source, mut sink) = (Source::default(), sink(keeps));
+    let mut source = Source::default();
+    if keeps.newer {
+        source.keep_newer();
+    }
+    copy(source, entries, keeps, disk, lost)
+}
+
+fn dry_run(entries: Vec<Entry>, disk: &MemoryStorage) -> Source {
+    let mut source = Source::default();
+    source.keep_newer();
+    source.begin_dry_run();
+    let attributes = KeptAttributes::HARD_LINKS;
+    let config = SinkConfig { attributes, keeps: NEWER, dry_run: true, ..SinkConfig::default() };
+    let mut sink = Sink::new(config, Default::default());
+    for entry in entries {
+        source.push_entry(entry).unwrap();
+    }
+    source.finish_entries();
+    while !source.is_done() {
+        while let Some(message) = source.poll_message() {
+            sink.handle(message).unwrap();
+        }
+        while let Some(action) = sink.poll_action(Instant::ZERO) {
+            let Ok(answer) = storage::perform(&mut DryMemory(disk), action);
+            sink.handle_answer(answer);
+        }
+        let message = sink.poll_message().expect("each end waits for the other");
+        source.handle(message).unwrap();
+    }
+    source
+}
+
+fn copy(
+    mut source: Source,
+    entries: Vec<Entry>,
+    keeps: Keeps,
+    disk: &mut MemoryStorage,
+    lost: Option<u32>,
+) -> Source {
+    let mut sink = sink(keeps);
     let (mut entries, mut now) = (entries.into_iter(), Instant::ZERO);
     for _ in 0..100_000 {
         if source.is_done() {
@@ -151,21 +190,103 @@ fn later_names_fail_with_the_first() {
     assert!(disk.node(b"b").is_none());
 }
 
+/// State of a name before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    Newer,
+    Older,
+    Missing,
+    Same,
+}
+
+const NEWER: Keeps = Keeps { unchanged: true, newer: true, equal: false, directories: true };
+
+fn planted(names: [Before; 4], size: u64) -> MemoryStorage {
+    let mut disk = MemoryStorage::new();
+    for (path, before) in NAMES.into_iter().zip(names) {
+        let at = |time, size| Entry { modified: file(path, 0).modified + time, ..file(path, size) };
+        match before {
+            Before::Newer => disk.plant(&at(7, 3), b"new"),
+            Before::Older => disk.plant(&at(-7, 2), b"ol"),
+            Before::Same => disk.plant(&at(0, size), &vec![0; size as usize]),
+            Before::Missing => {}
+        }
+    }
+    disk
+}
+
+const NAMES: [&str; 4] = ["a", "b", "c", "d"];
+
+/// All states of four names, as the dry run announces it. The contents are sent if the first that is not newer has not
+/// got them.
 #[test]
-fn a_newer_file_keeps_its_name_and_the_others_become_names_of_a_newer_first() {
-    let newer = |path| Entry { modified: file(path, 0).modified + 7, ..file(path, 3) };
-    let keeps = Keeps { unchanged: true, newer: true, equal: false, directories: true };
-    let entries = || vec![first("a", 10), later("b", 10, 0)];
-    let mut disk = MemoryStorage::new();
-    disk.plant(&newer("b"), b"new");
-    let source = run(entries(), keeps, &mut disk, None);
-    assert_eq!((source.stats().stayed.newer, source.stats().confirmed), (1, 1));
-    assert_eq!(disk.contents(b"b"), Some(&b"new"[..]));
-    let mut disk = MemoryStorage::new();
-    disk.plant(&newer("a"), b"new");
-    let source = run(entries(), keeps, &mut disk, None);
-    assert_eq!((source.stats().stayed.newer, source.stats().confirmed), (1, 1));
-    assert_eq!(inode(&disk, "b"), inode(&disk, "a"));
+fn newer_files_stay_and_the_other_names_are_of_one_file_with_the_contents_of_the_source() {
+    let states = [Before::Newer, Before::Older, Before::Missing, Before::Same];
+    let names = |number: usize| [0, 2, 4, 6].map(|shift| states[number >> shift & 3]);
+    for (size, number) in
+        [0, 10, 1 << 20].into_iter().flat_map(|size| (0..256).map(move |n| (size, n)))
+    {
+        let before = names(number);
+        let mut disk = planted(before, size);
+        let entries = || {
+            let others = NAMES[1..].iter().map(|path| later(path, size, 0));
+            [first("a", size)].into_iter().chain(others).collect::<Vec<_>>()
+        };
+        let place = format!("{size} {before:?}");
+        let dry = dry_run(entries(), &disk);
+        let source = run(entries(), NEWER, &mut disk, None);
+        let others = || NAMES.into_iter().zip(before).filter(|(_, it)| *it != Before::Newer);
+        let newer = NAMES.len() - others().count();
+        let sent = others().next().map_or(0, |(_, it)| if it == Before::Same { 0 } else { size });
+        let changed =
+            others().count() - usize::from(others().next().is_some_and(|it| it.1 == Before::Same));
+        let stats = source.stats();
+        assert_eq!((stats.stayed.newer, stats.failed), (newer as u32, 0), "{place}");
+        assert_eq!((stats.confirmed, stats.sent_bytes), (changed as u32, sent), "{place}");
+        assert_eq!(dry.stats().would_change, (stats.confirmed, stats.confirmed_bytes), "{place}");
+        assert_eq!(dry.stats().stayed.newer, stats.stayed.newer, "{place}");
+        let mut inodes = others().map(|(path, _)| {
+            assert_eq!(
+                disk.contents(path.as_bytes()),
+                Some(&vec![0; size as usize][..]),
+                "{place}"
+            );
+            inode(&disk, path)
+        });
+        let of_first = inodes.next();
+        assert!(inodes.all(|inode| Some(inode) == of_first), "{place}");
+        for (path, _) in NAMES.into_iter().zip(before).filter(|(_, it)| *it == Before::Newer) {
+            assert_eq!(disk.contents(path.as_bytes()), Some(&b"new"[..]), "{place}");
+        }
+        let source = run(entries(), NEWER, &mut disk, None);
+        assert_eq!((source.stats().unchanged, source.stats().sent_bytes), (4, 0), "{place}");
+    }
+}
+
+/// No names are given of what stays as a newer file, nor is anything wrong silent.
+#[test]
+fn later_names_fail_of_a_source_that_does_not_wait_for_the_word_about_the_first() {
+    let mut disk = planted([Before::Newer, Before::Missing, Before::Missing, Before::Missing], 10);
+    let source =
+        copy(Source::default(), vec![first("a", 10), later("b", 10, 0)], NEWER, &mut disk, None);
+    assert_eq!((source.stats().stayed.newer, source.stats().failed), (1, 1));
+    assert!(source.failures()[0].end.to_string().contains("another name of it is a newer file"));
+    assert!(disk.node(b"b").is_none());
+}
+
+/// Only so much waits, and what it waits for does not wait for company.
+#[test]
+fn a_newer_file_with_many_names_holds_nothing_up() {
+    for before in [Before::Newer, Before::Older] {
+        let mut disk = planted([before, Before::Missing, Before::Missing, Before::Newer], 10);
+        let names = (UNSETTLED_COST / 256) as u32;
+        let others = (0..names).map(|number| later(&format!("n{number}"), 10, 0));
+        let all = [first("a", 10), later("d", 10, 0)].into_iter().chain(others).collect();
+        let source = run(all, NEWER, &mut disk, None);
+        let newer = if before == Before::Newer { 2 } else { 1 };
+        assert_eq!((source.stats().confirmed, source.stats().sent_bytes), (names + 2 - newer, 10));
+        assert_eq!(inode(&disk, &format!("n{}", names - 1)), inode(&disk, "n0"));
+    }
 }
 
 /// They wait for it, and only so much may be announced meanwhile.

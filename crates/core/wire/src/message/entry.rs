@@ -60,9 +60,14 @@ impl Entry {
 
     /// Bytes of its contents that are sent: all but holes, and none of a later name.
     pub fn data_len(&self) -> u64 {
-        if self.linked_to().is_some() {
-            return 0;
+        match self.linked_to() {
+            Some(_) => 0,
+            None => self.contents_len(),
         }
+    }
+
+    /// Bytes of its contents without holes, whichever of its names they are sent under.
+    pub fn contents_len(&self) -> u64 {
         self.attributes.data.as_ref().map_or(self.size, |data| data.total())
     }
 
@@ -81,6 +86,13 @@ impl Entry {
             HardLink::First => None,
             HardLink::To(first) => Some(first),
         }
+    }
+
+    /// The same entry as this one of several names.
+    #[must_use]
+    pub fn with_link(mut self, link: HardLink) -> Self {
+        self.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+        self
     }
 
     /// Where `len` of these bytes, from number `from` on, are in the file: parts of it, in order.

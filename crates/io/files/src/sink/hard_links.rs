@@ -42,7 +42,7 @@ impl SinkTree {
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let place = self.place_of(first.path.as_bytes(), false)?;
         let (within, own) = split(&place);
-        let named = self.find_first(file, first.stays, within, own).map_err(explain)?;
+        let named = self.find_first(file, within, own).map_err(explain)?;
         let mut folding = self.folding.as_ref().map(lock);
         if let Some(folding) = &folding {
             folding.check(parent, name).map_err(explain)?;
@@ -78,7 +78,6 @@ impl SinkTree {
     fn find_first<'a>(
         &self,
         file: &Publication,
-        stays: bool,
         within: &[u8],
         name: &'a [u8],
     ) -> io::Result<Named<'a>> {
@@ -90,7 +89,6 @@ impl SinkTree {
         };
         let is_it = match compare(&directory, name, &stat, &file.entry) {
             Compared::Unchanged | Compared::Mended => true,
-            Compared::Newer { .. } if stays => true,
             Compared::Newer { same_size } | Compared::Other { same_size } => {
                 same_size && self.lacks_times()
             }

@@ -271,17 +271,18 @@ impl<'a> Scan<'a> {
 
     /// Notes in an entry that it is one of several names, where these are kept.
     fn linked(&mut self, found: Scanned, stat: &Stat) -> Scanned {
-        let Scanned::Entry(mut entry) = found else { return found };
-        if !self.tree.reading.keeps_links() {
-            return Scanned::Entry(entry);
-        }
-        if let Some(link) = self.links.next(stat) {
-            if link == HardLink::First && !self.has_room(0) {
+        let Scanned::Entry(entry) = found else { return found };
+        let link = self.tree.reading.keeps_links().then(|| self.links.next(stat)).flatten();
+        let Some(link) = link else { return Scanned::Entry(entry) };
+        match link {
+            HardLink::First if !self.has_room(0) => {
                 return unreadable(entry.path.as_bytes().to_vec(), too_many());
             }
-            entry.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+            HardLink::First => {}
+            // They are those of the first.
+            HardLink::To(_) => self.missed = Missed::default(),
         }
-        Scanned::Entry(entry)
+        Scanned::Entry(entry.with_link(link))
     }
 
     /// The entry that was given out last was announced with this number. Until that is known it has no other names.

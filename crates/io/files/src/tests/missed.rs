@@ -34,7 +34,7 @@ fn scan(tree: &SourceTree) -> Source {
     let mut source = Source::default();
     let mut scan = tree.scan();
     while let Some(Scanned::Entry(entry)) = scan.next() {
-        scan.number(source.push_entry(entry).unwrap());
+        scan.number(source.push_entry(entry).unwrap().unwrap());
     }
     source.finish_entries();
     source

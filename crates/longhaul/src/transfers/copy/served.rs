@@ -131,6 +131,9 @@ impl ServedCopies {
         // What a client says to have hurts nobody else.
         let deletes = request.deletes.is_some();
         let mut copy = outgoing(asked.shared, Belief::Everything, request.dry_run, deletes);
+        if request.keeps_newer {
+            copy.keep_newer();
+        }
         if request.compares_contents {
             copy.allow_comparisons();
         }
