@@ -14,9 +14,15 @@ pub(crate) struct FoundLinks {
     known: BTreeMap<(u64, u64), (EntryId, u32)>,
     /// A first name that was given out, and has no number yet.
     unnumbered: Option<((u64, u64), u32)>,
+    /// Links are followed, so that a file may be found more often than it has names.
+    has_more: bool,
 }
 
 impl FoundLinks {
+    pub(crate) fn new(has_more: bool) -> Self {
+        Self { has_more, ..Self::default() }
+    }
+
     /// The next name of what has this status, or nothing where there is but one. After a first name comes
     /// [`Self::number`], if it was announced.
     pub(crate) fn next(&mut self, stat: &Stat) -> Option<HardLink> {
@@ -31,8 +37,8 @@ impl FoundLinks {
             Occupied(mut known) => {
                 let (first, left) = known.get_mut();
                 let first = *first;
-                *left -= 1;
-                if *left == 0 {
+                *left = left.saturating_sub(1);
+                if *left == 0 && !self.has_more {
                     known.remove();
                 }
                 Some(HardLink::To(first.as_wire()))

@@ -117,7 +117,7 @@ impl<'a> Scan<'a> {
             nameless: 0,
             // Without randomness TLS would have failed before.
             salt: random::number().unwrap_or_default(),
-            links: FoundLinks::default(),
+            links: FoundLinks::new(tree.follows() || tree.names.get().is_some()),
             missed: Missed::default(),
         }
     }
