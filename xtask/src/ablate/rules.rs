@@ -30,7 +30,7 @@ pub(super) const ALL: &[Alteration] = &[
         "start-up: packets behind the first train",
         STARTUP,
         "        let Followers::Due(_) = self.followers else { return };\n",
-        "        if true {\n            return;\n        }\n",
+        "        self.followers = Followers::Leaving;\n        if true {\n            return;\n        }\n",
     ),
     rule(
         "start-up: the rate of a train that a short queue cut",
@@ -175,12 +175,6 @@ pub(super) const ALL: &[Alteration] = &[
         COMPETE,
         "self.least_queue != Duration::MAX && self.least_queue > target {\n            self.cubic",
         "false {\n            self.cubic",
-    ),
-    rule(
-        "compete: the window of before, where it left too early",
-        AUTO,
-        "let early = now - self.left < EARLY;",
-        "let early = false;",
     ),
     rule(
         "hold share",

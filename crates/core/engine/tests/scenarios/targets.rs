@@ -205,13 +205,20 @@ pub const TARGETS: &[Target] = &[
     target("change", "booked", BOOKED, ALONE, Lost, (0.0, 2.3)),
 
     target("share", "1 CUBIC", link(500, 40, Percent(100)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
+    target("share", "1 CUBIC, 100 ms, queue 5 %", link(500, 100, Percent(5)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
+    target("share", "1 CUBIC, queue 25 %", link(500, 40, Percent(25)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
+    target("share", "1 CUBIC, queue 400 %", link(500, 40, Percent(400)), &beside::<2>(AUTO, CUBIC), Share, FAIR),
     target("share", "2 CUBIC, queue 25 %", link(500, 40, Percent(25)), &beside::<3>(AUTO, CUBIC), Share, FAIR),
+    target("share", "2 CUBIC, queue 400 %", link(500, 40, Percent(400)), &beside::<3>(AUTO, CUBIC), Share, FAIR),
+    target("share", "8 CUBIC, queue 25 %", link(500, 40, Percent(25)), &beside::<9>(AUTO, CUBIC), Share, FAIR),
     target("share", "8 CUBIC", link(500, 40, Percent(100)), &beside::<9>(AUTO, CUBIC), Share, FAIR),
     target("share", "9 CUBIC", link(500, 40, Percent(100)), &beside::<10>(AUTO, CUBIC), Share, FAIR),
     target("share", "9 CUBIC, 100 Mb/s", link(100, 40, Percent(100)), &beside::<10>(AUTO, CUBIC), Share, FAIR),
     target("share", "9 CUBIC, 30 Mb/s", link(30, 40, Percent(100)), &beside::<10>(AUTO, CUBIC), Share, FAIR),
     target("share", "1 BBR", link(500, 40, Percent(100)), &beside::<2>(AUTO, BBR), Share, FAIR),
+    target("share", "1 BBR, queue 400 %", link(500, 40, Percent(400)), &beside::<2>(AUTO, BBR), Share, FAIR),
     target("share", "2 BBR", link(500, 40, Percent(100)), &beside::<3>(AUTO, BBR), Share, FAIR),
+    target("share", "2 BBR, queue 400 %", link(500, 40, Percent(400)), &beside::<3>(AUTO, BBR), Share, FAIR),
     target("share", "8 BBR", link(500, 40, Percent(100)), &beside::<9>(AUTO, BBR), Share, FAIR),
 
     target("alike", "two", link(100, 40, Percent(100)), &beside::<2>(AUTO, AUTO), Jain, (95.0, 100.0)),
@@ -487,7 +494,13 @@ fn follows_the_path() {
 
 #[test]
 fn takes_its_share_beside_one_and_many_cubic_flows() {
-    are_met("share", &["1 CUBIC", "9 CUBIC", "9 CUBIC, 30 Mb/s"]);
+    let one =
+        ["1 CUBIC", "1 CUBIC, 100 ms, queue 5 %", "1 CUBIC, queue 25 %", "1 CUBIC, queue 400 %"];
+    are_met("share", &one);
+    are_met(
+        "share",
+        &["2 CUBIC, queue 400 %", "8 CUBIC, queue 25 %", "9 CUBIC", "9 CUBIC, 30 Mb/s"],
+    );
 }
 
 #[test]

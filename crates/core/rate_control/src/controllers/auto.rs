@@ -67,8 +67,6 @@ struct CompetitorHistory {
     /// Overflows by other flows, as far as is known, and the last.
     overflows: u32,
     last_overflow: Instant,
-    window: u64,
-    left: Instant,
     /// Cuts that followed each other soon, since when, and the last.
     cuts: u32,
     cutting_since: Instant,
@@ -86,10 +84,7 @@ impl CompetitorHistory {
             self.overflows = if forgotten { 1 } else { self.overflows + 1 };
             self.last_overflow = now;
         }
-        // Too early to have left: go on where it was.
-        let early = now - self.left < EARLY;
-        let window = if early { flight.max(self.window) } else { flight };
-        Compete::new(now, packet, window, self.overflows >= SURE_OVERFLOWS)
+        Compete::new(now, packet, flight, self.overflows >= SURE_OVERFLOWS)
     }
 
     fn on_cut(&mut self, now: Instant, round_trip: Duration, marked: bool) {
@@ -127,12 +122,10 @@ impl CompetitorHistory {
     }
 
     /// Nobody else is there.
-    fn leave(&mut self, now: Instant, compete: &Compete, model: &Estimates) {
+    fn leave(&mut self, compete: &Compete, model: &Estimates) {
         if compete.met_burst() || model.has_path_alone() {
             self.take_back();
         }
-        self.left = now;
-        self.window = compete.window();
     }
 }
 
@@ -221,7 +214,7 @@ impl Auto {
         }
         let alone = round.is_some_and(|round| compete.on_round(now, model, round, round_trip));
         if alone {
-            self.competitors.leave(now, compete, model);
+            self.competitors.leave(compete, model);
             return Some(State::Cruise(Cruise::new(now)));
         }
         if !Self::is_starved(model, STARVING_BELOW) {
@@ -488,7 +481,6 @@ const WINDOW_SLACK: u64 = 256 << 10;
 const SILENCE: Duration = Duration::from_millis(100);
 const COMPETITORS_REMEMBERED: Duration = Duration::from_secs(30);
 const SURE_OVERFLOWS: u32 = 2;
-const EARLY: Duration = Duration::from_secs(5);
 /// Parts per million. Where more is lost by chance, flows that fill queues cannot live, and none is
 /// there.
 const MOST_CHANCE: u32 = 5_000;
