@@ -73,6 +73,8 @@ struct CompetitorHistory {
     last_cut: Instant,
     /// Time when they were last found to ignore losses.
     losses_ignored: Option<Instant>,
+    /// Time when they last made room for a flow that ignored them.
+    made_room: Option<Instant>,
 }
 
 impl CompetitorHistory {
@@ -109,6 +111,11 @@ impl CompetitorHistory {
         self.cuts >= if lately { MANY_CUTS_AGAIN } else { MANY_CUTS }
             && elapsed > LONG.max(round_trip * LONG_ROUNDS)
             && elapsed < round_trip * spacing * self.cuts
+    }
+
+    /// Returns whether they made room of late for a flow that took no notice of losses: they take notice.
+    fn heed_losses(&self, now: Instant) -> bool {
+        self.made_room.is_some_and(|made_room| now - made_room < ROOM_REMEMBERED)
     }
 
     fn on_losses_ignored(&mut self, now: Instant) {
@@ -178,7 +185,7 @@ impl Auto {
         if self.dedicated {
             // Somebody is there all the same, and does not make room either.
             let starved = verdict == Verdict::Crowded && Self::is_starved(model, DEDICATED_SHARE);
-            return starved.then(|| State::HoldShare(HoldShare::new(now, model)));
+            return starved.then(|| State::HoldShare(HoldShare::new(now, model, 0)));
         }
         if verdict == Verdict::Fine {
             return None;
@@ -224,9 +231,10 @@ impl Auto {
         let packets = compete.window() / model.packet();
         let losses_ignored = Self::is_starved(model, STARVED_BELOW)
             && self.competitors.ignore_losses(now, round_trip, packets, model.recent_loss_ppm());
-        (starved || losses_ignored).then(|| {
+        let heeding = self.competitors.heed_losses(now);
+        (!heeding && (starved || losses_ignored)).then(|| {
             self.competitors.on_losses_ignored(now);
-            State::HoldShare(HoldShare::new(now, model))
+            State::HoldShare(HoldShare::new(now, model, compete.window()))
         })
     }
 
@@ -236,12 +244,17 @@ impl Auto {
         hold.on_feedback(now, model.round_time(cx.rtt));
         match hold.on_round(now, model, round?) {
             Outcome::Alone => Some(State::Cruise(Cruise::new(now))),
-            Outcome::TryAgain if self.dedicated => Some(State::Cruise(Cruise::new(now))),
+            Outcome::GoOn => None,
+            _ if self.dedicated => Some(State::Cruise(Cruise::new(now))),
             Outcome::TryAgain => {
                 let window = model.recent().bytes_in(cx.rtt.smoothed());
                 Some(State::Compete(Compete::new(now, model.packet(), window, true)))
             }
-            _ => None,
+            Outcome::MadeRoom => {
+                self.competitors.made_room = Some(now);
+                let window = hold.window_before();
+                Some(State::Compete(Compete::new(now, model.packet(), window, true)))
+            }
         }
     }
 }
@@ -496,13 +509,14 @@ const HEEDED_LOSS: u32 = 150_000;
 const MANY_CUTS: u32 = 6;
 /// The same of neighbours that were seen to take no notice this long ago.
 const MANY_CUTS_AGAIN: u32 = 4;
+const ROOM_REMEMBERED: Duration = Duration::from_secs(120);
 const IGNORED_LATELY: Duration = Duration::from_secs(60);
 /// Start-ups of neighbours are over by then.
 const LONG: Duration = Duration::from_secs(1);
 /// A flow with at least 1/8 of the path is not being starved: nine CUBIC flows leave one about that.
 const STARVED_BELOW: u32 = 8;
-/// With less than 1/16 for long it is, whether or not anything is lost.
-const STARVING_BELOW: u32 = 16;
+/// With less than 1/12 for long it is, whether or not anything is lost.
+const STARVING_BELOW: u32 = 12;
 /// On a dedicated path, nor is one with at least half of it.
 const DEDICATED_SHARE: u32 = 2;
 const LONG_ROUNDS: u32 = 10;

@@ -12,6 +12,8 @@ use crate::estimates::Round;
 #[derive(Clone, Debug)]
 pub(super) struct HoldShare {
     entered: Instant,
+    /// Its window before, in bytes.
+    window_before: u64,
     phase: usize,
     phase_start: Instant,
     rounds: u32,
@@ -21,6 +23,8 @@ pub(super) struct HoldShare {
     ahead: u32,
     /// While it grows as BBR's start-up does: the bandwidth that was a quarter more than before, and rounds since then.
     growing: Option<(Rate, u32)>,
+    /// Losses since then: parts per million of each round, summed up.
+    lost_ppm: u32,
 }
 
 /// Consequence of a round.
@@ -31,13 +35,30 @@ pub(super) enum Outcome {
     Alone,
     /// Time to see whether the others have learnt manners.
     TryAgain,
+    /// The others have made room.
+    MadeRoom,
 }
 
 impl HoldShare {
-    pub(super) fn new(now: Instant, model: &Estimates) -> Self {
+    pub(super) fn new(now: Instant, model: &Estimates, window_before: u64) -> Self {
         let small = model.recent() < model.capacity().scale(1, SMALL_SHARE);
         let growing = small.then_some((Rate::ZERO, 0));
-        Self { entered: now, phase: 0, phase_start: now, rounds: 0, quiet: 0, ahead: 0, growing }
+        Self {
+            entered: now,
+            window_before,
+            phase: 0,
+            phase_start: now,
+            rounds: 0,
+            quiet: 0,
+            ahead: 0,
+            growing,
+            lost_ppm: 0,
+        }
+    }
+
+    /// Bytes.
+    pub(super) fn window_before(&self) -> u64 {
+        self.window_before
     }
 
     pub(super) fn on_feedback(&mut self, now: Instant, round_time: Duration) {
@@ -54,6 +75,9 @@ impl HoldShare {
             let flat = if bandwidth >= best.scale(5, 4) { 0 } else { flat + 1 };
             let best = if flat == 0 { bandwidth } else { best };
             self.growing = (flat < FLAT_ROUNDS).then_some((best, flat));
+        } else {
+            let all = round.acked_packets + round.lost_packets;
+            self.lost_ppm += (round.lost_packets * 1_000_000 / all.max(1)) as u32;
         }
         let target = model.queue_target(model.recent());
         self.quiet = if round.queue_max < target { self.quiet + 1 } else { 0 };
@@ -61,6 +85,11 @@ impl HoldShare {
         self.ahead = if ahead { self.ahead + 1 } else { 0 };
         if self.quiet >= QUIET_ROUNDS {
             Outcome::Alone
+        } else if self.ahead >= AHEAD_ROUNDS
+            && self.lost_ppm < ROOM_MADE + ROOM_MADE_ROUND * self.rounds
+            && model.queue_peak() > model.packet_time() * SHORT_QUEUE
+        {
+            Outcome::MadeRoom
         } else if now - self.entered > MOST_TIME
             || self.ahead >= AHEAD_ROUNDS
             || self.rounds > GRACE_ROUNDS && model.recent_loss_ppm() > MOST_LOSS
@@ -92,6 +121,11 @@ const FLAT_ROUNDS: u32 = 3;
 const SMALL_SHARE: u32 = 16;
 /// BBR keeps out of the way for 200 ms in ten seconds.
 const AHEAD_ROUNDS: u32 = 16;
+/// Parts per million, in all and for each round: beside BBR more is lost by then, beside CUBIC less.
+const ROOM_MADE: u32 = 2_000_000;
+const ROOM_MADE_ROUND: u32 = 10_000;
+/// Packets: on so short a queue its own kind makes room and takes it back.
+const SHORT_QUEUE: u32 = 8;
 /// Parts per million; more, and all flows hold their share.
 const MOST_LOSS: u32 = 300_000;
 const MOST_TIME: Duration = Duration::from_secs(30);
