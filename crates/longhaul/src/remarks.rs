@@ -92,11 +92,16 @@ fn missed(unkept: &Unkept) -> Option<String> {
     Some(format!("{}: {advice}", parts.join(", ")))
 }
 
-const REMARKS: [(u64, &str); 8] = [
+const REMARKS: [(u64, &str); 9] = [
     (
         Summary::TIMES_NOT_SET,
         "the destination does not let modification times be set: what was copied has those of the copy; \
          after an interruption, what had its name already is copied again",
+    ),
+    (
+        Summary::DIRECTORY_TIMES_NOT_SET,
+        "the destination does not let the modification time of each directory be set, as of another user's: such keep \
+         theirs",
     ),
     (
         Summary::MODES_NOT_SET,

@@ -45,7 +45,12 @@ impl SinkTree {
     /// The time alone.
     pub(crate) fn set_time(&self, file: impl AsFd, entry: &Entry) -> io::Result<()> {
         let set = || futimens(&file, &self.timestamps(entry));
-        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)?;
+        // Somebody else's directory tells nothing of the file system, nor of the times of files in it.
+        let note = match entry.kind {
+            EntryKind::Directory => Summary::DIRECTORY_TIMES_NOT_SET,
+            _ => Summary::TIMES_NOT_SET,
+        };
+        self.unless_refused(entry, note, set)?;
         if entry.kind == EntryKind::File && !self.lacks_times() && lacks_time(file, entry.modified)
         {
             self.notes.fetch_or(Summary::TIMES_NOT_KEPT, Ordering::Relaxed);
@@ -135,6 +140,6 @@ fn attempt(
     note: u64,
     set: impl FnOnce() -> rustix::io::Result<()>,
 ) -> rustix::io::Result<()> {
-    let what = if note == Summary::TIMES_NOT_SET { "time" } else { "mode" };
+    let what = if note == Summary::MODES_NOT_SET { "mode" } else { "time" };
     if crate::test_faults::refuses(entry, what) { Err(rustix::io::Errno::PERM) } else { set() }
 }

@@ -280,7 +280,9 @@ impl NotSet {
     /// The step that failed, for people.
     pub(crate) fn doing(&self) -> &'static str {
         match self.note {
-            Summary::TIMES_NOT_SET => "cannot set its modification time",
+            Summary::TIMES_NOT_SET | Summary::DIRECTORY_TIMES_NOT_SET => {
+                "cannot set its modification time"
+            }
             Summary::MODES_NOT_SET => "cannot set its permission bits",
             _ => "cannot set its owner and attributes",
         }

@@ -28,7 +28,8 @@ fn tree(scratch: &Scratch, what: &str) -> PathBuf {
 
 #[test]
 fn files_that_may_not_have_their_time_or_mode_arrive_all_the_same() {
-    for (what, note) in [("time", Summary::TIMES_NOT_SET), ("mode", Summary::MODES_NOT_SET)] {
+    let times = Summary::TIMES_NOT_SET | Summary::DIRECTORY_TIMES_NOT_SET;
+    for (what, note) in [("time", times), ("mode", Summary::MODES_NOT_SET)] {
         let scratch = Scratch::new();
         let from = tree(&scratch, what);
         // In a directory that is there, and in a new one that is filled out of sight.
@@ -49,6 +50,19 @@ fn files_that_may_not_have_their_time_or_mode_arrive_all_the_same() {
         assert_eq!(contents("from"), contents("there/from"));
         assert_eq!(contents("from"), contents("new"));
     }
+}
+
+#[test]
+fn a_directory_that_may_not_have_its_time_says_nothing_of_files() {
+    let scratch = Scratch::new();
+    scratch.file("from/file", bytes(10, 1));
+    scratch.directory("from/without time");
+    let from = scratch.at("from");
+    let copy = Copy::new(SourceTree::local(&[from], false), &scratch.at("to"));
+    copy.run();
+    assert_eq!(copy.failures(), []);
+    assert_eq!(copy.to.notes() & !Summary::NEW_NAME, Summary::DIRECTORY_TIMES_NOT_SET);
+    assert!(!copy.to.lacks_times());
 }
 
 #[needs(root)]
