@@ -179,8 +179,14 @@ pub(super) const ALL: &[Alteration] = &[
     rule(
         "hold share",
         AUTO,
-        "(starved || losses_ignored).then(|| {",
-        "(starved && losses_ignored && false).then(|| {",
+        "(!heeding && (starved || losses_ignored)).then(|| {",
+        "(!heeding && starved && losses_ignored && false).then(|| {",
+    ),
+    rule(
+        "hold share: not where others have just made room",
+        AUTO,
+        "self.made_room.is_some_and(|made_room| now - made_room < ROOM_REMEMBERED)",
+        "false",
     ),
     rule(
         "hold share: behind long starvation",
