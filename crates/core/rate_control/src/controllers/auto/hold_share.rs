@@ -77,7 +77,8 @@ impl HoldShare {
             self.growing = (flat < FLAT_ROUNDS).then_some((best, flat));
         } else {
             let all = round.acked_packets + round.lost_packets;
-            self.lost_ppm += (round.lost_packets * 1_000_000 / all.max(1)) as u32;
+            let lost_ppm = (round.lost_packets * 1_000_000 / all.max(1)) as u32;
+            self.lost_ppm = self.lost_ppm.saturating_add(lost_ppm);
         }
         let target = model.queue_target(model.recent());
         self.quiet = if round.queue_max < target { self.quiet + 1 } else { 0 };
