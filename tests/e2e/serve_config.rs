@@ -219,10 +219,7 @@ fn serve_check_names_all_that_is_wrong_with_its_line_at_once() {
 #[test]
 fn serve_that_is_to_end_lets_nobody_in_and_waits_for_who_is_there() {
     limited(|test| {
-        let (mut server, at) = serve(test, &own(test));
-        let running = slow_copy(test, &format!("lh://{at}/"));
-        server.signal(Signal::TERM);
-        server.prints("stopping once");
+        let (server, at, running) = stopping(test, "");
         let late = Program::cp(test, &["here/large", &format!("lh://{at}/late")]).end();
         late.assert_failed("the server is stopping");
         running.end().assert_succeeded();
@@ -234,10 +231,7 @@ fn serve_that_is_to_end_lets_nobody_in_and_waits_for_who_is_there() {
 #[test]
 fn a_server_that_is_started_anew_is_dialled_again() {
     limited(|test| {
-        let (mut server, at) = serve(test, &own(test));
-        let running = slow_copy(test, &format!("lh://{at}/"));
-        server.signal(Signal::TERM);
-        server.prints("stopping once");
+        let (server, at, running) = stopping(test, "");
         let fixed = ["cp", "--json", "--token-file", "token", "--retry", "1m"];
         let to = format!("lh://{at}/late");
         let late = Program::start(test, &[&fixed[..], &["here/large", &to]].concat());
@@ -256,10 +250,7 @@ fn a_server_that_is_started_anew_is_dialled_again() {
 #[test]
 fn serve_that_is_to_end_waits_for_as_long_as_it_may() {
     limited(|test| {
-        let (mut server, at) = serve(test, &format!("drain = 1\n{}", own(test)));
-        let running = slow_copy(test, &format!("lh://{at}/"));
-        server.signal(Signal::TERM);
-        server.prints("stopping once");
+        let (server, _, running) = stopping(test, "drain = 1\n");
         running.end().assert_failed("the server is stopping");
         server.end().assert_succeeded();
     });
@@ -280,6 +271,15 @@ fn serve<'t>(test: &'t Test, text: &str) -> (Program<'t>, SocketAddr) {
     let mut server = Program::start(test, &["serve", "--config", "config"]);
     let at = server.listens();
     (server, at)
+}
+
+/// A server that is to end, with more settings than its access, and a copy that it waits for.
+fn stopping<'t>(test: &'t Test, settings: &str) -> (Program<'t>, SocketAddr, Program<'t>) {
+    let (mut server, at) = serve(test, &format!("{settings}{}", own(test)));
+    let running = slow_copy(test, &format!("lh://{at}/"));
+    server.signal(Signal::TERM);
+    server.prints("stopping once");
+    (server, at, running)
 }
 
 /// A copy of some seconds, once it moves.

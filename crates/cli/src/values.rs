@@ -3,6 +3,7 @@
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use longhaul::{CarrierChoice, MEMORY_LEAST, Protect};
 use longhaul_rate_control::{Parameter, Profile};
+use longhaul_settings::WrongValue;
 use longhaul_units::{Bytes, ParseQuantityError};
 
 use crate::circuits::when;
@@ -90,6 +91,11 @@ pub(crate) fn ports(text: &str) -> Result<(u16, u16), String> {
         return Err(format!("{last} is before {first}"));
     }
     Ok((first, last))
+}
+
+/// A time in a file of settings.
+pub(crate) fn written_time(text: &str) -> Result<std::time::Duration, WrongValue> {
+    when::parse_time(text).map_err(WrongValue::new)
 }
 
 /// A time between lines of progress.

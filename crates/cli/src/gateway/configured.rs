@@ -7,9 +7,8 @@ use longhaul_gateway::config::{Checked, Config, Reading, SegmentConfig};
 use longhaul_settings::{Mistake, Written, WrongValue};
 
 use super::args::ServeArgs;
-use crate::circuits::when;
 use crate::failure::Failure;
-use crate::token;
+use crate::{token, values};
 
 pub(super) fn read(args: &ServeArgs) -> Result<Checked, Failure> {
     match &args.config {
@@ -34,8 +33,7 @@ fn check(config: &Config) -> Result<Checked, Vec<Mistake>> {
     let tokens = |file: &Path| {
         token::read_at_server(file).map_err(|failure| WrongValue::new(failure.message))
     };
-    let time = |text: &str| when::parse_time(text).map_err(WrongValue::new);
-    config.check(Reading { tokens, time })
+    config.check(Reading { tokens, time: values::written_time })
 }
 
 /// All mistakes, one a line.

@@ -15,7 +15,6 @@ use longhaul_units::{Bytes, Rate};
 
 use super::log::LogFormat;
 use crate::args::{self, ServeArgs};
-use crate::circuits::when;
 use crate::failure::Failure;
 use crate::history;
 use crate::output::Output;
@@ -169,7 +168,10 @@ impl Settings {
             (&file.discard_after, &mut options.discard_after),
             (&file.drain, &mut drain),
         ] {
-            *time = written.as_ref().and_then(|it| mistakes.one(it, self::time)).unwrap_or(*time);
+            *time = written
+                .as_ref()
+                .and_then(|it| mistakes.one(it, values::written_time))
+                .unwrap_or(*time);
         }
         options.direct = is_set(&file.direct);
         options.host_priority = is_set(&file.host_priority);
@@ -308,10 +310,6 @@ fn directory(path: &Path) -> Result<(), WrongValue> {
         Ok(_) => Err(WrongValue::new("it is no directory")),
         Err(error) => Err(WrongValue::new(error)),
     }
-}
-
-fn time(text: &str) -> Result<Duration, WrongValue> {
-    when::parse_time(text).map_err(WrongValue::new)
 }
 
 fn memory(text: &str) -> Result<Bytes, WrongValue> {
