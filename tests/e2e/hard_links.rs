@@ -106,7 +106,7 @@ fn names_of_one_file_stay_that_and_its_contents_are_sent_once() {
     });
 }
 
-/// With `-u`, in a run and in a dry run before it, by names and sizes.
+/// With `-u`, in a run and in a dry run before it, by names, sizes, and with what the run says of what it does not keep.
 #[test]
 fn newer_files_stay_and_other_names_of_theirs_get_the_contents_of_the_source() {
     limited(|test| {
@@ -155,6 +155,7 @@ fn newer_files_stay_and_other_names_of_theirs_get_the_contents_of_the_source() {
                 assert!(report.failures.is_empty(), "{place}: {report:?}");
                 assert_eq!((report.newer, report.bytes), (4 - left, sent), "{place}");
                 assert_eq!((dry.newer, dry.would_change), (4 - left, (left, sent)), "{place}");
+                assert_eq!(dry.remarks, report.remarks, "{place}");
                 let files = others.map(|number| to.join(names[number]));
                 let look = |file: std::path::PathBuf| {
                     assert_eq!(fs::read(&file).unwrap(), source, "{place}");

@@ -110,11 +110,14 @@ pub fn write_messages(
     message: &mut Vec<u8>,
 ) -> bool {
     let mut any = half.write_messages();
+    // Asked before there is no message: between the two it may get its last one.
+    let mut is_finished = upper.is_finished();
     while half.wants_messages() && upper.next_message(message) {
         any |= half.push_messages(message);
         message.clear();
+        is_finished = upper.is_finished();
     }
-    if upper.is_finished() {
+    if is_finished {
         any |= half.finish_messages();
     }
     any
@@ -364,6 +367,74 @@ const DATAGRAM_BYTES_MAX: usize = 8 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Has no message, and gets its last one as soon as a lane knows that.
+    #[derive(Default)]
+    struct Late {
+        last: AtomicBool,
+        is_finished: AtomicBool,
+    }
+
+    impl UpperLayer for Late {
+        fn on_news(&self, _news: News<Buffer>) {}
+
+        fn next_message(&self, out: &mut Vec<u8>) -> bool {
+            if !self.is_finished.swap(true, Ordering::Relaxed) {
+                self.last.store(true, Ordering::Relaxed);
+                return false;
+            }
+            let has_last = self.last.swap(false, Ordering::Relaxed);
+            out.extend_from_slice(if has_last { b"last" } else { b"" });
+            has_last
+        }
+
+        fn is_finished(&self) -> bool {
+            self.is_finished.load(Ordering::Relaxed)
+        }
+    }
+
+    /// Takes on everything until it is ended.
+    #[derive(Default)]
+    struct Taken {
+        messages: Vec<u8>,
+        is_ended: bool,
+    }
+
+    impl MessageLane for Taken {
+        fn read_messages(&mut self, _into: &mut [u8]) -> usize {
+            0
+        }
+
+        fn poll_messages_end(&mut self) -> bool {
+            false
+        }
+
+        fn wants_messages(&self) -> bool {
+            !self.is_ended
+        }
+
+        fn push_messages(&mut self, bytes: &[u8]) -> bool {
+            self.messages.extend_from_slice(bytes);
+            true
+        }
+
+        fn write_messages(&mut self) -> bool {
+            false
+        }
+
+        fn finish_messages(&mut self) -> bool {
+            !std::mem::replace(&mut self.is_ended, true)
+        }
+    }
+
+    #[test]
+    fn messages_end_behind_one_that_comes_while_a_lane_finds_none() {
+        let (upper, mut half, mut message) = (Late::default(), Taken::default(), Vec::new());
+        assert!(!write_messages(&mut half, &upper, &mut message));
+        assert!(!half.is_ended, "there is a last one");
+        assert!(write_messages(&mut half, &upper, &mut message));
+        assert_eq!((&half.messages[..], half.is_ended), (&b"last"[..], true));
+    }
 
     #[test]
     fn datagrams_that_wait_are_bounded_in_number_and_bytes() {
