@@ -46,6 +46,16 @@ fn first(path: &[u8]) -> Item {
     with(Item::file(path, b""), attribute(7, b""))
 }
 
+fn other_names(names: &[&[u8]]) -> Vec<u8> {
+    attribute(8, &names.iter().fold(Bytes::new(), |all, name| all.sized(name)).0)
+}
+
+/// A first name beside others.
+fn among(others: &[&[u8]]) -> Item {
+    let attributes = [attribute(7, b""), other_names(others)].concat();
+    with(Item::file(b"a", b"contents"), attributes)
+}
+
 fn later(path: &[u8], of: u64) -> Item {
     with(Item::file(path, b""), attribute(7, &Bytes::new().varint(of).0))
 }
@@ -54,6 +64,7 @@ fn later(path: &[u8], of: u64) -> Item {
 fn attacks() -> Vec<(u64, Vec<Item>, &'static str)> {
     let plain = |path: &[u8]| Item::file(path, b"");
     let all = HARD_LINKS | XATTRS;
+    let to_first = [attribute(7, b"\0"), other_names(&[b"a"])].concat();
     vec![
         (all, vec![with(plain(b"a"), xattr(b"user.a", 10 << 20))], ""),
         (all, vec![with(plain(b"a"), xattr(b"user.a", 1 << 16))], "not valid"),
@@ -72,6 +83,13 @@ fn attacks() -> Vec<(u64, Vec<Item>, &'static str)> {
         (all, vec![first(b"a"), later(b"b", 0), later(b"c", 1)], "having several"),
         (all, vec![Item::directory(b"a"), later(b"b", 0)], "having several"),
         (all, vec![with(Item::directory(b"a"), attribute(7, b""))], "hard link"),
+        // Other names that lead out, are none or too many, or of a later name.
+        (all, vec![among(&[b"../b"])], "not valid"),
+        (all, vec![among(&[b"/etc/passwd"])], "not valid"),
+        (all, vec![among(&[b""])], "not valid"),
+        (all, vec![among(&[&b"b"[..]; 33])], "not valid"),
+        (all, vec![with(plain(b"a"), other_names(&[b"b"]))], "not valid"),
+        (all, vec![first(b"a"), with(plain(b"b"), to_first)], "not valid"),
         // Data behind the end, without a hole before it, of no bytes, or all; more of it than there may be.
         (all, vec![holed(100, &[(50, 51)])], HOLES),
         (all, vec![holed(100, &[(0, 10), (1, 1 << 61)])], HOLES),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,6 +102,47 @@ fn names_of_one_file_stay_that_and_its_contents_are_sent_once() {
             options.checksum = true;
             assert_eq!(copy(&options).bytes, 0);
             assert_linked(to);
+        });
+    });
+}
+
+/// As of snapshots: the next is full of names of files that the last has brought, whichever a scan finds first.
+#[test]
+fn a_new_directory_of_names_of_unchanged_files_is_linked_and_not_sent() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            options.attributes = KeptAttributes::HARD_LINKS;
+            options.merge = true;
+            fs::create_dir_all(from.join("m")).unwrap();
+            for (name, len) in FILES {
+                fs::write(from.join("m").join(name), noise(len as u64, len)).unwrap();
+            }
+            assert_eq!(run(test, &options).unwrap().bytes, (3 << 20) + 10);
+            let before = FILES.map(|(name, _)| inode(&to.join("m").join(name)));
+            for new in ["a", "z", "sub/deep"] {
+                fs::create_dir_all(from.join(new)).unwrap();
+                for (name, _) in FILES {
+                    let name = Path::new(name);
+                    fs::hard_link(from.join("m").join(name), from.join(new).join(name)).unwrap();
+                }
+                fs::write(from.join(new).join("own"), new).unwrap();
+            }
+            fs::set_permissions(from.join("m/small"), PermissionsExt::from_mode(0o600)).unwrap();
+            options.dry_run = true;
+            let dry = run(test, &options).unwrap();
+            options.dry_run = false;
+            let report = run(test, &options).unwrap();
+            assert!(report.failures.is_empty() && report.remarks.is_empty(), "{report:?}");
+            assert_eq!(report.bytes, 1 + 1 + 8, "{report:?}");
+            assert_eq!(dry.would_change, (report.files, report.bytes), "{dry:?}");
+            for new in ["a", "z", "sub/deep", "m"] {
+                let [large, small, empty] = FILES.map(|(name, _)| inode(&to.join(new).join(name)));
+                assert_eq!([large, small], [before[0], before[1]], "{new}");
+                assert_eq!(empty, inode(&to.join("m/empty")), "{new}");
+            }
+            let mode = fs::metadata(to.join("a/small")).unwrap().mode() & 0o777;
+            assert_eq!(mode, 0o600);
         });
     });
 }

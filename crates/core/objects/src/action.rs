@@ -252,6 +252,12 @@ pub struct FirstName {
     pub stays: bool,
 }
 
+impl FirstName {
+    pub(crate) fn that_stays(path: EntryPath) -> Self {
+        Self { path, stays: true }
+    }
+}
+
 /// A staged directory that is to get its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilledDirectory {
@@ -302,6 +308,9 @@ pub enum Compared {
         /// Of the same size.
         same_size: bool,
     },
+    /// It is another or missing, and is to become a name of what has this one of [`Entry::other_names`], which is
+    /// unchanged, and has got the entry's attributes.
+    Elsewhere(EntryPath),
 }
 
 /// State of a file that an earlier run has recorded as published.

@@ -258,6 +258,13 @@ pub enum SourceError {
         /// The entry.
         entry: u64,
     },
+    /// ELSEWHERE of an entry that is no first name of a file, or has no others that were named; that was not
+    /// announced, has ended, or is in an object that is accepted.
+    #[error("ELSEWHERE of entry {entry} is not possible")]
+    Elsewhere {
+        /// The entry.
+        entry: u64,
+    },
     /// ENTRY_REFUSED for an entry that was not announced or is settled already.
     #[error("refusal of entry {entry} is not possible")]
     Refuse {
@@ -298,6 +305,7 @@ struct EntrySlot {
     entry: Option<Arc<Entry>>,
     /// Number of its object, [`NO_OBJECT`] without one.
     object: u32,
+    /// Of its contents; 0 where the sink has them elsewhere.
     size: u64,
     /// The sink has asked for hashes of the groups below.
     compared: u64,

@@ -63,8 +63,8 @@ pub use message::{
     HashOutcome, Hashed, HostAccount, HostLosses, InvalidPath, KeptAttributes, Left, LeftState,
     LeftoversRequest, ListRequest, Listed, ListedKind, ListedName, MAX_ATTRIBUTES, MAX_DATA_RANGES,
     MAX_MESSAGE, MAX_PATH, MAX_PIPE_NAME, MAX_RULES, ManifestObject, Message, MessageReader,
-    Metadata, Offered, PipeRequest, PipeRole, Question, Refused, Request, SinkMessage,
-    SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr, names_of,
+    Metadata, OTHER_NAMES_MAX, Offered, PipeRequest, PipeRole, Question, Refused, Request,
+    SinkMessage, SourceMessage, SourceReport, StallTimes, Summary, VerifyRequest, Xattr, names_of,
 };
 pub use options::{CRITICAL_OPTION, OptionField, option_fields};
 pub use reader::Reader;

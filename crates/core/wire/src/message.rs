@@ -23,7 +23,7 @@ use longhaul_units::{Bytes, EntryCode, ObjectId, Rate};
 
 pub use self::attributes::{
     AccessEntry, AccessList, Account, Attributes, DataRanges, HardLink, KeptAttributes,
-    MAX_ATTRIBUTES, MAX_DATA_RANGES, Metadata, Xattr,
+    MAX_ATTRIBUTES, MAX_DATA_RANGES, Metadata, OTHER_NAMES_MAX, Xattr,
 };
 use self::compare::Compare;
 pub use self::compare::FileHashes;
@@ -244,6 +244,12 @@ pub enum SinkMessage {
         /// Ranges of entries, none empty.
         entries: Vec<Range<u64>>,
     },
+    /// ELSEWHERE: first names of files that the sink has under another of their names, unchanged. They become names of
+    /// these, and their contents are not sent.
+    Elsewhere {
+        /// Ranges of entries, none empty.
+        entries: Vec<Range<u64>>,
+    },
     /// ENTRY_REFUSED: the sink does not write an entry.
     EntryRefused {
         /// Number of the entry.
@@ -380,6 +386,7 @@ impl Message {
             LEFT => "LEFT",
             NAMES => "NAMES",
             RATE => "RATE",
+            ELSEWHERE => "ELSEWHERE",
             _ => return Err(DecodeError::Invalid { what: "type of a message" }),
         };
         let mut r = Reader::new(kind.rest(), what);
@@ -652,6 +659,9 @@ impl SinkMessage {
             Self::Confirm { entries } => append(out, CONFIRM, |w| {
                 entries.iter().try_for_each(|entries| encode_range(w, entries))
             }),
+            Self::Elsewhere { entries } => append(out, ELSEWHERE, |w| {
+                entries.iter().try_for_each(|entries| encode_range(w, entries))
+            }),
             Self::EntryRefused { entry, end } => {
                 entry_ended(out, ENTRY_REFUSED, *entry, end, EntryCode::of_sink)
             }
@@ -688,6 +698,7 @@ impl SinkMessage {
             HAVE => Ok(Self::Have { object: object_id(r)?, groups: ranges(r)? }),
             REPAIR => Ok(Self::Repair { object: object_id(r)?, group: r.varint()? }),
             CONFIRM => Ok(Self::Confirm { entries: ranges(r)? }),
+            ELSEWHERE => Ok(Self::Elsewhere { entries: ranges(r)? }),
             ENTRY_REFUSED => {
                 let (entry, end) = (r.varint()?, EntryEnd::decode(r)?);
                 let code = end.code.of_sink();
@@ -876,6 +887,7 @@ const VERIFY: u64 = 28;
 const HASHED: u64 = 30;
 const LEFTOVERS: u64 = 37;
 const LEFT: u64 = 38;
+const ELSEWHERE: u64 = 39;
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,9 @@ use longhaul_objects::{
 };
 use longhaul_sys::files::ConfinedDir;
 use longhaul_units::Bytes;
-use longhaul_wire::{Deletes, Entry, EntryCode, EntryEnd, EntryKind, KeptAttributes, Summary};
+use longhaul_wire::{
+    Deletes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, KeptAttributes, Summary,
+};
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
 
@@ -269,6 +271,20 @@ impl DryRun {
         Ok(mended(node.was_changed()))
     }
 
+    /// Finds another name under which the file is there unchanged.
+    fn find_elsewhere(&self, entry: &Entry) -> Option<EntryPath> {
+        let is_it = |path: &&EntryPath| {
+            let place = place_under(self.rename.as_ref(), path.as_bytes(), false).ok();
+            let found = place.and_then(|place| {
+                let (parent, name) = split(&place);
+                let (parent, stat) = self.look(parent, name).ok()??;
+                Some(compare(&parent, name, &stat, entry))
+            });
+            found == Some(Compared::Unchanged)
+        };
+        entry.other_names().iter().find(is_it).cloned()
+    }
+
     /// Says of a later name what a copy would do.
     fn compare_link(&self, entry: &Entry, first: &FirstName) -> EntryEnd {
         let code = match self.compare_entry(entry, true) {
@@ -302,7 +318,7 @@ impl DryRun {
             Compared::Other { same_size } => !(same_size && is_compared),
             Compared::Newer { same_size } => !(newer || same_size && is_compared),
             Compared::Unchanged | Compared::Mended => !unchanged && !equal,
-            Compared::Blocked(_) => false,
+            Compared::Blocked(_) | Compared::Elsewhere(_) => false,
         };
         let end = is_changed.then(|| self.forbids(parent, NAMING)).flatten();
         end.map_or(compared, |end| Compared::Blocked(Box::new(end)))
@@ -350,6 +366,9 @@ impl Storage for &DryRun {
         match self.compare_entry(entry, entry.linked_to().is_none()) {
             Compared::Unchanged if existing.stays && self.lacks_attributes(entry) => {
                 Compared::Mended
+            }
+            compared @ (Compared::Missing | Compared::Other { .. }) if existing.stays => {
+                self.find_elsewhere(entry).map_or(compared, Compared::Elsewhere)
             }
             compared => compared,
         }

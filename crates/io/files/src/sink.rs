@@ -421,7 +421,12 @@ impl SinkTree {
             (!matches!(found, Compared::Other { .. })).then_some(())
         };
         self.look_in_place(entry, last, look);
-        found
+        match found {
+            Compared::Other { .. } if stays => {
+                self.find_elsewhere(entry).map_or(found, Compared::Elsewhere)
+            }
+            found => found,
+        }
     }
 
     /// Looks at the entry's name in its directory. What `look` finds there is not replaced by an entry

@@ -9,7 +9,7 @@ use longhaul_objects::testing::{MemoryStorage, Node, metadata_of};
 use longhaul_objects::{FileIdentity, NameList, identity};
 use longhaul_wire::{
     Account, Attributes, DataRanges, Entry, EntryEnd, EntryKind, EntryPath, HardLink, MAX_PATH,
-    Metadata, Xattr,
+    Metadata, OTHER_NAMES_MAX, Xattr,
 };
 
 use crate::draw::Draw;
@@ -133,9 +133,22 @@ impl Files {
                 None => HardLink::First,
             };
             links.0.entry(same).or_insert(id as u64);
-            entry.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+            let metadata = entry.attributes.metadata.get_or_insert_default();
+            metadata.hard_link = Some(link);
+            // A scan that is short of memory finds a first name before others.
+            if link == HardLink::First && !number.is_multiple_of(3) {
+                metadata.other_names = self.names_behind(number, same);
+            }
         }
         Some(entry)
+    }
+
+    /// Paths of what comes later and is the same file.
+    fn names_behind(&self, number: usize, same: usize) -> Vec<EntryPath> {
+        let behind = self.items.iter().skip(number + 1);
+        let others =
+            behind.filter(|item| item.same == Some(same) && item.is_linked && !item.vanished);
+        others.map(|item| item.present().entry.path.clone()).take(OTHER_NAMES_MAX).collect()
     }
 
     fn of(items: Vec<Item>) -> Self {

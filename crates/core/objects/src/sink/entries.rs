@@ -70,6 +70,8 @@ pub(super) struct Slot {
     prepared: bool,
     /// Counted in [`Entries::waived`].
     waived: bool,
+    /// Its contents are there under another name of the file.
+    elsewhere: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,17 +294,33 @@ impl Entries {
 
     /// The later name, which has no contents, is a first: it waits as such. Returns the entry.
     pub(super) fn become_first(&mut self, id: EntryId) -> Option<Arc<Entry>> {
-        let slot = self.in_state_mut(id, State::Whole)?;
-        let later = slot.entry.take()?;
-        let first = Arc::new(Entry::clone(&later).with_link(HardLink::First));
-        (slot.entry, slot.state) = (Some(Arc::clone(&first)), State::Waiting);
-        let (more, less) = (cost(&first), cost(&later));
+        self.in_state_mut(id, State::Whole)?.state = State::Waiting;
+        self.unfinished += 1;
+        self.link(id, HardLink::First)
+    }
+
+    /// The first name is made one of another, as a later name is. Returns the bytes of its contents.
+    pub(super) fn found_elsewhere(&mut self, id: EntryId) -> u64 {
+        self.link(id, HardLink::To(id.as_wire()));
+        self.open(id);
+        self.slots.get_mut(id.0).map_or(0, |slot| {
+            slot.elsewhere = true;
+            slot.size
+        })
+    }
+
+    /// Makes the entry, which waits, one of several names. Returns it.
+    fn link(&mut self, id: EntryId, link: HardLink) -> Option<Arc<Entry>> {
+        let slot = self.in_state_mut(id, State::Waiting)?;
+        let old = slot.entry.take()?;
+        let new = Arc::new(Entry::clone(&old).with_link(link));
+        slot.entry = Some(Arc::clone(&new));
+        let (more, less) = (cost(&new), cost(&old));
         if slot.waived {
             self.waived = self.waived + more - less;
         }
         self.held = self.held + more - less;
-        self.unfinished += 1;
-        Some(first)
+        Some(new)
     }
 
     /// A small file or a link that was open has to wait. Returns whether it is such.
@@ -353,7 +371,10 @@ impl Entries {
     }
 
     fn whole_without_contents(&mut self, id: EntryId) -> Option<EntryId> {
-        let slot = self.in_state_mut(id, State::Open).filter(|slot| slot.size == 0)?;
+        let slot = self.in_state_mut(id, State::Open)?;
+        if slot.size > 0 && !slot.elsewhere {
+            return None;
+        }
         slot.state = State::Whole;
         self.unfinished -= 1;
         Some(id)
@@ -453,7 +474,8 @@ impl Entries {
 
     /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
-        let slot = self.get(id).filter(|slot| !slot.recorded && slot.size > 0)?;
+        let slot =
+            self.get(id).filter(|slot| !slot.recorded && slot.size > 0 && !slot.elsewhere)?;
         slot.entry.as_deref().map(key)
     }
 
@@ -485,7 +507,7 @@ impl Entries {
         if core::mem::take(&mut slot.waived) {
             self.waived -= cost(&entry);
         }
-        Some(slot.size)
+        Some(if slot.elsewhere { 0 } else { slot.size })
     }
 
     /// Ends a directory that was made.
@@ -564,6 +586,7 @@ impl Slot {
             dirty: false,
             prepared: false,
             waived: false,
+            elsewhere: false,
         }
     }
 

@@ -17,6 +17,8 @@ use crate::limits::FIRST_NAME_COST;
 #[derive(Debug, Default)]
 pub(super) struct HardLinks {
     firsts: BTreeMap<EntryId, First>,
+    /// First names of files that are there unchanged under this other name.
+    elsewhere: BTreeMap<EntryId, EntryPath>,
     /// Later names in the place of a first that stays as a newer file, until they have theirs.
     heirs: BTreeMap<EntryId, EntryId>,
 }
@@ -81,9 +83,18 @@ impl HardLinks {
         self.firsts.contains_key(&id)
     }
 
+    /// The file is there unchanged under another name, which is not the first: all others are made names of that.
+    pub(super) fn found_elsewhere(&mut self, first: EntryId, other: EntryPath) {
+        self.elsewhere.insert(first, other);
+    }
+
     /// It is the turn of an entry to get its name.
     pub(super) fn turn(&mut self, id: EntryId, entries: &Entries) -> Turn {
         let Some(slot) = entries.get(id) else { return Turn::Own };
+        let elsewhere = |id| self.elsewhere.get(&id).cloned().map(FirstName::that_stays);
+        if let Some(other) = elsewhere(id) {
+            return Turn::Of(other);
+        }
         let Some((entry, to)) = slot.entry().and_then(|entry| Some((entry, entry.linked_to()?)))
         else {
             return Turn::Own;
@@ -103,10 +114,10 @@ impl HardLinks {
                 Turn::Waits
             }
             State::Failed => Turn::Fails(first_failed()),
-            State::Named | State::Stays => Turn::Of(FirstName {
+            State::Named | State::Stays => Turn::Of(elsewhere(to).unwrap_or_else(|| FirstName {
                 path: first.path(),
                 stays: matches!(first.state, State::Stays),
-            }),
+            })),
         }
     }
 

@@ -119,7 +119,8 @@ impl Sink {
         let within = directory.and_then(|directory| self.entries.directory(directory));
         self.publications.hard_links.announce(id, &entry, within);
         let is_compared = self.is_compared(&entry);
-        let compares = is_compared && self.may_be_there(&entry, directory);
+        let may_be_elsewhere = !entry.other_names().is_empty();
+        let compares = is_compared && (may_be_elsewhere || self.may_be_there(&entry, directory));
         let is_looked_at = self.dry_run && entry.linked_to().is_none() && !is_stand_in(&entry);
         let looks = Looks { compared: compares || is_looked_at, contents: self.keeps.equal };
         let (temp, state) = match self.dry_run && is_stand_in(&entry) {

@@ -17,6 +17,8 @@ use crate::limits::{ANSWERS_MAX, DELETED_BYTES, PAIRS_MAX};
 pub(super) struct Answers {
     /// Many have one reason, as a full disk: it is there once.
     refused: VecDeque<(EntryId, EntryCode, Arc<str>)>,
+    /// First names of files that are there under others.
+    elsewhere: VecDeque<EntryId>,
     haves: VecDeque<SinkMessage>,
     /// Objects that the source knows to be accepted.
     accepted: u32,
@@ -35,6 +37,7 @@ impl Answers {
     pub(super) fn new() -> Self {
         Self {
             refused: VecDeque::new(),
+            elsewhere: VecDeque::new(),
             haves: VecDeque::new(),
             accepted: 0,
             unverified: VecDeque::new(),
@@ -48,6 +51,7 @@ impl Answers {
     /// Number of answers that wait. Confirmed entries take no more memory the longer they wait.
     pub(super) fn waiting(&self) -> usize {
         self.refused.len()
+            + self.elsewhere.len()
             + self.haves.len()
             + self.repairs.len()
             + self.unverified.len()
@@ -64,6 +68,11 @@ impl Answers {
         let last = self.refused.back().map(|(.., last)| last);
         let shared = last.filter(|last| ***last == *reason).cloned();
         self.refused.push_back((id, end.code, shared.unwrap_or_else(|| reason.into())));
+    }
+
+    /// The contents of the entry need not be sent.
+    pub(super) fn elsewhere(&mut self, id: EntryId) {
+        self.elsewhere.push_back(id);
     }
 
     /// These groups of the object need not be sent.
@@ -134,6 +143,14 @@ impl Answers {
         accepted: u32,
         offer: impl FnOnce() -> Option<SinkMessage>,
     ) -> Option<SinkMessage> {
+        // One of them may end next.
+        let mut elsewhere = RangeSet::new();
+        for id in self.elsewhere.drain(..self.elsewhere.len().min(PAIRS_MAX)) {
+            elsewhere.insert_one(id.as_wire());
+        }
+        if !elsewhere.is_empty() {
+            return Some(SinkMessage::Elsewhere { entries: elsewhere.iter().collect() });
+        }
         if let Some((entry, code, reason)) = self.refused.pop_front() {
             let end = EntryEnd::new(code, &reason);
             return Some(SinkMessage::EntryRefused { entry: entry.as_wire(), end });

@@ -141,6 +141,11 @@ impl Report {
         self.stats.confirmed_bytes += size;
     }
 
+    /// So many bytes are there under another name, unchanged.
+    pub(super) fn stays_elsewhere(&mut self, bytes: u64) {
+        self.stats.unchanged_bytes += bytes;
+    }
+
     pub(super) fn ended(&mut self, id: EntryId, entry: &Entry, end: &EntryEnd) {
         self.ended.note(id, &entry.path, end);
         if self.changes.was_carried(entry, end.code) {

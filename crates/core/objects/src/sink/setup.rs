@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
 use longhaul_units::EntryCode;
-use longhaul_wire::{Entry, EntryEnd, EntryKind};
+use longhaul_wire::{Entry, EntryEnd, EntryKind, EntryPath};
 
 use super::contents::{Contents, compared_size};
 use super::entries::{Entries, Slot, State};
@@ -307,7 +307,7 @@ impl Sink {
         let same_size = match compared {
             Compared::Other { same_size } | Compared::Newer { same_size } => same_size,
             Compared::Unchanged | Compared::Mended => true,
-            Compared::Missing | Compared::Blocked(_) => false,
+            Compared::Missing | Compared::Blocked(_) | Compared::Elsewhere(_) => false,
         };
         // What an interrupted run has left of it is gone on with.
         let is_new = matches!(existing, None | Some(Existing::Nothing));
@@ -324,6 +324,11 @@ impl Sink {
             return self.compare_contents(id, size);
         }
         let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));
+        if let Compared::Elsewhere(other) = &compared
+            && slot.size() > 0
+        {
+            return self.found_elsewhere(id, other.clone());
+        }
         let of_code = |code| Some(EntryEnd::new(code, ""));
         let end = match compared {
             Compared::Unchanged if unchanged => of_code(EntryCode::Unchanged),
@@ -350,6 +355,17 @@ impl Sink {
                 self.advance();
             }
         }
+    }
+
+    /// The file is there, unchanged, under another of its names: no contents are needed.
+    fn found_elsewhere(&mut self, id: EntryId, other: EntryPath) {
+        self.unchanged.insert_one(u64::from(id.0));
+        self.publications.hard_links.found_elsewhere(id, other);
+        self.report.stays_elsewhere(self.entries.found_elsewhere(id));
+        self.earlier.forget(id);
+        self.answers.elsewhere(id);
+        self.hold_credit();
+        self.advance();
     }
 
     /// Answers [`Action::PrepareFile`].

@@ -6,7 +6,7 @@ use core::ops::Range;
 use longhaul_units::{Bytes, EntryCode, ObjectId, shown};
 use longhaul_wire::{Entry, EntryEnd, EntryKind, EntryPath, SinkMessage, Summary};
 
-use super::{EntryState, Source, SourceError};
+use super::{EntryState, NO_OBJECT, Source, SourceError};
 use crate::action::Deletion;
 use crate::entry::EntryId;
 use crate::entry::cost;
@@ -36,6 +36,7 @@ impl Source {
             SinkMessage::Have { object, groups } => self.handle_have(object, &groups),
             SinkMessage::Repair { object, group } => self.handle_repair(object, group),
             SinkMessage::Confirm { entries } => self.handle_confirm(&entries),
+            SinkMessage::Elsewhere { entries } => self.handle_elsewhere(&entries),
             SinkMessage::EntryRefused { entry, end } => {
                 let code = match end.code.would_change() && !self.dry_run {
                     true => EntryCode::Failed,
@@ -169,6 +170,36 @@ impl Source {
             EntryState::Failed(_) => true,
             EntryState::Confirmed | EntryState::Refused(_) => false,
         }
+    }
+
+    fn handle_elsewhere(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
+        let entry = ranges.first().map_or(0, |range| range.start);
+        if !ascending(ranges, u64::from(self.announced_entries)) {
+            return Err(SourceError::Elsewhere { entry });
+        }
+        let numbers = || ranges.iter().cloned().flatten().map(|number| number as u32);
+        if let Some(number) = numbers().find(|number| !self.may_be_elsewhere(*number)) {
+            return Err(SourceError::Elsewhere { entry: u64::from(number) });
+        }
+        for number in numbers() {
+            let Some(slot) = self.entries.get_mut(number) else { continue };
+            self.stats.unchanged_bytes += core::mem::take(&mut slot.size);
+            let object = core::mem::replace(&mut slot.object, NO_OBJECT);
+            self.unchanged.insert_one(u64::from(number));
+            self.comparisons.forget(EntryId(number));
+            if let Some(object) = self.objects.get_mut(object) {
+                object.live -= 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn may_be_elsewhere(&self, number: u32) -> bool {
+        self.entries.get(number).is_some_and(|slot| {
+            let has_others = slot.entry.as_ref().is_some_and(|it| !it.other_names().is_empty());
+            let is_open = slot.state == EntryState::Open && slot.object >= self.accepted;
+            has_others && is_open && slot.size > 0
+        })
     }
 
     fn handle_refused(&mut self, entry: u64, end: &EntryEnd) -> Result<(), SourceError> {

@@ -140,7 +140,13 @@ impl Source {
             let (first, _) = self.later.waiting.first_key_value()?;
             self.has_word_of(*first).then_some(*first)
         }) {
-            for entry in self.later.take(head) {
+            let mut names = self.later.take(head);
+            if let Some((next, others)) = names.split_first_mut()
+                && self.later.head(head).1
+            {
+                next.name_others(others.iter().map(|other| &other.path));
+            }
+            for entry in names {
                 self.push_later(head, entry);
             }
         }

@@ -138,7 +138,7 @@ impl Source {
         let number = self.objects.end();
         let mut live = 0;
         for file in bundle.layout.files() {
-            if let Some(slot) = self.entries.get_mut(file.0) {
+            if let Some(slot) = self.entries.get_mut(file.0).filter(|slot| slot.size > 0) {
                 slot.object = number;
                 live += u32::from(slot.state == EntryState::Open);
             }

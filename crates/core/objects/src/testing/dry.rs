@@ -34,7 +34,10 @@ impl Storage for DryMemory<'_> {
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
         match self.0.node(existing.entry.path.as_bytes()) {
-            None => Compared::Missing,
+            None => match self.0.compared(existing) {
+                Compared::Elsewhere(other) => Compared::Elsewhere(other),
+                _ => Compared::Missing,
+            },
             Some(Node::Directory { .. }) => Compared::Blocked(Box::new(end(EntryCode::InTheWay))),
             Some(_) => self.0.compared(existing),
         }

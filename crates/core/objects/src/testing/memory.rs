@@ -5,7 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::convert::Infallible;
 
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, Metadata};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, EntryPath, Metadata};
 use rand_core::Rng;
 
 use crate::action::{
@@ -96,7 +96,7 @@ impl Node {
 /// Metadata that a node has: all but its names.
 pub fn metadata_of(entry: &Entry) -> Option<Box<Metadata>> {
     let metadata = entry.attributes.metadata.as_deref()?;
-    Metadata { hard_link: None, ..metadata.clone() }.boxed()
+    Metadata { hard_link: None, other_names: Vec::new(), ..metadata.clone() }.boxed()
 }
 
 /// Why the storage failed.
@@ -406,6 +406,14 @@ impl MemoryStorage {
     /// Compares what has the entry's name; it has to be mended where its attributes are others.
     pub(super) fn compared(&self, existing: &ExistingEntry) -> Compared {
         let ExistingEntry { entry, stays, .. } = existing;
+        let compared = self.compared_itself(entry, *stays);
+        let is_other = matches!(compared, Compared::Other { .. } | Compared::Missing);
+        let is_it = |path: &&EntryPath| self.is(self.node(path.as_bytes()), entry);
+        let other = entry.other_names().iter().find(is_it).filter(|_| *stays && is_other);
+        other.map_or(compared, |other| Compared::Elsewhere(other.clone()))
+    }
+
+    fn compared_itself(&self, entry: &Entry, stays: bool) -> Compared {
         let node = self.node(entry.path.as_bytes());
         let Some(&Node::File { modified, inode, .. }) = node else {
             return Compared::Other { same_size: false };
@@ -417,7 +425,7 @@ impl MemoryStorage {
         if !self.is(node, entry) {
             return Compared::Other { same_size };
         }
-        match *stays && node != self.mended(entry).as_ref() {
+        match stays && node != self.mended(entry).as_ref() {
             true => Compared::Mended,
             false => Compared::Unchanged,
         }

@@ -3,11 +3,13 @@
 use longhaul_objects::hash::group_chaining_value;
 use longhaul_objects::limits::{NAME_MEMORY, UNSETTLED_COST};
 use longhaul_objects::testing::{DryMemory, MemoryStorage, Node, file};
-use longhaul_objects::{EntryId, Keeps, Sink, SinkConfig, SinkError, Source, Verdict, storage};
+use longhaul_objects::{
+    EntryId, Keeps, Sink, SinkConfig, SinkError, Source, SourceError, Verdict, storage,
+};
 use longhaul_units::{Duration, Instant};
 use longhaul_wire::{
-    Entry, EntryCode, EntryEnd, EntryKind, HardLink, KeptAttributes, Metadata, SinkMessage,
-    SourceMessage,
+    Entry, EntryCode, EntryEnd, EntryKind, EntryPath, HardLink, KeptAttributes, Metadata,
+    SinkMessage, SourceMessage,
 };
 
 fn named(entry: Entry, link: HardLink) -> Entry {
@@ -23,6 +25,14 @@ fn first(path: &str, size: u64) -> Entry {
 
 fn later(path: &str, size: u64, of: u64) -> Entry {
     named(file(path, size), HardLink::To(of))
+}
+
+/// The first name with some of the others.
+fn among(path: &str, size: u64, others: &[&str]) -> Entry {
+    let mut entry = first(path, size);
+    let others = others.iter().map(|path| EntryPath::new(path.as_bytes().to_vec()).unwrap());
+    entry.attributes.metadata.get_or_insert_default().other_names = others.collect();
+    entry
 }
 
 fn directory(path: &str) -> Entry {
@@ -217,29 +227,94 @@ fn planted(names: [Before; 4], size: u64) -> MemoryStorage {
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
+#[test]
+fn a_name_that_comes_first_and_is_missing_becomes_one_of_another_that_is_unchanged() {
+    let unchanged = Keeps { unchanged: true, ..Keeps::default() };
+    for (size, keeps, is_sent) in [
+        (10, unchanged, false),
+        (3 << 20, unchanged, false),
+        (10, Keeps { equal: true, ..Keeps::default() }, true),
+        (10, Keeps::default(), true),
+    ] {
+        let mut disk = MemoryStorage::new();
+        disk.plant(&file("b", size), &vec![0; size as usize]);
+        let before = inode(&disk, "b");
+        // In a directory that is new, among others of its bundle.
+        let entries = vec![
+            directory("new"),
+            file("new/0", 20),
+            among("new/a", size, &["none", "b", "c"]),
+            file("new/z", 20),
+            later("b", size, 2),
+            later("c", size, 2),
+        ];
+        let source = run(entries, keeps, &mut disk, None);
+        let (stats, again) = (source.stats(), if is_sent { size } else { 0 });
+        assert_eq!((stats.failed, stats.sent_bytes), (0, 40 + again), "{size} {keeps:?}");
+        assert_eq!(stats.unchanged_bytes + stats.confirmed_bytes, 40 + size, "{size} {keeps:?}");
+        let stays = u32::from(!is_sent);
+        assert_eq!((stats.confirmed, stats.unchanged), (6 - stays, stays), "{size} {keeps:?}");
+        let inodes = ["new/a", "b", "c"].map(|path| inode(&disk, path));
+        assert_eq!(inodes, [inodes[0]; 3]);
+        assert_eq!(inodes[0] == before, !is_sent);
+    }
+}
+
+#[test]
+fn only_first_names_that_are_not_accepted_may_be_elsewhere() {
+    let mut source = Source::default();
+    for entry in [first("a", 9), among("b", 9, &["c"]), later("c", 9, 1), among("d", 0, &["e"])] {
+        source.push_entry(entry).unwrap();
+    }
+    let elsewhere = |range: core::ops::Range<u64>| SinkMessage::Elsewhere {
+        entries: core::iter::once(range).collect(),
+    };
+    // Nothing is announced yet.
+    assert!(source.handle(elsewhere(1..2)).is_err());
+    source.finish_entries();
+    while source.poll_message().is_some() {}
+    for (wrong, entry) in [(0..1, 0), (0..2, 0), (2..3, 2), (3..4, 3), (4..5, 4)] {
+        let error = Err(SourceError::Elsewhere { entry });
+        assert_eq!(source.handle(elsewhere(wrong.clone())), error, "{wrong:?}");
+    }
+    source.handle(elsewhere(1..2)).unwrap();
+    assert_eq!(source.handle(elsewhere(1..2)), Err(SourceError::Elsewhere { entry: 1 }));
+    source.handle(SinkMessage::Accept { objects: 1 }).unwrap();
+    let task = source.next_group(1 << 20).unwrap();
+    assert_eq!((task.len, task.pieces.len()), (9, 1));
+    // It has a name without contents.
+    let confirmed = core::iter::once(1..4).collect();
+    source.handle(SinkMessage::Confirm { entries: confirmed }).unwrap();
+}
+
 /// All states of four names, as the dry run announces it. The contents are sent if the first that is not newer has not
-/// got them.
+/// got them, unless another has, of which that was announced.
 #[test]
 fn newer_files_stay_and_the_other_names_are_of_one_file_with_the_contents_of_the_source() {
     let states = [Before::Newer, Before::Older, Before::Missing, Before::Same];
     let names = |number: usize| [0, 2, 4, 6].map(|shift| states[number >> shift & 3]);
-    for (size, number) in
-        [0, 10, 1 << 20].into_iter().flat_map(|size| (0..256).map(move |n| (size, n)))
-    {
-        let before = names(number);
+    let cases = [0, 10, 1 << 20].into_iter().flat_map(|size| (0..512).map(move |n| (size, n)));
+    for (size, number) in cases {
+        let (before, is_among) = (names(number % 256), number < 256);
         let mut disk = planted(before, size);
         let entries = || {
             let others = NAMES[1..].iter().map(|path| later(path, size, 0));
-            [first("a", size)].into_iter().chain(others).collect::<Vec<_>>()
+            let first = if is_among { among("a", size, &NAMES[1..]) } else { first("a", size) };
+            [first].into_iter().chain(others).collect::<Vec<_>>()
         };
-        let place = format!("{size} {before:?}");
+        let place = format!("{size} {is_among} {before:?}");
         let dry = dry_run(entries(), &disk);
         let source = run(entries(), NEWER, &mut disk, None);
         let others = || NAMES.into_iter().zip(before).filter(|(_, it)| *it != Before::Newer);
         let newer = NAMES.len() - others().count();
-        let sent = others().next().map_or(0, |(_, it)| if it == Before::Same { 0 } else { size });
-        let changed =
-            others().count() - usize::from(others().next().is_some_and(|it| it.1 == Before::Same));
+        // Those that wait for the word about a newer one are known, too.
+        let is_known = (is_among || before[0] == Before::Newer) && size > 0;
+        let stays = match is_known {
+            true => before.contains(&Before::Same),
+            false => others().next().is_some_and(|(_, it)| it == Before::Same),
+        };
+        let sent = if stays || newer == NAMES.len() { 0 } else { size };
+        let changed = others().count() - usize::from(stays);
         let stats = source.stats();
         assert_eq!((stats.stayed.newer, stats.failed), (newer as u32, 0), "{place}");
         assert_eq!((stats.confirmed, stats.sent_bytes), (changed as u32, sent), "{place}");

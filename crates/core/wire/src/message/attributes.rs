@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 pub use self::data::DataRanges;
 pub use self::metadata::{
-    AccessEntry, AccessList, Account, HardLink, KeptAttributes, Metadata, Xattr,
+    AccessEntry, AccessList, Account, HardLink, KeptAttributes, Metadata, OTHER_NAMES_MAX, Xattr,
 };
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;

@@ -4,11 +4,14 @@ use core::ops::Range;
 
 use longhaul_units::shown_path;
 
-use super::attributes::{Attributes, HardLink};
+use super::attributes::{Attributes, HardLink, MAX_ATTRIBUTES, OTHER_NAMES_MAX};
 use crate::error::{DecodeError, Full};
 use crate::reader::Reader;
 use crate::varint;
 use crate::writer::Writer;
+
+/// Most bytes of the other names that are announced with a first.
+const OTHER_NAMES_LEN: usize = 4096;
 
 /// Longest path and longest target of a link, in bytes.
 pub const MAX_PATH: usize = 4096;
@@ -80,6 +83,11 @@ impl Entry {
         self.hard_link() == Some(HardLink::First)
     }
 
+    /// Of a first name: some of the others.
+    pub fn other_names(&self) -> &[EntryPath] {
+        self.attributes.metadata.as_deref().map_or(&[], |metadata| &metadata.other_names)
+    }
+
     /// Where it is a later name, the number of the entry that is the first.
     pub fn linked_to(&self) -> Option<u64> {
         match self.hard_link()? {
@@ -91,8 +99,27 @@ impl Entry {
     /// The same entry as this one of several names.
     #[must_use]
     pub fn with_link(mut self, link: HardLink) -> Self {
-        self.attributes.metadata.get_or_insert_default().hard_link = Some(link);
+        let metadata = self.attributes.metadata.get_or_insert_default();
+        metadata.hard_link = Some(link);
+        if link != HardLink::First {
+            metadata.other_names.clear();
+        }
         self
+    }
+
+    /// Names as many of the `others`, which come later, as there is room for. It becomes a first name.
+    pub fn name_others<'a>(&mut self, others: impl Iterator<Item = &'a EntryPath>) {
+        let left = MAX_ATTRIBUTES.saturating_sub(self.attributes.body_len());
+        let mut room = OTHER_NAMES_LEN.min(left.saturating_sub(OTHER_NAMES_LEN));
+        let others = others.take(OTHER_NAMES_MAX).take_while(|path| {
+            let len = varint::len(path.0.len() as u64) + path.0.len();
+            let fits = len <= room;
+            room = room.saturating_sub(len);
+            fits
+        });
+        let others = others.cloned().collect();
+        let metadata = self.attributes.metadata.get_or_insert_default();
+        (metadata.hard_link, metadata.other_names) = (Some(HardLink::First), others);
     }
 
     /// Where `len` of these bytes, from number `from` on, are in the file: parts of it, in order.

@@ -191,6 +191,7 @@ fn literal_bytes() {
     }
     check(&[3, 8, 2, 9], SinkMessage::Repair { object: ObjectId(2), group: 9 });
     check(&[3, 9, 4, 2], SinkMessage::Confirm { entries: core::iter::once(4..6).collect() });
+    check(&[3, 39, 4, 2], SinkMessage::Elsewhere { entries: core::iter::once(4..6).collect() });
     let end = EntryEnd::new(EntryCode::NoSpace, "full");
     check(b"\x07\x0a\x09\x09full", SinkMessage::EntryRefused { entry: 9, end });
     check(b"\x02\x1d\x00", SinkMessage::Rate(None));
@@ -444,6 +445,10 @@ fn entry() -> impl Strategy<Value = Entry> {
                 1 => Some(HardLink::To(size)),
                 _ => None,
             },
+            other_names: match identity[3] % 8 {
+                4 if kind != EntryKind::Directory => vec![EntryPath::new(b"a/b".to_vec()).unwrap()],
+                _ => Vec::new(),
+            },
         };
         let attributes = Attributes { data, metadata: metadata.boxed() };
         Entry { kind, mode, modified, size, identity, path, attributes }
@@ -591,6 +596,7 @@ fn message() -> impl Strategy<Value = Message> {
         (id(), some_ranges()).prop_map(|(object, groups)| SinkMessage::Have { object, groups }),
         (id(), number()).prop_map(|(object, group)| SinkMessage::Repair { object, group }),
         some_ranges().prop_map(|entries| SinkMessage::Confirm { entries }),
+        some_ranges().prop_map(|entries| SinkMessage::Elsewhere { entries }),
         (number(), end(EntryCode::of_sink))
             .prop_map(|(entry, end)| SinkMessage::EntryRefused { entry, end }),
         prop::collection::vec(prop::collection::vec(1u8.., 1..9), 0..4)

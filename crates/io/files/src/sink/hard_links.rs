@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 use longhaul_objects::{Compared, FirstName, Fsync, Publication};
 use longhaul_sys::sync::lock;
-use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind};
+use longhaul_wire::{Entry, EntryCode, EntryEnd, EntryKind, EntryPath};
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Stat, fstat, linkat, statat, symlinkat, unlinkat,
 };
@@ -75,6 +75,22 @@ impl SinkTree {
         }
     }
 
+    /// Finds another name under which the file is there unchanged. What has that gets the entry's attributes.
+    pub(crate) fn find_elsewhere(&self, entry: &Entry) -> Option<EntryPath> {
+        let is_it = |path: &&EntryPath| {
+            let place = self.place_of(path.as_bytes(), false).ok()?;
+            let (parent, name) = split(&place);
+            let parent = Parent::new(beneath(&self.root, parent, OFlags::PATH).ok()?);
+            let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            let is_it = compare(&parent.handle, name, &stat, entry) == Compared::Unchanged;
+            if is_it {
+                self.keeping.mend((&parent, name), &stat, entry, false);
+            }
+            Some(is_it)
+        };
+        entry.other_names().iter().find(|path| is_it(path) == Some(true)).cloned()
+    }
+
     fn find_first<'a>(
         &self,
         file: &Publication,
@@ -92,7 +108,7 @@ impl SinkTree {
             Compared::Newer { same_size } | Compared::Other { same_size } => {
                 same_size && self.lacks_times()
             }
-            Compared::Missing | Compared::Blocked(_) => false,
+            Compared::Missing | Compared::Blocked(_) | Compared::Elsewhere(_) => false,
         };
         match is_it && FileType::from_raw_mode(stat.st_mode) == kind {
             true => Ok(Named { directory, name, stat }),

@@ -16,7 +16,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, readlinkat, 
 use rustix::io::Errno;
 
 use self::listed::ListedScan;
-use super::hard_links::FoundLinks;
+use super::hard_links::{FoundLinks, FoundName};
 use super::holes::{data_ranges, may_have_holes};
 use super::{pseudo, stand_in};
 use crate::metadata::node::Node;
@@ -148,8 +148,8 @@ impl<'a> Scan<'a> {
             return Some(self.root_failed(root, end));
         }
         let found = leaf(self.tree, name, &stat, None, None);
-        self.missed = missed_of(self.tree, &found, &stat, None, None);
-        Some(self.linked(found, &stat))
+        let missed = missed_of(self.tree, &found, &stat, None, None);
+        self.give_out(found, missed, &stat)
     }
 
     fn root_failed(&mut self, root: usize, end: EntryEnd) -> Scanned {
@@ -253,8 +253,8 @@ impl<'a> Scan<'a> {
             Some(stat) if kind != FileType::Directory => {
                 let place = followed.is_none().then_some((directory, name));
                 let found = leaf(self.tree, path, &stat, listing.true_sizes, place);
-                self.missed = missed_of(self.tree, &found, &stat, listing.true_sizes, place);
-                Some(self.linked(found, &stat))
+                let missed = missed_of(self.tree, &found, &stat, listing.true_sizes, place);
+                self.give_out(found, missed, &stat)
             }
             _ if identify::is_hidden_name(name.to_bytes()) => None,
             _ => {
@@ -269,20 +269,34 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes in an entry that it is one of several names, where these are kept.
-    fn linked(&mut self, found: Scanned, stat: &Stat) -> Scanned {
-        let Scanned::Entry(entry) = found else { return found };
-        let link = self.tree.reading.keeps_links().then(|| self.links.next(stat)).flatten();
-        let Some(link) = link else { return Scanned::Entry(entry) };
+    /// Gives out what was found, unless it is one of several names, where these are kept.
+    fn give_out(&mut self, found: Scanned, missed: Missed, stat: &Stat) -> Option<Scanned> {
+        let name = match &found {
+            Scanned::Entry(entry) if self.tree.reading.keeps_links() => {
+                FoundName::new(entry, missed, stat)
+            }
+            _ => None,
+        };
+        let Some(name) = name else {
+            self.missed = missed;
+            return Some(found);
+        };
+        self.links.find(name, self.tree.names_most / 8);
+        None
+    }
+
+    /// One of several names that need not wait for others.
+    fn ready_name(&mut self) -> Option<Scanned> {
+        let (FoundName { entry, missed, .. }, link) = self.links.take_ready()?;
         match link {
             HardLink::First if !self.has_room(0) => {
-                return unreadable(entry.path.as_bytes().to_vec(), too_many());
+                return Some(unreadable(entry.path.as_bytes().to_vec(), too_many()));
             }
-            HardLink::First => {}
+            HardLink::First => self.missed = missed,
             // They are those of the first.
-            HardLink::To(_) => self.missed = Missed::default(),
+            HardLink::To(_) => {}
         }
-        Scanned::Entry(entry.with_link(link))
+        Some(Scanned::Entry(entry.with_link(link)))
     }
 
     /// The entry that was given out last was announced with this number. Until that is known it has no other names.
@@ -322,7 +336,10 @@ impl Iterator for Scan<'_> {
         self.links.forget_unnumbered();
         self.missed = Missed::default();
         loop {
-            let scanned = if self.listing.is_some() {
+            let ready = self.ready_name();
+            let scanned = if ready.is_some() {
+                ready
+            } else if self.listing.is_some() {
                 self.step()
             } else if self.listed.is_next_beside() {
                 self.step_listed()
@@ -334,6 +351,8 @@ impl Iterator for Scan<'_> {
                 self.start_root(self.next_root - 1)
             } else if self.listed.is_left() {
                 self.step_listed()
+            } else if self.links.release_all() {
+                None
             } else {
                 return None;
             };

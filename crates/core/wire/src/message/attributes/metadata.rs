@@ -3,7 +3,7 @@ use alloc::vec::Vec;
 
 use super::built;
 use crate::error::{DecodeError, Full};
-use crate::message::EntryKind;
+use crate::message::{EntryKind, EntryPath, MAX_PATH};
 use crate::reader::Reader;
 use crate::varint;
 use crate::writer::Writer;
@@ -74,6 +74,8 @@ pub struct Metadata {
     pub default_access: Option<AccessList>,
     /// Of a file or link with several names.
     pub hard_link: Option<HardLink>,
+    /// Of a first name: some of the others, none empty, which come later. At most [`OTHER_NAMES_MAX`].
+    pub other_names: Vec<EntryPath>,
 }
 
 /// A name of a file or link that has several.
@@ -162,7 +164,14 @@ impl Metadata {
             HardLink::First => (HARD_LINK, Vec::new()),
             HardLink::To(first) => (HARD_LINK, built(|w| w.varint(first))),
         });
-        [owner, group, xattrs, access, default_access, hard_link].into_iter().flatten()
+        let other_names = (!self.other_names.is_empty()).then(|| {
+            let each = |w: &mut Writer<'_>| {
+                self.other_names.iter().try_for_each(|path| w.sized(path.as_bytes()))
+            };
+            (OTHER_NAMES, built(each))
+        });
+        let links = [hard_link, other_names];
+        [owner, group, xattrs, access, default_access].into_iter().chain(links).flatten()
     }
 
     pub(super) fn decode(&mut self, kind: u64, r: &mut Reader<'_>) -> Result<(), DecodeError> {
@@ -185,6 +194,16 @@ impl Metadata {
             DEFAULT_ACCESS => self.default_access = Some(AccessList::decode(r)?),
             HARD_LINK if r.is_empty() => self.hard_link = Some(HardLink::First),
             HARD_LINK => self.hard_link = Some(HardLink::To(r.varint()?)),
+            OTHER_NAMES if self.hard_link == Some(HardLink::First) => {
+                while !r.is_empty() {
+                    let path = EntryPath::new(r.sized(MAX_PATH)?.to_vec());
+                    let path = path.ok().filter(|path| !path.is_empty());
+                    self.other_names.push(path.ok_or_else(|| r.invalid())?);
+                }
+                if self.other_names.is_empty() || self.other_names.len() > OTHER_NAMES_MAX {
+                    return Err(r.invalid());
+                }
+            }
             _ => return Err(r.invalid()),
         }
         r.finish()
@@ -254,6 +273,9 @@ impl AccessEntry {
     }
 }
 
+/// Most names of [`Metadata::other_names`].
+pub const OTHER_NAMES_MAX: usize = 32;
+
 /// Longest name of an account or an extended attribute.
 pub(super) const NAME_MAX: usize = 255;
 
@@ -263,9 +285,10 @@ const XATTRS: u64 = 4;
 const ACCESS: u64 = 5;
 const DEFAULT_ACCESS: u64 = 6;
 const HARD_LINK: u64 = 7;
+const OTHER_NAMES: u64 = 8;
 
 /// Each type takes one byte.
-const _: () = assert!(varint::len(HARD_LINK) == 1);
+const _: () = assert!(varint::len(OTHER_NAMES) == 1);
 
 #[cfg(test)]
 mod tests {
@@ -304,7 +327,8 @@ mod tests {
             (ACCESS, b"\x01\x08"),
             (HARD_LINK, b"\x00\x00"),
             (HARD_LINK, b"\x40"),
-            (8, b"\x00"),
+            (OTHER_NAMES, b"\x01a"),
+            (9, b"\x00"),
         ] {
             assert!(decode(kind, wrong).is_err(), "{kind}: {wrong:?}");
         }

@@ -262,8 +262,8 @@ impl<'a> Scan<'a> {
         }
         let link = (!follows).then_some((directory.as_fd(), &*name));
         let found = leaf(self.tree, path.to_vec(), &stat, true_sizes, link);
-        self.missed = missed_of(self.tree, &found, &stat, true_sizes, link);
-        Some(self.linked(found, &stat))
+        let missed = missed_of(self.tree, &found, &stat, true_sizes, link);
+        self.give_out(found, missed, &stat)
     }
 
     fn enter(&mut self, path: &[u8]) -> io::Result<OpenDirectory> {
