@@ -73,6 +73,10 @@ pub enum Measure {
     Regained,
     /// Of its fair share, in percent, over a minute from the tenth second on.
     Share,
+    /// The same over 60 round trips from the tenth second on, when the first flow begins.
+    Arrival,
+    /// Percent of its packets that are lost in that time.
+    ArrivalLoss,
     /// Jain's index of all flows in that time, in percent.
     Jain,
     /// Of the rate of the other, in percent, that the first flow has in that time.
@@ -123,6 +127,17 @@ const fn beside<const N: usize>(first: Sender, other: Sender) -> [Sender; N] {
     all
 }
 
+/// The first comes when so many of the others have had ten seconds.
+const fn joining<const N: usize>(other: Sender) -> [Sender; N] {
+    let mut all = [Sender { at_ms: 10_000, ..AUTO }; N];
+    let mut i = 1;
+    while i < N {
+        all[i] = Sender { at_ms: 100 * i as u32, ..other };
+        i += 1;
+    }
+    all
+}
+
 const ALONE: &[Sender] = &[AUTO];
 const AT_LEAST: f64 = f64::INFINITY;
 const FAIR: (f64, f64) = (50.0, 160.0);
@@ -139,8 +154,8 @@ const fn target(
 }
 
 use Measure::{
-    Beyond, FullAfter, Jain, Lost, Others, OwnLoss, Ratio, Regained, Share, StandingQueue,
-    StartQueue, Used, WorstLoss,
+    Arrival, ArrivalLoss, Beyond, FullAfter, Jain, Lost, Others, OwnLoss, Ratio, Regained, Share,
+    StandingQueue, StartQueue, Used, WorstLoss,
 };
 use Queue::{KiB, Packets, Percent};
 
@@ -220,6 +235,23 @@ pub const TARGETS: &[Target] = &[
     target("share", "2 BBR", link(500, 40, Percent(100)), &beside::<3>(AUTO, BBR), Share, FAIR),
     target("share", "2 BBR, queue 400 %", link(500, 40, Percent(400)), &beside::<3>(AUTO, BBR), Share, FAIR),
     target("share", "8 BBR", link(500, 40, Percent(100)), &beside::<9>(AUTO, BBR), Share, FAIR),
+
+    target("joins", "1 CUBIC", link(500, 40, Percent(100)), &joining::<2>(CUBIC), Arrival, FAIR),
+    target("joins", "1 CUBIC", link(500, 40, Percent(100)), &joining::<2>(CUBIC), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "8 CUBIC", link(500, 40, Percent(100)), &joining::<9>(CUBIC), Arrival, FAIR),
+    target("joins", "8 CUBIC", link(500, 40, Percent(100)), &joining::<9>(CUBIC), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "2 CUBIC, queue 25 %", link(500, 40, Percent(25)), &joining::<3>(CUBIC), Arrival, FAIR),
+    target("joins", "2 CUBIC, queue 25 %", link(500, 40, Percent(25)), &joining::<3>(CUBIC), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "1 CUBIC, 10 Mb/s", link(10, 40, Percent(100)), &joining::<2>(CUBIC), Arrival, FAIR),
+    target("joins", "1 CUBIC, 10 Mb/s", link(10, 40, Percent(100)), &joining::<2>(CUBIC), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "2 BBR", link(500, 40, Percent(100)), &joining::<3>(BBR), Arrival, FAIR),
+    target("joins", "2 BBR", link(500, 40, Percent(100)), &joining::<3>(BBR), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "1 alike", link(500, 40, Percent(100)), &joining::<2>(AUTO), Arrival, FAIR),
+    target("joins", "1 alike", link(500, 40, Percent(100)), &joining::<2>(AUTO), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "3 alike, queue 5 %", link(500, 40, Percent(5)), &joining::<4>(AUTO), Arrival, FAIR),
+    target("joins", "3 alike, queue 5 %", link(500, 40, Percent(5)), &joining::<4>(AUTO), ArrivalLoss, (0.0, 2.0)),
+    target("joins", "1 alike, 200 ms", link(500, 200, Percent(50)), &joining::<2>(AUTO), Arrival, FAIR),
+    target("joins", "1 alike, 200 ms", link(500, 200, Percent(50)), &joining::<2>(AUTO), ArrivalLoss, (0.0, 2.0)),
 
     target("alike", "two", link(100, 40, Percent(100)), &beside::<2>(AUTO, AUTO), Jain, (95.0, 100.0)),
     target("alike", "four", link(100, 40, Percent(100)), &beside::<4>(AUTO, AUTO), Jain, (95.0, 100.0)),
@@ -398,15 +430,20 @@ impl Target {
                 }
                 400.0
             }
-            Share | Jain | Ratio | Others => {
+            ArrivalLoss => {
                 world.run(MS * 10_000);
-                let rates = world.measure(MS * 60_000);
+                f64::from(world.span(0, rtt * 60).loss_ppm() as u32) / 1e4
+            }
+            Share | Arrival | Jain | Ratio | Others => {
+                world.run(MS * 10_000);
+                let is_arrival = matches!(self.measure, Arrival);
+                let rates = world.measure(if is_arrival { rtt * 60 } else { MS * 60_000 });
                 let rates: Vec<f64> = rates.iter().map(|rate| rate.as_bps() as f64).collect();
                 let (total, count) = (rates.iter().sum::<f64>(), rates.len() as f64);
                 let squares: f64 = rates.iter().map(|rate| rate * rate).sum();
                 100.0
                     * match self.measure {
-                        Share => rates[0] * count / total,
+                        Share | Arrival => rates[0] * count / total,
                         Jain => total * total / (count * squares),
                         Ratio => rates[0] / rates[1],
                         _ => (total - rates[0]) / rate.as_bps() as f64,
