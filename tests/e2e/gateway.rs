@@ -214,7 +214,9 @@ fn a_file_configures_a_gateway_and_is_read_again_at_a_signal() {
 
         file("allow = [\"127.0.0.1\"]\nmax_sessions = 0\n");
         program.signal(Signal::HUP);
-        program.prints("gateway.toml: line 3: max_sessions 0: expected 1 to 100000");
+        program.prints(
+            "gateway.toml: line 3: max_sessions 0: expected a whole number from 1 to 100000",
+        );
         echoes(&mut session());
         file("allow = [\"127.0.0.9\"]\n");
         program.signal(Signal::HUP);

@@ -98,7 +98,7 @@ fn serve_config_is_read_again_on_sighup_and_touches_no_transfer() {
         fs::write(test.path("config"), "listen = 7\n[[access]]\nrot = \"there\"\n").unwrap();
         server.signal(Signal::HUP);
         let words = server.prints("the configuration stays as it was");
-        assert!(words.contains("line 1: listen 7: expected a text"), "{words}");
+        assert!(words.contains("line 1: listen 7: expected an address"), "{words}");
         assert!(words.contains("line 3: rot: unknown field"), "{words}");
         // The old one holds; then the new one, under which the first token is nobody's.
         let list = |token: &str| {

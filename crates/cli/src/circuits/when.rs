@@ -43,8 +43,10 @@ impl FromStr for When {
 pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let is_number = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit());
     let unit = if is_number { "s" } else { "" };
-    longhaul_circuits::service::config::time("time", &format!("{text}{unit}"))
-        .map_err(|_| format!("expected a time like 90s, 15min, 2h or 30d, or seconds, not {text}"))
+    longhaul_circuits::service::config::time("time", &format!("{text}{unit}")).map_err(|_| {
+        let text = if text.is_empty() { "nothing" } else { text };
+        format!("expected a time like 90s, 15min, 2h or 30d, or seconds, not {text}")
+    })
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -158,8 +159,8 @@ impl Settings {
         options.profiles = Some(profiles).filter(|profiles| !profiles.is_empty());
         options.trust_proxy =
             mistakes.each(&file.trust_proxy, |text| text.parse().map_err(WrongValue::new));
-        if let Some(most) = file.transfers.as_ref().and_then(|it| transfers(&mut mistakes, it)) {
-            options.connections_max = most;
+        if let Some(most) = &file.transfers {
+            options.connections_max = most.value as usize;
         }
         let mut drain = args::DRAIN;
         for (written, time) in [
@@ -211,13 +212,13 @@ struct File {
 impl File {
     fn read(file: &mut Section<'_>) -> Self {
         Self {
-            listen: file.one("listen"),
+            listen: file.address("listen"),
             has_access: file.has("access"),
             access: file.sections("access", AccessSection::read),
             memory: file.one("memory"),
             min_free: file.one("min_free"),
             rate: file.one("rate"),
-            transfers: file.one("transfers"),
+            transfers: file.number("transfers", TRANSFERS),
             profiles: file.each("profiles"),
             trust_proxy: file.each("trust_proxy"),
             stall_timeout: file.time("stall_timeout"),
@@ -225,7 +226,7 @@ impl File {
             discard_after: file.time("discard_after"),
             drain: file.time("drain"),
             log: file.one("log"),
-            metrics: file.one("metrics"),
+            metrics: file.address("metrics"),
             direct: file.one("direct"),
             host_priority: file.one("host_priority"),
             no_history: file.one("no_history"),
@@ -256,7 +257,7 @@ impl AccessSection {
             allow_write: section.one("allow_write"),
             allow_delete: section.one("allow_delete"),
             allow_owners: section.one("allow_owners"),
-            transfers: section.one("transfers"),
+            transfers: section.number("transfers", TRANSFERS),
             min_free: section.one("min_free"),
             rate: section.one("rate"),
         }
@@ -292,7 +293,7 @@ impl AccessSection {
         {
             mistakes.wrong(delete, "it goes with reading and writing");
         }
-        access.transfers = self.transfers.as_ref().and_then(|it| transfers(mistakes, it));
+        access.transfers = self.transfers.as_ref().map(|most| most.value as usize);
         let bytes = |text: &str| text.parse().map_err(WrongValue::new);
         access.limits.min_free = self.min_free.as_ref().and_then(|it| mistakes.one(it, bytes));
         access.limits.rate = self.rate.as_ref().and_then(|it| mistakes.one(it, rate));
@@ -336,13 +337,6 @@ fn log_format(text: &str) -> Result<LogFormat, WrongValue> {
     LogFormat::from_str(text, false).map_err(|_| WrongValue::new("expected text or json"))
 }
 
-fn transfers(mistakes: &mut Mistakes, most: &Written<u32>) -> Option<usize> {
-    if !(1..=TRANSFERS_MAX).contains(&most.value) {
-        mistakes.wrong(most, format_args!("expected 1 to {TRANSFERS_MAX}"));
-    }
-    Some(most.value as usize)
-}
-
 /// Reads `ADDR:PORT`, `[ADDR]:PORT`, or an address alone.
 fn address(text: &str) -> Result<SocketAddr, WrongValue> {
     let bracketed = text.strip_prefix('[').and_then(|text| text.strip_suffix(']'));
@@ -363,7 +357,7 @@ fn any_address() -> IpAddr {
 }
 
 /// Each takes descriptors and memory, of which a host has no more.
-const TRANSFERS_MAX: u32 = 10_000;
+const TRANSFERS: RangeInclusive<u32> = 1..=10_000;
 
 #[cfg(test)]
 mod tests {
@@ -443,13 +437,35 @@ mod tests {
     }
 
     #[test]
+    fn metrics_are_at_an_address_or_a_port() {
+        let (_dir, text) = example();
+        for (written, at) in
+            [("7423", "127.0.0.1:7423"), ("\"7423\"", "127.0.0.1:7423"), ("\"[::]:1\"", "[::]:1")]
+        {
+            let text = text.replacen("drain = 7", &format!("metrics = {written}"), 1);
+            let settings = Settings::parse(&text, |_| {}).ok().unwrap();
+            assert_eq!(settings.metrics, Some(at.parse().unwrap()), "{written}");
+        }
+    }
+
+    #[test]
     fn each_mistake_is_named_with_its_line_and_key_and_all_at_once() {
         let (dir, text) = example();
         let at = dir.path().display().to_string();
         for (from, to, words) in [
             ("192.0.2.7", "dtn", "line 1: listen dtn: expected an address".to_owned()),
             ("1GiB", "1MiB", "line 2: memory 1MiB: a transfer takes".to_owned()),
-            ("= 9", "= 0", "line 3: transfers 0: expected 1 to".to_owned()),
+            ("\"192.0.2.7\"", "7420", "line 1: listen 7420: expected an address and port".to_owned()),
+            ("= \"192.0.2.7\"", "= \"\"", "line 1: listen \"\": expected an address".to_owned()),
+            (
+                "\"192.0.2.7\"",
+                "[\"192.0.2.7\", \"::1\"]",
+                "line 1: listen [\"192.0.2.7\", \"::1\"]: expected one address, in quotes: listen = \"192.0.2.7\""
+                    .to_owned(),
+            ),
+            ("= 9", "= 0", "line 3: transfers 0: expected a whole number from 1 to 10000".to_owned()),
+            ("= 9", "= \"x\"", "line 3: transfers \"x\": expected a whole number from 1 to 10000".to_owned()),
+            ("= 2\n", "= 10001\n", "line 11: transfers 10001: expected a whole number from 1 to 10000".to_owned()),
             ("= 7\n", "= \"soon\"\n", "line 4: drain soon: expected a time like 90s".to_owned()),
             ("= 7\n", "= -7\n", "line 4: drain -7: expected a time like 90s".to_owned()),
             ("= 7\n", "= true\n", "line 4: drain true: expected a time like \"30s\"".to_owned()),
@@ -459,15 +475,17 @@ mod tests {
                 "line 5: profiles \"auto\": expected a list, in [ ]: profiles = [\"auto\"]"
                     .to_owned(),
             ),
+            ("= 7\n", "= \"\"\n", "line 4: drain \"\": expected a time like 90s".to_owned()),
             (
                 "drain = 7",
-                "metrics = 7423",
-                "line 4: metrics 7423: expected a text in quotes: metrics = \"7423\"".to_owned(),
+                "metrics = 99999",
+                "line 4: metrics 99999: expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422, with a port up to 65535"
+                    .to_owned(),
             ),
             (
                 "drain = 7",
                 "metrics = [\"7423\"]",
-                "line 4: metrics [\"7423\"]: expected a text in quotes: metrics = \"7423\""
+                "line 4: metrics [\"7423\"]: expected one address, in quotes: metrics = \"7423\""
                     .to_owned(),
             ),
             ("drain = 7", "log = \"xml\"", "line 4: log xml: expected text or json".to_owned()),
@@ -479,6 +497,7 @@ mod tests {
             ("/b\"", "/a\"", "line 14: token_file: line 8 gives the token".to_owned()),
             ("allow_delete", "allow_read = true\nallow_delete", "line 17: allow_delete".to_owned()),
             ("2Gbps", "1kbps", "line 18: rate 1kbps: expected at least 8kbps".to_owned()),
+            ("2Gbps", "", "line 18: rate \"\": expected a number with a unit, like 1".to_owned()),
             (
                 &format!("root = \"{at}\"\nallow_d"),
                 "allow_d",

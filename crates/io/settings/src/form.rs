@@ -1,7 +1,6 @@
 //! Errors of form, in the words of people.
 
-use std::fmt;
-
+use crate::expected::{ADDRESS, whole};
 use crate::mistakes::Mistake;
 
 /// The line of a byte of `text`, from 1.
@@ -42,15 +41,21 @@ fn as_line(key: &str, value: &str, expected: &str) -> Option<String> {
                 inner.split(',').map(|one| format!("{quote}{}{quote}", one.trim())).collect();
             Some(format!("{key} = [{}]", all.join(", ")))
         }
-        "a string" | "path string" => {
-            let alone = value.strip_prefix('[').and_then(|value| value.strip_suffix(']'));
-            let alone = alone.map(str::trim).filter(|one| is_text(one) && !one.contains(','));
+        "a string" | "path string" | ADDRESS => {
             let is_number = value.parse::<u64>().is_ok();
             let quoted = || is_number.then(|| format!("\"{value}\""));
-            Some(format!("{key} = {}", alone.map(str::to_owned).or_else(quoted)?))
+            Some(format!("{key} = {}", first_of_list(value).map(str::to_owned).or_else(quoted)?))
         }
         _ => None,
     }
+}
+
+/// The first text of a list, with its quotes.
+fn first_of_list(value: &str) -> Option<&str> {
+    let first = value.strip_prefix('[')?.trim_start();
+    let quote = first.chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let end = first.get(1..)?.find([quote, '\n'])? + 1;
+    first.get(..=end).filter(|text| text.ends_with(quote))
 }
 
 /// The words of serde: the value that it found, and the one that it expected.
@@ -62,19 +67,16 @@ fn wrong_value(why: &str) -> Option<(&str, &str)> {
 
 /// The words of serde for the expected value, for people.
 fn in_words(expected: &str) -> String {
-    let whole = |least: &dyn fmt::Display, most: &dyn fmt::Display| {
-        format!("a whole number from {least} to {most}")
-    };
     match expected {
-        "u8" => whole(&u8::MIN, &u8::MAX),
-        "u16" => whole(&u16::MIN, &u16::MAX),
-        "u32" => whole(&u32::MIN, &u32::MAX),
+        "u8" => whole(&(u8::MIN..=u8::MAX)),
+        "u16" => whole(&(u16::MIN..=u16::MAX)),
+        "u32" => whole(&(u32::MIN..=u32::MAX)),
         // TOML has no larger ones.
-        "u64" | "usize" => whole(&0, &i64::MAX),
-        "i8" => whole(&i8::MIN, &i8::MAX),
-        "i16" => whole(&i16::MIN, &i16::MAX),
-        "i32" => whole(&i32::MIN, &i32::MAX),
-        "i64" | "isize" => whole(&i64::MIN, &i64::MAX),
+        "u64" | "usize" => whole(&(0..=i64::MAX)),
+        "i8" => whole(&(i8::MIN..=i8::MAX)),
+        "i16" => whole(&(i16::MIN..=i16::MAX)),
+        "i32" => whole(&(i32::MIN..=i32::MAX)),
+        "i64" | "isize" => whole(&(i64::MIN..=i64::MAX)),
         "f32" | "f64" => "a number".into(),
         "a boolean" => "true or false".into(),
         "a string" | "a borrowed string" | "a character" | "path string" => {

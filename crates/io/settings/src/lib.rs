@@ -14,6 +14,7 @@
 //! assert_eq!(wrong.to_string(), words);
 //! ```
 
+mod expected;
 mod form;
 mod mistakes;
 mod section;
@@ -43,7 +44,8 @@ pub fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Mistake> {
 /// It is none.
 pub fn on_loopback(text: &str) -> Result<SocketAddr, WrongValue> {
     let local = || Some(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), text.parse().ok()?));
-    let expected = || WrongValue::new("expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422");
+    let expected = "expected [ADDR:]PORT, like 7422 or 192.0.2.1:7422, with a port up to 65535";
+    let expected = || WrongValue::new(expected);
     text.parse().ok().or_else(local).ok_or_else(expected)
 }
 

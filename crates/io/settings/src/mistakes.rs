@@ -1,6 +1,8 @@
 use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::expected::whole;
 use crate::written::{At, Written};
 use crate::wrong_value::WrongValue;
 
@@ -80,8 +82,17 @@ impl Mistakes {
 
     /// Notes what is wrong with a value.
     pub fn wrong<T: Display>(&mut self, written: &Written<T>, why: impl Display) {
-        let text = format!("{} {}: {why}", written.at, written.value);
+        let text = format!("{} {}: {why}", written.at, visible(&written.value));
         self.found.push(Mistake { line: written.at.line, ..Mistake::new(text) });
+    }
+
+    /// A number of this range.
+    pub fn number(&mut self, written: &Written<u32>, range: RangeInclusive<u32>) -> Option<u32> {
+        let number = Some(written.value).filter(|number| range.contains(number));
+        if number.is_none() {
+            self.wrong(written, format_args!("expected {}", whole(&range)));
+        }
+        number
     }
 
     /// Reads a value.
@@ -108,8 +119,16 @@ impl Mistakes {
         file: &Written<PathBuf>,
         read: impl FnOnce(&Path) -> Result<T, WrongValue>,
     ) -> Option<T> {
-        let text = |why| format!("{} {}: {why}", file.at, file.value.display());
+        let text = |why| format!("{} {}: {why}", file.at, visible(file.value.display()));
         let wrong = |why| Mistake { text: text(why), line: file.at.line, is_of_file: true };
         read(&file.value).map_err(|why| self.found.push(wrong(why))).ok()
+    }
+}
+
+/// A value as it is shown, though there is nothing in it.
+fn visible(value: impl Display) -> String {
+    match value.to_string() {
+        empty if empty.is_empty() => "\"\"".into(),
+        text => text,
     }
 }

@@ -1,11 +1,14 @@
 use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, Visitor};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 
+use crate::expected::{ADDRESS, whole};
 use crate::form::{line, mistake};
 use crate::mistakes::Mistake;
 use crate::written::{At, Written};
@@ -57,9 +60,17 @@ impl<'t> Section<'t> {
 
     /// The value of `key`, if it stands there and is one.
     pub fn one<T: DeserializeOwned>(&mut self, key: &'static str) -> Option<Written<T>> {
+        self.read_by(key, PhantomData::<T>)
+    }
+
+    fn read_by<S: for<'de> DeserializeSeed<'de, Value = T>, T>(
+        &mut self,
+        key: &'static str,
+        seed: S,
+    ) -> Option<Written<T>> {
         let value = self.take(key)?;
         let at = At { key, line: Some(line(self.text, value.span().start)) };
-        match T::deserialize(ValueDeserializer::from(value)) {
+        match seed.deserialize(ValueDeserializer::from(value)) {
             Ok(value) => Some(Written { value, at }),
             Err(error) => {
                 self.mistakes.push(mistake(self.text, &error));
@@ -68,9 +79,35 @@ impl<'t> Section<'t> {
         }
     }
 
+    /// The whole number `key`, if it stands there and is one of these.
+    pub fn number(
+        &mut self,
+        key: &'static str,
+        range: RangeInclusive<u32>,
+    ) -> Option<Written<u32>> {
+        let value = self.take(key)?;
+        let span = value.span();
+        let line = line(self.text, span.start);
+        let number = i64::deserialize(ValueDeserializer::from(value)).ok();
+        let number = number.and_then(|number| u32::try_from(number).ok());
+        let number = number.filter(|number| range.contains(number));
+        if number.is_none() {
+            let written = self.text.get(span).and_then(|text| text.lines().next());
+            let (written, expected) = (written.unwrap_or_default(), whole(&range));
+            let why = format_args!("{key} {written}: expected {expected}");
+            self.mistakes.push(Mistake::in_line(line, why));
+        }
+        Some(Written { value: number?, at: At { key, line: Some(line) } })
+    }
+
     /// The time `key`, if it stands there: a text, or a number of seconds, which comes as its digits.
     pub fn time(&mut self, key: &'static str) -> Option<Written> {
-        self.one::<Time>(key).map(|Written { value, at }| Written { value: value.0, at })
+        self.read_by(key, TextOrNumber("a time like \"30s\", or a number of seconds"))
+    }
+
+    /// The address `key`, if it stands there: a text, or a number, which comes as its digits.
+    pub fn address(&mut self, key: &'static str) -> Option<Written> {
+        self.read_by(key, TextOrNumber(ADDRESS))
     }
 
     /// The texts of the list `key`, if it stands there; it may not be empty.
@@ -163,30 +200,30 @@ impl<'t> Section<'t> {
     }
 }
 
-/// A time as it was written, without a unit where it is a number.
-struct Time(String);
+/// A text, or the digits of a number; and the words for what is meant.
+struct TextOrNumber(&'static str);
 
-impl<'de> Deserialize<'de> for Time {
-    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
-        value.deserialize_any(TimeVisitor)
+impl<'de> DeserializeSeed<'de> for TextOrNumber {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, value: D) -> Result<String, D::Error> {
+        value.deserialize_any(self)
     }
 }
 
-struct TimeVisitor;
-
-impl Visitor<'_> for TimeVisitor {
-    type Value = Time;
+impl Visitor<'_> for TextOrNumber {
+    type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a time like \"30s\", or a number of seconds")
+        f.write_str(self.0)
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Time, E> {
-        Ok(Time(text.into()))
+    fn visit_str<E>(self, text: &str) -> Result<String, E> {
+        Ok(text.into())
     }
 
-    fn visit_i64<E>(self, seconds: i64) -> Result<Time, E> {
-        Ok(Time(seconds.to_string()))
+    fn visit_i64<E>(self, number: i64) -> Result<String, E> {
+        Ok(number.to_string())
     }
 }
 
@@ -218,6 +255,49 @@ mod tests {
             let (_, mistakes) = read(wrong);
             let words = format!("line 1: drain {wrong}: expected a time like \"30s\"");
             assert!(mistakes[0].to_string().starts_with(&words), "{mistakes:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_is_one_text_or_a_port() {
+        let read = |value: &str| {
+            let text = format!("at = {value}");
+            Section::read(&text, |section| section.address("at").map(|it| it.value)).unwrap()
+        };
+        for (text, value) in [("\"::1:80\"", "::1:80"), ("80", "80"), ("99999", "99999")] {
+            assert_eq!(read(text).0.as_deref(), Some(value));
+        }
+        let expected = "expected one address, in quotes";
+        for (wrong, line) in [
+            ("true", "at true: "),
+            ("[\"a\"]", "at [\"a\"]: "),
+            ("[\"a\", \"b\"]", "at [\"a\", \"b\"]: "),
+            ("[\n  'a', # one\n  'b',\n]", "at [: "),
+        ] {
+            let meant = match wrong {
+                "true" => "",
+                _ if wrong.contains('\'') => ": at = 'a'",
+                _ => ": at = \"a\"",
+            };
+            let (_, mistakes) = read(wrong);
+            assert_eq!(mistakes[0].to_string(), format!("line 1: {line}{expected}{meant}"));
+        }
+    }
+
+    #[test]
+    fn a_number_of_whatever_form_gets_one_sentence_with_its_range() {
+        let read = |value: &str| {
+            let text = format!("\nmost = {value}");
+            let read =
+                |section: &mut Section<'_>| section.number("most", 1..=64).map(|it| it.value);
+            Section::read(&text, read).unwrap()
+        };
+        assert_eq!((read("1").0, read("64").0), (Some(1), Some(64)));
+        for wrong in ["0", "65", "-1", "99999999999", "7.0", "\"7\"", "[7]", "true"] {
+            let (number, mistakes) = read(wrong);
+            assert_eq!(number, None);
+            let words = format!("line 2: most {wrong}: expected a whole number from 1 to 64");
+            assert_eq!(mistakes[0].to_string(), words);
         }
     }
 

@@ -1,6 +1,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -108,18 +109,11 @@ pub(super) struct Check {
 
 impl Check {
     fn spares(&mut self, spares: &Written<u32>) -> usize {
-        if spares.value > SPARES_MAX {
-            self.mistakes.wrong(spares, format_args!("expected at most {SPARES_MAX}"));
-        }
-        spares.value as usize
+        self.mistakes.number(spares, SPARES).unwrap_or_default() as usize
     }
 
     fn places(&mut self, most: &Option<Written<u32>>) -> Option<usize> {
-        let most = most.as_ref()?;
-        if !(1..=PLACES_MAX).contains(&most.value) {
-            self.mistakes.wrong(most, format_args!("expected 1 to {PLACES_MAX}"));
-        }
-        Some(most.value as usize)
+        Some(self.mistakes.number(most.as_ref()?, PLACES)? as usize)
     }
 
     /// Settings, as `others` where they say nothing.
@@ -256,9 +250,9 @@ pub(super) fn forward(text: &str) -> Result<(SocketAddr, Target), WrongValue> {
 }
 
 /// Of each next gateway, which counts them among those that have not proven anything.
-const SPARES_MAX: u32 = 64;
+pub(super) const SPARES: RangeInclusive<u32> = 0..=64;
 /// Six descriptors each.
-const PLACES_MAX: u32 = 100_000;
+pub(super) const PLACES: RangeInclusive<u32> = 1..=100_000;
 const RTT_MIN: Duration = Duration::from_micros(1);
 const RTT_MAX: Duration = Duration::from_secs(10);
 
@@ -367,11 +361,19 @@ via = [\"203.0.113.9\", \"b@203.0.113.10\"]
             ("\"tokens\"", "\"nowhere\"", "line 3: token_file nowhere: no such file"),
             ("203.0.113.9:7421", "everything", "line 6: allow everything: \"everything\" is not"),
             ("\"reno\"", "\"nosuch\"", "line 8: congestion nosuch: this kernel does not have"),
-            ("s = 7", "s = 0", "line 9: max_sessions 0: expected 1 to 100000"),
-            ("s = 7", "s = 100001", "line 9: max_sessions 100001: expected 1 to 100000"),
+            ("s = 7", "s = 0", "line 9: max_sessions 0: expected a whole number from 1 to 100000"),
+            (
+                "s = 7",
+                "s = 100001",
+                "line 9: max_sessions 100001: expected a whole number from 1 to 100000",
+            ),
             ("rate = \"900Mbps\"\n", "", "line 18: rtt 50ms: it sizes buffers for a rate"),
             ("max_sessions = 7", "drain = \"x\"", "line 9: drain x: "),
-            ("s = 7", "s = -1", "line 9: max_sessions -1: expected a whole number"),
+            (
+                "s = 7",
+                "s = -1",
+                "line 9: max_sessions -1: expected a whole number from 1 to 100000",
+            ),
             (
                 "s = 7",
                 "s = 7\nmax_session = 8",

@@ -1,5 +1,6 @@
 use longhaul_settings::{Mistake, Section};
 
+use super::check::{PLACES, SPARES};
 use super::{ClassConfig, Config, RouteConfig, SegmentConfig};
 
 impl Config {
@@ -36,11 +37,11 @@ impl Config {
                 via: route.each("via"),
                 proxy_protocol: route.one("proxy_protocol"),
             }),
-            max_sessions: file.one("max_sessions"),
-            max_sessions_per_client: file.one("max_sessions_per_client"),
+            max_sessions: file.number("max_sessions", PLACES),
+            max_sessions_per_client: file.number("max_sessions_per_client", PLACES),
             memory: file.one("memory"),
-            spares: file.one("spares"),
-            metrics: file.one("metrics"),
+            spares: file.number("spares", SPARES),
+            metrics: file.address("metrics"),
             drain: file.time("drain"),
             is_file: true,
             mistakes: Vec::new(),
