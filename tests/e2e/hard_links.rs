@@ -2,17 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use longhaul::{CopyOptions, KeptAttributes};
+use longhaul_needs::needs;
 use rustix::fs::XattrFlags;
 
-use crate::program::Program;
+use crate::program::{NOBODY, Program};
 use crate::server::{Server, each_way, push, run};
+use crate::storage::as_nobody;
 use crate::test::limited;
 use crate::trees::noise;
 
@@ -302,7 +304,53 @@ fn where_there_are_no_links_files_are_copied_in_full_and_counted() {
                 let [from, to] = [from, to].map(|path| fs::metadata(path).unwrap());
                 assert_eq!((from.mode(), from.mtime_nsec()), (to.mode(), to.mtime_nsec()));
             }
+            // Where the names are taken, too.
+            fs::write(from.join(names[0]), "other contents").unwrap();
+            options.dry_run = true;
+            assert_eq!(run(test, &options).unwrap().would_change, (3, 14));
+            options.dry_run = false;
+            let report = run(test, &options).unwrap();
+            assert!(report.failures.is_empty(), "{report:?}");
+            assert_eq!((report.files, report.bytes), (3, 14), "{report:?}");
+            names
+                .iter()
+                .for_each(|name| assert_eq!(fs::read(to.join(name)).unwrap(), b"other contents"));
         });
+    });
+}
+
+/// As the system has it by default (`fs.protected_hardlinks`): none to another user's file that this one may not
+/// write to.
+#[needs(root)]
+#[test]
+fn where_a_link_is_refused_a_copy_takes_the_place_of_what_has_its_name() {
+    limited(|test| {
+        let serves =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let (_server, at) = as_nobody(test, &serves);
+        let to = format!("lh://{at}/");
+        fs::create_dir_all(test.here("tree/b")).unwrap();
+        fs::write(test.here("tree/a"), "contents").unwrap();
+        fs::hard_link(test.here("tree/a"), test.here("tree/b/c")).unwrap();
+        let copied =
+            Command::new("cp").arg("-a").args([test.here("tree"), test.there("tree")]).status();
+        assert!(copied.unwrap().success());
+        fs::remove_file(test.there("tree/b/c")).unwrap();
+        fs::write(test.there("tree/b/c"), "old").unwrap();
+        for path in ["", "tree", "tree/b", "tree/b/c"].map(|name| test.there(name)) {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        for (option, named) in [("-n", "differs  tree/b/c\n"), ("-v", "tree/b/c\n")] {
+            let words = ["cp", "--token-file", "token", option, "-H", "here/tree", &to];
+            let ended = Program::start(test, &words).end();
+            ended.assert_succeeded();
+            assert_eq!(ended.stdout, named, "{ended:?}");
+            assert!(ended.stderr.contains("1 entr"), "{ended:?}");
+        }
+        assert_eq!(fs::read(test.there("tree/b/c")).unwrap(), b"contents");
+        let is_refused = fs::read("/proc/sys/fs/protected_hardlinks").unwrap() == b"1\n";
+        let [a, b] = ["tree/a", "tree/b/c"].map(|name| inode(&test.there(name)));
+        assert_eq!(a != b, is_refused);
     });
 }
 

@@ -126,8 +126,11 @@ impl SinkTree {
             self.elsewhere.store(true, Ordering::Relaxed);
         }
         let link = |to: &OwnedFd, as_name: &[u8]| {
+            // As systems do it, which look for the name first.
             #[cfg(any(test, feature = "test-faults"))]
-            if crate::test_faults::refuses(&file.entry, "links") {
+            if crate::test_faults::refuses(&file.entry, "links")
+                && statat(to, as_name, AtFlags::SYMLINK_NOFOLLOW).is_err()
+            {
                 return Err(Errno::PERM);
             }
             linkat(&named.directory, named.name, to, as_name, AtFlags::empty())
@@ -142,8 +145,8 @@ impl SinkTree {
         for (directory, unseen) in [(&self.hidden, &own[..]), (&parent.handle, &beside[..])] {
             gone(unlinkat(directory, unseen, AtFlags::empty()))?;
             match link(directory, unseen) {
-                // The first is on another file system, as what has this name may be.
-                Err(Errno::XDEV) => continue,
+                // Only here it shows that none can be made; across file systems one may be, beside the name.
+                Err(error) if is_impossible(error) => continue,
                 linked => linked?,
             }
             let renamed = rename_over_files((directory, unseen), (parent, name));
