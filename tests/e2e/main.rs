@@ -47,6 +47,7 @@ mod refused;
 mod relay;
 mod reports;
 mod resume;
+mod rights;
 mod routes;
 mod rsync;
 mod selection;

@@ -99,9 +99,9 @@ const REMARKS: [(u64, &str); 9] = [
          after an interruption, what had its name already is copied again",
     ),
     (
-        Summary::DIRECTORY_TIMES_NOT_SET,
-        "the destination does not let the modification time of each directory be set, as of another user's: such keep \
-         theirs",
+        Summary::SOME_TIMES_NOT_SET,
+        "the destination does not let the modification time of each directory, or of each unchanged file, be set, as of \
+         another user's: such keep theirs",
     ),
     (
         Summary::MODES_NOT_SET,

@@ -328,8 +328,8 @@ impl Summary {
     pub const MORE_THAN_FREE: u64 = 256;
     /// The destination keeps other modification times for some files than those that were set.
     pub const TIMES_NOT_KEPT: u64 = 512;
-    /// It did not let modification times of directories be set.
-    pub const DIRECTORY_TIMES_NOT_SET: u64 = 1024;
+    /// It did not let modification times of directories, or of files that were there, be set.
+    pub const SOME_TIMES_NOT_SET: u64 = 1024;
 }
 
 impl Message {

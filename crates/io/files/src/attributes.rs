@@ -5,13 +5,13 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
 
 use longhaul_wire::{Entry, EntryKind, Summary};
-use rustix::fs::{AtFlags, Timespec, Timestamps, UTIME_OMIT, futimens, utimensat};
+use rustix::fs::{AtFlags, Stat, Timespec, Timestamps, UTIME_OMIT, futimens, utimensat};
 
 use crate::explain::NotSet;
 use crate::metadata::is_refusal;
 use crate::metadata::node::Node;
 use crate::sink::SinkTree;
-use crate::sink::times::lacks_time;
+use crate::sink::times::{lacks_time, may_have_time};
 
 impl SinkTree {
     /// Sets the mode, where one is given, and the modification time of `entry`; what the file system does
@@ -37,25 +37,49 @@ impl SinkTree {
             _ if self.keeping.is_on() => {
                 self.keeping.keep(node, mode, entry).map_err(|error| NotSet::error(0, error))
             }
-            Some(mode) => self.unless_refused(entry, Summary::MODES_NOT_SET, || node.chmod(mode)),
+            Some(mode) => {
+                let set = || node.chmod(mode);
+                self.unless_refused(entry, Summary::MODES_NOT_SET, set).map(|_| ())
+            }
             None => Ok(()),
         }
     }
 
     /// The time alone.
     pub(crate) fn set_time(&self, file: impl AsFd, entry: &Entry) -> io::Result<()> {
-        let set = || futimens(&file, &self.timestamps(entry));
         // Somebody else's directory tells nothing of the file system, nor of the times of files in it.
         let note = match entry.kind {
-            EntryKind::Directory => Summary::DIRECTORY_TIMES_NOT_SET,
+            EntryKind::Directory => Summary::SOME_TIMES_NOT_SET,
             _ => Summary::TIMES_NOT_SET,
         };
-        self.unless_refused(entry, note, set)?;
-        if entry.kind == EntryKind::File && !self.lacks_times() && lacks_time(file, entry.modified)
-        {
+        self.set_time_or(note, file, entry).map(|_| ())
+    }
+
+    /// Gives a file that is there, and has this status, the time of `entry`, if it lacks that. True if it has got it.
+    pub(crate) fn mend_time(
+        &self,
+        file: impl AsFd,
+        stat: &Stat,
+        entry: &Entry,
+    ) -> io::Result<bool> {
+        match may_have_time(stat, entry.modified) {
+            true => Ok(false),
+            // It may be somebody else's, too.
+            false => self.set_time_or(Summary::SOME_TIMES_NOT_SET, file, entry),
+        }
+    }
+
+    /// True if it has got it, false with a note.
+    fn set_time_or(&self, note: u64, file: impl AsFd, entry: &Entry) -> io::Result<bool> {
+        let set = || futimens(&file, &self.timestamps(entry));
+        if !self.unless_refused(entry, note, set)? {
+            return Ok(false);
+        }
+        let is_lost = entry.kind == EntryKind::File && lacks_time(file, entry.modified);
+        if is_lost {
             self.notes.fetch_or(Summary::TIMES_NOT_KEPT, Ordering::Relaxed);
         }
-        Ok(())
+        Ok(!is_lost)
     }
 
     /// Sets the modification time of the link `name`, and what else is kept of it.
@@ -71,7 +95,7 @@ impl SinkTree {
         }
         let times = self.timestamps(entry);
         let set = || utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW);
-        self.unless_refused(entry, Summary::TIMES_NOT_SET, set)
+        self.unless_refused(entry, Summary::TIMES_NOT_SET, set).map(|_| ())
     }
 
     /// Notes about the copy for the user, as [`Summary::notes`].
@@ -84,18 +108,19 @@ impl SinkTree {
         self.notes() & Summary::TIMES_NOT_SET != 0
     }
 
+    /// False if it was refused, which is noted.
     fn unless_refused(
         &self,
         entry: &Entry,
         note: u64,
         set: impl FnOnce() -> rustix::io::Result<()>,
-    ) -> io::Result<()> {
+    ) -> io::Result<bool> {
         match attempt(entry, note, set) {
             Err(error) if is_refusal(error) => {
                 self.notes.fetch_or(note, Ordering::Relaxed);
-                Ok(())
+                Ok(false)
             }
-            set => set.map_err(|error| NotSet::error(note, error)),
+            set => set.map(|()| true).map_err(|error| NotSet::error(note, error)),
         }
     }
 

@@ -29,8 +29,9 @@ use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::has_room;
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
+use crate::sink::times::may_have_time;
 use crate::sink::writable::forbids_names;
-use crate::sink::{Rename, StorageError, check_directory, compare, has_time, place_under};
+use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
 
 /// A destination as a copy would find it.
 #[derive(Debug)]
@@ -392,13 +393,9 @@ impl Storage for &DryRun {
         let file = may_be_all_holes(file, entry).ok()?;
         let stat = fstat(&file).ok()?;
         let node = Node::open(&file).dry(true);
-        let wanted = self.keeping.mode_of_file(entry, &parent, &stat);
-        match wanted {
-            _ if self.keeping.is_on() => self.keeping.keep(&node, wanted, entry).ok()?,
-            Some(wanted) => node.chmod(wanted).ok()?,
-            None => {}
-        }
-        Some(mended(node.was_changed() || !has_time(&stat, entry)))
+        let was_mended = self.keeping.mend_node(&node, &parent, &stat, entry);
+        let gets_time = !may_have_time(&stat, entry.modified) && node.may_set_time();
+        Some(mended(was_mended || gets_time))
     }
 
     fn delete_others(

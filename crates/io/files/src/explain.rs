@@ -280,7 +280,7 @@ impl NotSet {
     /// The step that failed, for people.
     pub(crate) fn doing(&self) -> &'static str {
         match self.note {
-            Summary::TIMES_NOT_SET | Summary::DIRECTORY_TIMES_NOT_SET => {
+            Summary::TIMES_NOT_SET | Summary::SOME_TIMES_NOT_SET => {
                 "cannot set its modification time"
             }
             Summary::MODES_NOT_SET => "cannot set its permission bits",

@@ -2,6 +2,7 @@
 
 pub(crate) mod access;
 pub(crate) mod node;
+pub(crate) mod rights;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

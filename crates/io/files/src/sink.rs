@@ -370,11 +370,14 @@ impl SinkTree {
         let had = self.keeping.made_writable.take(*id);
         let result = (|| -> io::Result<_> {
             let directory = beneath(&self.root, &place, OFlags::RDONLY)?;
-            let mode = rustix::fs::fstat(&directory)?.st_mode & 0o7777;
+            let stat = rustix::fs::fstat(&directory)?;
+            let mode = stat.st_mode & 0o7777;
             let wanted = self.keeping.mode_of_directory(&directory, entry, mode, is_ours);
             let node = Node::open(&directory).having(had);
             self.set_attributes_of(&node, wanted, entry)?;
-            self.set_time(&directory, entry)?;
+            if !has_time(&stat, entry) {
+                self.set_time(&directory, entry)?;
+            }
             // One that an earlier run has made for this copy is new.
             let was_changed = node.was_changed() || had.is_some() && had != wanted;
             Ok((!is_ours && !self.keeping.is_provisional(entry, mode)).then_some(was_changed))

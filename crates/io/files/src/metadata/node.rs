@@ -5,10 +5,13 @@ use std::fmt::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
-    AtFlags, Gid, Mode, Stat, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr, flistxattr,
-    fremovexattr, fsetxattr, fstat, lgetxattr, llistxattr, lremovexattr, lsetxattr, statat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, Stat, Uid, XattrFlags, accessat, chownat, fchmod,
+    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, lgetxattr, llistxattr,
+    lremovexattr, lsetxattr, statat,
 };
 use rustix::io::{Errno, Result};
+
+use crate::metadata::{USER, rights};
 
 /// A file, directory or link that has metadata.
 pub(crate) struct Node<'a> {
@@ -58,12 +61,62 @@ impl<'a> Node<'a> {
         self.changed.get()
     }
 
-    fn change(&self, set: impl FnOnce() -> Result<()>) -> Result<()> {
-        if !self.is_dry {
-            set()?;
+    /// True if nothing of it is set.
+    pub(crate) fn is_dry(&self) -> bool {
+        self.is_dry
+    }
+
+    /// True if it is open.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.at, At::Open(_))
+    }
+
+    /// Sets something, or in a dry run finds out whether it `may`.
+    fn change(
+        &self,
+        may: impl FnOnce() -> Result<bool>,
+        set: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        match self.is_dry {
+            false => set()?,
+            true if !self.is_fixed() && may()? => {}
+            true => return Err(Errno::PERM),
         }
         self.changed.set(true);
         Ok(())
+    }
+
+    fn is_fixed(&self) -> bool {
+        match &self.at {
+            At::Open(file) => rights::is_fixed(file, b""),
+            At::Named { directory, name, .. } => rights::is_fixed(directory, name),
+        }
+    }
+
+    /// True if this process may set its modification time.
+    pub(crate) fn may_set_time(&self) -> bool {
+        !self.is_fixed() && self.is_as_owner().unwrap_or(false)
+    }
+
+    fn is_as_owner(&self) -> Result<bool> {
+        Ok(rights::is_as_owner(&self.stat()?))
+    }
+
+    /// True if this process may set or remove an extended attribute of this name.
+    fn may_set_xattr(&self, name: &[u8]) -> Result<bool> {
+        if name.starts_with(b"system.") {
+            return self.is_as_owner();
+        }
+        if !name.starts_with(USER) {
+            return Ok(rights::may_set_xattr(name));
+        }
+        let kind = FileType::from_raw_mode(self.stat()?.st_mode);
+        let access = |path: &[u8]| accessat(CWD, path, Access::WRITE_OK, AtFlags::EACCESS);
+        let writable = match &self.at {
+            At::Open(file) => access(format!("/proc/self/fd/{}", file.as_raw_fd()).as_bytes()),
+            At::Named { path, .. } => access(path),
+        };
+        Ok(matches!(kind, FileType::RegularFile | FileType::Directory) && writable.is_ok())
     }
 
     /// The one of this name.
@@ -86,22 +139,25 @@ impl<'a> Node<'a> {
 
     /// Gives it to others.
     pub(crate) fn chown(&self, user: Option<u32>, group: Option<u32>) -> Result<()> {
+        let may = || Ok(rights::may_give(&self.stat()?, user, group));
         let (user, group) = (user.map(Uid::from_raw), group.map(Gid::from_raw));
-        self.change(|| match &self.at {
+        let set = || match &self.at {
             At::Open(file) => fchown(file, user, group),
             At::Named { directory, name, .. } => {
                 chownat(directory, *name, user, group, AtFlags::SYMLINK_NOFOLLOW)
             }
-        })
+        };
+        self.change(may, set)
     }
 
     /// Sets the mode of what is open.
     pub(crate) fn chmod(&self, mode: u32) -> Result<()> {
         let changed = self.changed.get();
-        self.change(|| match &self.at {
+        let set = || match &self.at {
             At::Open(file) => fchmod(file, Mode::from_raw_mode(mode)),
             At::Named { .. } => Err(Errno::OPNOTSUPP),
-        })?;
+        };
+        self.change(|| Ok(self.is_open() && self.is_as_owner()?), set)?;
         self.changed.set(changed || self.had != Some(mode));
         Ok(())
     }
@@ -137,18 +193,20 @@ impl<'a> Node<'a> {
 
     /// Sets one.
     pub(crate) fn set_xattr(&self, name: &[u8], value: &[u8]) -> Result<()> {
-        self.change(|| match &self.at {
+        let set = || match &self.at {
             At::Open(file) => fsetxattr(file, name, value, XattrFlags::empty()),
             At::Named { path, .. } => lsetxattr(&path[..], name, value, XattrFlags::empty()),
-        })
+        };
+        self.change(|| self.may_set_xattr(name), set)
     }
 
     /// Removes one.
     pub(crate) fn remove_xattr(&self, name: &[u8]) -> Result<()> {
-        self.change(|| match &self.at {
+        let set = || match &self.at {
             At::Open(file) => fremovexattr(file, name),
             At::Named { path, .. } => lremovexattr(&path[..], name),
-        })
+        };
+        self.change(|| self.may_set_xattr(name), set)
     }
 }
 

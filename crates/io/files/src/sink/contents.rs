@@ -19,7 +19,7 @@ use crate::large::large;
 use crate::metadata::node::Node;
 use crate::place::open_at;
 use crate::sink::inherited::Parent;
-use crate::sink::{LastDirectory, SinkTree, has_time};
+use crate::sink::{LastDirectory, SinkTree};
 use crate::source::read;
 
 /// A file that is read by groups.
@@ -103,17 +103,13 @@ impl SinkTree {
             let file = open_existing(parent, name, entry).ok()?;
             let stat = fstat(&file).ok()?;
             let file = may_be_all_holes(file, entry).ok()?;
-            Some((file, stat, self.keeping.mode_of_file(entry, parent, &stat)))
+            let was_mended = self.keeping.mend_node(&Node::open(&file), parent, &stat, entry);
+            Some((file, stat, was_mended))
         };
-        let (file, stat, mode) =
+        let (file, stat, was_mended) =
             self.look_in_place(entry, last, look).ok_or(io::ErrorKind::NotFound)?;
-        let node = Node::open(&file);
-        self.set_attributes_of(&node, mode, entry)?;
-        let had_time = has_time(&stat, entry);
-        if !had_time {
-            self.set_time(&file, entry)?;
-        }
-        Ok(mended(node.was_changed() || !had_time))
+        let got_time = self.mend_time(&file, &stat, entry)?;
+        Ok(mended(was_mended || got_time))
     }
 
     fn open_under_name(&self, entry: &Entry, last: &mut Option<LastDirectory>) -> io::Result<File> {

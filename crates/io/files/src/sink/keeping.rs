@@ -129,14 +129,6 @@ impl Keeping {
         self.umask
     }
 
-    /// The mode that a file with this status is to get whose contents are those of `entry`, if any.
-    pub(crate) fn mode_of_file(&self, entry: &Entry, parent: &Parent, stat: &Stat) -> Option<u32> {
-        let mode = stat.st_mode & 0o7777;
-        let wanted = self.mode_in(entry, |mode| parent.gives().mode(mode));
-        // A new owner may take bits away.
-        (self.is_on() || mode != wanted).then_some(wanted)
-    }
-
     /// True if a directory of this mode may be one that a run has made for `entry` and not finished.
     pub(crate) fn is_provisional(&self, entry: &Entry, mode: u32) -> bool {
         !self.keeps_modes()
@@ -178,7 +170,6 @@ impl Keeping {
         if !self.is_on() && (!is_file || stat.st_mode & 0o7777 == self.mode(entry)) {
             return false;
         }
-        let mode = self.mode_in(entry, |mode| parent.gives().mode(mode));
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || open_at(parent, name, flags, Mode::empty()).ok();
         let file = is_file.then(open).flatten();
@@ -186,15 +177,28 @@ impl Keeping {
             Some(file) => Node::open(file),
             None => Node::named(parent, name),
         };
-        let node = node.dry(is_dry);
-        let lacks_mode = is_file && stat.st_mode & 0o7777 != mode;
-        let all = match &file {
-            file if self.is_on() => self.set_all(&node, file.is_some().then_some(mode), entry),
-            Some(_) if lacks_mode => node.chmod(mode).map(|()| true),
+        self.mend_node(&node.dry(is_dry), parent, stat, entry)
+    }
+
+    /// The same of one that was looked up.
+    pub(crate) fn mend_node(
+        &self,
+        node: &Node<'_>,
+        parent: &Parent,
+        stat: &Stat,
+        entry: &Entry,
+    ) -> bool {
+        let is_file = entry.kind == EntryKind::File;
+        let mode = is_file.then(|| self.mode_in(entry, |mode| parent.gives().mode(mode)));
+        let lacks_mode = mode.is_some_and(|mode| stat.st_mode & 0o7777 != mode);
+        let settable = mode.filter(|_| node.is_open());
+        let all = match settable {
+            _ if self.is_on() => self.set_all(node, settable, entry),
+            Some(mode) if lacks_mode => node.chmod(mode).map(|()| true),
             _ => Ok(true),
         };
-        let is_closed = lacks_mode && file.is_none();
-        if !is_dry && (is_closed || !all.unwrap_or(false)) {
+        let is_closed = lacks_mode && settable.is_none();
+        if !node.is_dry() && (is_closed || !all.unwrap_or(false)) {
             self.count_not_kept();
         }
         node.was_changed()

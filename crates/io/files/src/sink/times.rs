@@ -17,7 +17,7 @@ const KEPT_FROM: i64 = 315_619_200 * 1_000_000_000;
 const KEPT_UNTIL: i64 = (i32::MAX as i64) * 1_000_000_000;
 
 /// True if a file of this status may have been given the time `modified`: as far as its file system keeps it.
-pub(super) fn may_have_time(stat: &Stat, modified: i64) -> bool {
+pub(crate) fn may_have_time(stat: &Stat, modified: i64) -> bool {
     let there = nanoseconds(stat.st_mtime, stat.st_mtime_nsec as i64);
     let changed = nanoseconds(stat.st_ctime, stat.st_ctime_nsec as i64);
     let kept = grain(there, changed);

@@ -130,10 +130,6 @@ impl SinkTree {
         if let Some(mode) = made_writable {
             fchmod(&self.root, mode)?;
         }
-        match futimens(&self.root, &self.timestamps(&entry)) {
-            // It was refused before, which is noted.
-            Err(_) if self.lacks_times() => Ok(()),
-            set => Ok(set?),
-        }
+        self.set_time(&self.root, &entry)
     }
 }

@@ -28,7 +28,7 @@ fn tree(scratch: &Scratch, what: &str) -> PathBuf {
 
 #[test]
 fn files_that_may_not_have_their_time_or_mode_arrive_all_the_same() {
-    let times = Summary::TIMES_NOT_SET | Summary::DIRECTORY_TIMES_NOT_SET;
+    let times = Summary::TIMES_NOT_SET | Summary::SOME_TIMES_NOT_SET;
     for (what, note) in [("time", times), ("mode", Summary::MODES_NOT_SET)] {
         let scratch = Scratch::new();
         let from = tree(&scratch, what);
@@ -61,7 +61,7 @@ fn a_directory_that_may_not_have_its_time_says_nothing_of_files() {
     let copy = Copy::new(SourceTree::local(&[from], false), &scratch.at("to"));
     copy.run();
     assert_eq!(copy.failures(), []);
-    assert_eq!(copy.to.notes() & !Summary::NEW_NAME, Summary::DIRECTORY_TIMES_NOT_SET);
+    assert_eq!(copy.to.notes() & !Summary::NEW_NAME, Summary::SOME_TIMES_NOT_SET);
     assert!(!copy.to.lacks_times());
 }
 
