@@ -278,6 +278,44 @@ fn dry_runs_lists_deletion_and_verification_know_each_name() {
     });
 }
 
+/// Without `-H`, where the destination has names of one file: it is mended once.
+#[test]
+fn of_names_of_one_file_there_one_is_mended_by_either_run() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            fs::create_dir(from).unwrap();
+            let names = ["a", "b", "c", "d"];
+            names.iter().for_each(|name| fs::write(from.join(name), "x").unwrap());
+            run(test, &options).unwrap();
+            let time = fs::metadata(from.join("a")).unwrap().modified().unwrap();
+            for name in &names[1..] {
+                fs::File::open(from.join(name)).unwrap().set_modified(time).unwrap();
+                fs::remove_file(to.join(name)).unwrap();
+                fs::hard_link(to.join("a"), to.join(name)).unwrap();
+            }
+            // One wants another mode than the others, in each run.
+            let mode = |path: &Path, bits| {
+                fs::set_permissions(path, PermissionsExt::from_mode(bits)).unwrap();
+            };
+            for (last, checksum, mended) in
+                [(0o640, false, 1), (0o640, true, 1), (0o600, false, 2), (0o600, true, 2)]
+            {
+                names[..3].iter().for_each(|name| mode(&from.join(name), 0o640));
+                mode(&from.join("d"), last);
+                mode(&to.join("a"), 0o666);
+                options.checksum = checksum;
+                let counts = [true, false].map(|dry_run| {
+                    options.dry_run = dry_run;
+                    let report = run(test, &options).unwrap();
+                    (report.mended, report.unchanged.0, report.would_change.0)
+                });
+                assert_eq!(counts, [(mended, 5, 0); 2], "{last:o} {checksum}");
+            }
+        });
+    });
+}
+
 /// As FAT is, and a file system whose files have no more than so many names.
 #[test]
 fn where_there_are_no_links_files_are_copied_in_full_and_counted() {

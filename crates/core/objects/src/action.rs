@@ -213,6 +213,8 @@ pub struct EqualGroups {
     pub compared: usize,
     /// Those that are equal.
     pub equal: Vec<(u32, ChainingValue)>,
+    /// In a dry run: why a copy could not replace it where it differs, if that is known.
+    pub stays: Option<EntryEnd>,
 }
 
 /// A small file that an earlier run has recorded as whole.

@@ -48,6 +48,11 @@ pub trait Storage {
     /// See [`Action::CompareContents`]: the groups that are equal.
     fn compare_contents(&mut self, file: &ComparedFile) -> Vec<(u32, ChainingValue)>;
 
+    /// In a dry run: why a copy could not replace what has the entry's name, if that is known.
+    fn forbids(&mut self, _: &Entry) -> Option<EntryEnd> {
+        None
+    }
+
     /// See [`Action::MendExisting`]: the code that the file has in RESULT, if it is there and such.
     fn mend(&mut self, entry: &Entry) -> Option<EntryCode>;
 
@@ -129,7 +134,10 @@ pub fn perform<S: Storage>(storage: &mut S, action: Action) -> Result<Answer, S:
         }
         Action::CompareContents(batch) => Answer::ContentsCompared(each(batch, |compared| {
             let equal = storage.compare_contents(compared);
-            EqualGroups { id: compared.file.id, compared: compared.groups.len(), equal }
+            let (file, count) = (&compared.file, compared.groups.len());
+            let differs = equal.len() < count;
+            let stays = differs.then(|| storage.forbids(&file.entry)).flatten();
+            EqualGroups { id: file.id, compared: count, equal, stays }
         })),
         Action::MendExisting(batch) => {
             Answer::Mended(each(batch, |file| (file.id, storage.mend(&file.entry))))

@@ -66,6 +66,12 @@ pub enum DestinationError {
         /// The destination.
         path: String,
     },
+    /// A directory was asked for, and it, or one above it, is a link to nothing.
+    #[error("{path}: is a link that leads nowhere")]
+    Dangling {
+        /// The link.
+        path: String,
+    },
     /// The directory that should hold it does not exist.
     #[error("{path}: no such directory")]
     NoParent {
@@ -143,6 +149,7 @@ impl DestinationError {
             | Self::Special { path, .. }
             | Self::Hidden { path }
             | Self::NotEmpty { path }
+            | Self::Dangling { path }
             | Self::NoParent { path }
             | Self::Escapes { path }
             | Self::Busy { path }
@@ -200,6 +207,7 @@ impl Destination<'_> {
             }
             Err(error) => match error.kind() {
                 io::ErrorKind::NotFound if is_directory => {
+                    self.check_links(place)?;
                     let made = self.count_missing(place);
                     self.make(place).map_err(|error| self.error("cannot make it", error))?;
                     let opened = self.open(place);
@@ -227,11 +235,29 @@ impl Destination<'_> {
     }
 
     /// True where a directory was asked for that is not there yet.
-    pub(crate) fn would_be_made(&self, options: &SinkOptions) -> bool {
+    pub(crate) fn would_be_made(&self, options: &SinkOptions) -> Result<bool, DestinationError> {
         let path = self.bytes();
         let is_directory = options.is_directory || ends_as_directory(path);
         let is_missing = |error: io::Error| error.kind() == io::ErrorKind::NotFound;
-        is_directory && !options.is_name && self.open(trimmed(path)).is_err_and(is_missing)
+        let would_be_made =
+            is_directory && !options.is_name && self.open(trimmed(path)).is_err_and(is_missing);
+        if would_be_made {
+            self.check_links(trimmed(path))?;
+        }
+        Ok(would_be_made)
+    }
+
+    /// An error where a directory that is missing, or one above it, cannot be made, since a link has its name.
+    fn check_links(&self, place: &[u8]) -> Result<(), DestinationError> {
+        let Some(path) = self.missing(place).last() else { return Ok(()) };
+        let is_link = match self {
+            Self::Local(_) => path.is_symlink(),
+            Self::Below { root, .. } => root.symlink_metadata(path).is_ok_and(|it| it.is_symlink()),
+        };
+        match is_link {
+            true => Err(DestinationError::Dangling { path: shown(path.as_os_str().as_bytes()) }),
+            false => Ok(()),
+        }
     }
 
     /// The directory above one that would be made, and is there.
@@ -399,11 +425,15 @@ impl Destination<'_> {
 
     /// Directories of a path that are not there.
     fn count_missing(&self, path: &[u8]) -> usize {
-        let is_missing = |path: &&std::path::Path| {
+        self.missing(path).count()
+    }
+
+    /// It and the directories above it that are not there.
+    fn missing<'p>(&self, path: &'p [u8]) -> impl Iterator<Item = &'p Path> {
+        as_path(path).ancestors().take_while(|path| {
             let opened = self.open(path.as_os_str().as_bytes());
             opened.is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        };
-        as_path(path).ancestors().take_while(is_missing).count()
+        })
     }
 
     fn make(&self, path: &[u8]) -> io::Result<()> {

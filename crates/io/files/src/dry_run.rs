@@ -1,7 +1,9 @@
 //! A destination that is looked at and not changed.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::sync::Mutex;
 
 use longhaul_objects::storage::Storage;
 use longhaul_objects::{
@@ -10,9 +12,10 @@ use longhaul_objects::{
     Prepared, Publication, RecordedFile, Stamp, TempName, WritePiece,
 };
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::sync::lock;
 use longhaul_units::Bytes;
 use longhaul_wire::{
-    Deletes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, KeptAttributes, Summary,
+    Deletes, Entry, EntryCode, EntryEnd, EntryKind, EntryPath, KeptAttributes, Metadata, Summary,
 };
 use rustix::fs::{AtFlags, FileType, OFlags, Stat, fstat, statat};
 use rustix::io::Errno;
@@ -30,7 +33,7 @@ use crate::sink::free_space::has_room;
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::times::may_have_time;
-use crate::sink::writable::forbids_names;
+use crate::sink::writable::{forbids_removal, is_made_writable};
 use crate::sink::{Rename, StorageError, check_directory, compare, place_under};
 
 /// A destination as a copy would find it.
@@ -51,7 +54,12 @@ pub struct DryRun {
     keeps_modes: bool,
     /// Entries that are there and stay.
     keeps: Keeps,
+    /// By device and inode: files with more names than one that would be mended, as they would be then.
+    mended: Mutex<BTreeMap<(u64, u64), Given>>,
 }
+
+/// Attributes that a file would have: mode, modification time and metadata.
+type Given = (u16, i64, Option<Box<Metadata>>);
 
 impl DryRun {
     /// Looks for the destination as [`crate::SinkTree::open`] does, and makes nothing.
@@ -74,8 +82,9 @@ impl DryRun {
             stays: true,
             keeps_modes,
             keeps,
+            mended: Mutex::default(),
         };
-        if destination.would_be_made(options) {
+        if destination.would_be_made(options)? {
             let above = destination.found_above();
             if let Some(above) = &above {
                 destination.check_writable(above, false, "cannot make it")?;
@@ -184,30 +193,40 @@ impl DryRun {
         }
     }
 
-    /// Why a copy could not give what is in the directory `parent` its name, where that is known: it is not there and
-    /// would be made perhaps.
-    fn forbids(&self, parent: &[u8], doing: &str) -> Option<EntryEnd> {
-        let mut parent = parent;
+    /// Why a copy could not make or replace what has a name in the directory `parent`, where that is known: it is not
+    /// there and would be made perhaps.
+    fn forbids(&self, (parent, name): (&[u8], &[u8]), doing: &str) -> Option<EntryEnd> {
+        let (mut parent, mut name) = (parent, name);
+        // Where a directory above cannot be made, that is all that is known of what is in it.
+        let mut first = None;
         loop {
-            match self.directory(parent, OFlags::PATH) {
+            let error = match self.directory(parent, OFlags::PATH) {
                 Ok(Some(directory)) => {
-                    let error = forbids_names(&directory, self.keeps_modes)?;
-                    return Some(explain::at_destination(doing, &error.into()));
+                    let error = forbids_removal(&directory, name, self.keeps_modes)?;
+                    return Some(explain::at_destination(doing, &first.unwrap_or(error).into()));
                 }
                 Err(error @ Errno::ACCESS) if !self.keeps_modes => {
-                    return Some(explain::at_destination(doing, &error.into()));
+                    return Some(explain::at_destination(doing, &first.unwrap_or(error).into()));
                 }
                 _ if parent.is_empty() => return None,
-                _ => parent = split(parent).0,
-            }
+                found => found.err().unwrap_or(Errno::NOENT),
+            };
+            first = first.or(Some(error).filter(|error| *error != Errno::ACCESS));
+            (parent, name) = split(parent);
         }
+    }
+
+    /// The same of a file or link.
+    fn forbids_entry(&self, entry: &Entry) -> Option<EntryEnd> {
+        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false).ok()?;
+        self.forbids(split(&place), NAMING)
     }
 
     fn find_directory(&self, entry: &Entry) -> Result<Made, EntryEnd> {
         let path = entry.path.as_bytes();
         let missing = || {
             let place = place_under(self.rename.as_ref(), path, true).unwrap_or_default();
-            let end = self.forbids(split(&place).0, "cannot make the directory");
+            let end = self.forbids(split(&place), "cannot make the directory");
             end.unwrap_or_else(|| EntryEnd::new(EntryCode::New, ""))
         };
         let place = place_under(self.rename.as_ref(), path, true)?;
@@ -217,6 +236,8 @@ impl DryRun {
         let (parent, name) = split(&place);
         let looked = match self.look(parent, name) {
             Err(error) if self.is_made_room_for(entry, error) => None,
+            // The copy lets its user in. Nobody knows before what is there.
+            Err(Errno::ACCESS) if self.keeps_modes => None,
             looked => looked.map_err(|error| {
                 explain::at_destination("cannot look at what has its name", &error.into())
             })?,
@@ -225,7 +246,8 @@ impl DryRun {
         match check_directory(&parent, name) {
             Err(_) if self.deletes.replaces(&stat) => {
                 let stays = self.deletes.gives_up_its_place(&parent, path).err();
-                Err(stays.unwrap_or_else(missing))
+                let stays = stays.or_else(|| self.forbids(split(&place), "cannot delete it"));
+                Err(stays.unwrap_or_else(|| EntryEnd::new(EntryCode::New, "")))
             }
             checked => checked.map(|()| Made::InPlace),
         }
@@ -238,8 +260,27 @@ impl DryRun {
         let (parent, name) = split(&place);
         let found = self.look(parent, name).ok().flatten();
         found.is_some_and(|(parent, stat)| {
-            self.keeping.mend((&Parent::new(parent), name), &stat, entry, true)
+            self.mends(&stat, entry, || {
+                self.keeping.mend((&Parent::new(parent), name), &stat, entry, true)
+            })
         })
+    }
+
+    /// True if a copy would mend what has this status, as `lacks` says, and has not under another name.
+    fn mends(&self, stat: &Stat, entry: &Entry, lacks: impl FnOnce() -> bool) -> bool {
+        if stat.st_nlink == 1 {
+            return lacks();
+        }
+        let given = (entry.mode, entry.modified, entry.attributes.metadata.clone());
+        let mut mended = lock(&self.mended);
+        let mends = match mended.get(&(stat.st_dev, stat.st_ino)) {
+            Some(has) => *has != given,
+            None => lacks(),
+        };
+        if mends {
+            mended.insert((stat.st_dev, stat.st_ino), given);
+        }
+        mends
     }
 
     /// Opens the file that has the name, if it has the size, and its directory.
@@ -254,7 +295,7 @@ impl DryRun {
     fn end_of_directory(&self, entry: &Entry) -> rustix::io::Result<EntryCode> {
         let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), true);
         let Ok(place) = place else { return Ok(EntryCode::Unchanged) };
-        let directory = self.directory(&place, OFlags::RDONLY)?;
+        let directory = self.directory(&place, OFlags::PATH)?;
         let Some(directory) = directory.filter(|_| !(place.is_empty() && self.stays)) else {
             return Ok(EntryCode::Unchanged);
         };
@@ -263,7 +304,13 @@ impl DryRun {
             return Ok(EntryCode::Differs);
         }
         let wanted = self.keeping.mode_of_directory(&directory, entry, mode, false);
-        let node = Node::open(&directory).dry(true);
+        let opened = match self.directory(&place, OFlags::RDONLY) {
+            Err(Errno::ACCESS) if is_made_writable(&directory, self.keeps_modes) => {
+                return Ok(mended(wanted.is_some_and(|wanted| wanted != mode)));
+            }
+            opened => opened?.ok_or(Errno::NOENT)?,
+        };
+        let node = Node::open(&opened).dry(true);
         match wanted {
             wanted if self.keeping.is_on() => self.keeping.keep(&node, wanted, entry)?,
             Some(wanted) => node.chmod(wanted)?,
@@ -299,7 +346,12 @@ impl DryRun {
                     Some((stat.st_dev, stat.st_ino))
                 };
                 let is_that = at(entry.path.as_bytes()) == at(first.path.as_bytes());
-                if is_that && first.stays { EntryCode::Unchanged } else { EntryCode::Differs }
+                let stays = (!is_that).then(|| self.forbids_entry(entry)).flatten();
+                match stays {
+                    Some(end) => return end,
+                    None if is_that && first.stays => EntryCode::Unchanged,
+                    None => EntryCode::Differs,
+                }
             }
         };
         EntryEnd::new(code, "")
@@ -321,7 +373,7 @@ impl DryRun {
             Compared::Unchanged | Compared::Mended => !unchanged && !equal,
             Compared::Blocked(_) | Compared::Elsewhere(_) => false,
         };
-        let end = is_changed.then(|| self.forbids(parent, NAMING)).flatten();
+        let end = is_changed.then(|| self.forbids((parent, name), NAMING)).flatten();
         end.map_or(compared, |end| Compared::Blocked(Box::new(end)))
     }
 
@@ -339,7 +391,7 @@ impl DryRun {
                 FileType::Directory if self.deletes.makes_room() && !it_is_time => OTHER,
                 FileType::Directory if self.deletes.makes_room() => {
                     // A copy finds that first, and clears nothing then.
-                    let forbidden = self.forbids(place, NAMING);
+                    let forbidden = self.forbids((place, name), NAMING);
                     let end = forbidden.or_else(|| self.deletes.clears(&parent, name, entry).err());
                     end.map_or(OTHER, blocked)
                 }
@@ -382,6 +434,10 @@ impl Storage for &DryRun {
         contents.map(|mut contents| contents.equal(entry, &compared.groups)).unwrap_or_default()
     }
 
+    fn forbids(&mut self, entry: &Entry) -> Option<EntryEnd> {
+        self.forbids_entry(entry)
+    }
+
     /// One that is there stays; what cannot be looked at is as it was.
     fn finish_directory(&mut self, directory: &NamedEntry) -> Result<(), EntryEnd> {
         let code = self.end_of_directory(&directory.entry).unwrap_or(EntryCode::Unchanged);
@@ -393,9 +449,9 @@ impl Storage for &DryRun {
         let file = may_be_all_holes(file, entry).ok()?;
         let stat = fstat(&file).ok()?;
         let node = Node::open(&file).dry(true);
-        let was_mended = self.keeping.mend_node(&node, &parent, &stat, entry);
-        let gets_time = !may_have_time(&stat, entry.modified) && node.may_set_time();
-        Some(mended(was_mended || gets_time))
+        let gets_time = || !may_have_time(&stat, entry.modified) && node.may_set_time();
+        let lacks = || self.keeping.mend_node(&node, &parent, &stat, entry) | gets_time();
+        Some(mended(self.mends(&stat, entry, lacks)))
     }
 
     fn delete_others(

@@ -165,7 +165,7 @@ impl Contents {
     /// was whole, once all are compared or, if one is enough, one is not equal.
     fn compared(
         &mut self,
-        EqualGroups { id, compared: count, equal }: EqualGroups,
+        EqualGroups { id, compared: count, equal, .. }: EqualGroups,
         one_is_enough: bool,
     ) -> Option<(Vec<Recorded>, u32)> {
         self.under_way -= count as u64;
@@ -243,8 +243,8 @@ impl Sink {
     }
 
     /// Answers [`Action::CompareContents`] for one of its files.
-    pub(super) fn contents_compared(&mut self, compared: EqualGroups) {
-        let id = compared.id;
+    pub(super) fn contents_compared(&mut self, mut compared: EqualGroups) {
+        let (id, stays) = (compared.id, compared.stays.take());
         self.report.rechecked(compared.compared);
         let over = self.setup.contents.compared(compared, self.dry_run);
         let Some((equal, groups)) = over else { return };
@@ -252,10 +252,11 @@ impl Sink {
             self.setup.contents.equal.push(id);
             return;
         }
-        if self.dry_run {
-            return self.stays(id, EntryCode::Differs);
+        match stays {
+            Some(end) => self.fail(id, end, SourceKnows::No, Kept::Untouched),
+            None if self.dry_run => self.stays(id, EntryCode::Differs),
+            None => self.begin_with(id, equal),
         }
-        self.begin_with(id, equal);
     }
 
     /// Answers [`Action::MendExisting`] for one of its files.

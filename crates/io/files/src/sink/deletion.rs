@@ -20,7 +20,7 @@ use crate::filter::Filter;
 use crate::identify::is_hidden_name;
 use crate::place::beneath;
 use crate::sink::SinkTree;
-use crate::sink::writable::{forbids_names, make_writable};
+use crate::sink::writable::{forbids_removal, is_made_writable, make_writable};
 use crate::source::scan::join;
 
 /// Limits of deletion.
@@ -244,7 +244,16 @@ impl DeletionLimits {
         let (here, names) = match listed {
             Ok(listed) => listed,
             Err(error) => {
-                let end = explain::at_destination("cannot look for what to delete", &error.into());
+                let is_opened = || {
+                    let directory = beneath(root, place, OFlags::PATH);
+                    directory.is_ok_and(|it| is_made_writable(&it, self.keeps_modes))
+                };
+                let end = match self.dry_run && error == Errno::ACCESS && is_opened() {
+                    true => EntryEnd::new(EntryCode::Skipped, CLOSED),
+                    false => {
+                        explain::at_destination("cannot look for what to delete", &error.into())
+                    }
+                };
                 return vec![Deletion { path: path.to_vec(), result: Err(end) }];
             }
         };
@@ -276,7 +285,7 @@ impl DeletionLimits {
         of_mount: EntryCode,
     ) -> Result<(), EntryEnd> {
         let removed = match self.dry_run {
-            true => match forbids_names(directory, self.keeps_modes) {
+            true => match forbids_removal(directory, name, self.keeps_modes) {
                 Some(error) => Err(error),
                 None if is_mounted(directory, name) => Err(Errno::BUSY),
                 None => Ok(()),
@@ -462,6 +471,8 @@ const MOUNTED: &str = "something is mounted there at the destination, so that it
 /// Why a directory keeps what only it has.
 const OTHER_MOUNT: &str =
     "nothing in it is deleted at the destination, since it is in another mount";
+/// In a dry run.
+const CLOSED: &str = "it cannot be listed at the destination before a copy makes it accessible, so what would be deleted in it is not known";
 /// Names in directories that go which are named one by one.
 const NAMED_MAX: usize = 1 << 16;
 /// Directories in one another, each of which takes a descriptor and a part of the stack.

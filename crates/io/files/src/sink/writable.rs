@@ -8,10 +8,11 @@ use std::sync::Mutex;
 
 use longhaul_objects::EntryId;
 use longhaul_sys::sync::lock;
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, chmod, fchmod, fstat};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, chmod, fchmod, fstat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::metadata::rights::{is_as_owner, is_fixed};
 use crate::place::open_at;
 
 /// Modes that directories had before they were made writable.
@@ -69,10 +70,32 @@ pub(crate) fn make_writable(directory: &impl AsFd) -> io::Result<Option<Mode>> {
 pub(crate) fn forbids_names(directory: &impl AsFd, keeps_modes: bool) -> Option<Errno> {
     let access = Access::WRITE_OK | Access::EXEC_OK;
     let error = accessat(directory, ".", access, AtFlags::EACCESS).err()?;
-    let is_own = || fstat(directory).is_ok_and(|stat| stat.st_uid == geteuid().as_raw());
     // Without the right to enter it, it is not asked about itself.
     let is_known = matches!(error, Errno::ACCESS | Errno::ROFS | Errno::PERM);
-    (is_known && !(keeps_modes && error == Errno::ACCESS && is_own())).then_some(error)
+    let is_let_in = || error == Errno::ACCESS && is_made_writable(directory, keeps_modes);
+    (is_known && !is_let_in()).then_some(error)
+}
+
+/// True if a copy makes this directory accessible, where it is not: where it `keeps_modes`, its user's own.
+pub(crate) fn is_made_writable(directory: &impl AsFd, keeps_modes: bool) -> bool {
+    keeps_modes && fstat(directory).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
+}
+
+/// The same where it deletes or replaces what has a name there.
+pub(crate) fn forbids_removal(
+    directory: &impl AsFd,
+    name: &[u8],
+    keeps_modes: bool,
+) -> Option<Errno> {
+    if let Some(error) = forbids_names(directory, keeps_modes) {
+        return Some(error);
+    }
+    let here = fstat(directory).ok()?;
+    let there = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_own = here.st_uid == geteuid().as_raw() || is_as_owner(&there);
+    let sticks = here.st_mode & STICKY != 0 && !is_own;
+    (sticks || is_fixed(directory, b"") || is_fixed(directory, name)).then_some(Errno::PERM)
 }
 
 const WRITABLE: u32 = 0o700;
+const STICKY: u32 = 0o1000;
