@@ -345,6 +345,11 @@ impl<I> IncomingCopy<I> {
         self.sink.stats()
     }
 
+    /// See [`Sink::bytes_there`].
+    pub fn bytes_there(&self) -> u64 {
+        self.sink.bytes_there()
+    }
+
     /// Paths that were asked for and that the source does not announce.
     pub fn unannounced(&self) -> Vec<String> {
         self.sink.unannounced()

@@ -111,6 +111,18 @@ impl Layout {
         (start / GROUP_SIZE) as u32..end.div_ceil(GROUP_SIZE) as u32
     }
 
+    /// Bytes of the file that are in these `counted` groups.
+    pub(crate) fn bytes_of(&self, entry: EntryId, counted: impl Fn(u32) -> bool) -> u64 {
+        let Some(index) = self.index_of(entry) else { return 0 };
+        let start = self.files[index].1;
+        let end = self.files.get(index + 1).map_or(self.size, |next| next.1);
+        let bytes = |group: u32| {
+            let from = u64::from(group) * GROUP_SIZE;
+            end.min(from + GROUP_SIZE) - start.max(from)
+        };
+        self.groups_of(index).filter(|group| counted(*group)).map(bytes).sum()
+    }
+
     /// The parts of `group`, ascending.
     pub(crate) fn parts(&self, group: u32) -> impl Iterator<Item = Part> + '_ {
         let start = u64::from(group) * GROUP_SIZE;
@@ -175,7 +187,15 @@ mod tests {
                     }
                     prop_assert_eq!(at, layout.group_len(group));
                 }
-                prop_assert_eq!(read, sizes);
+                for (index, (size, read)) in sizes.iter().zip(&read).enumerate() {
+                    let bytes = |counted: &dyn Fn(u32) -> bool| {
+                        layout.bytes_of(EntryId(index as u32 * 2), counted)
+                    };
+                    prop_assert_eq!((bytes(&|_| true), read), (*size, size));
+                    let groups = 0..layout.groups();
+                    let each: u64 = groups.map(|group| bytes(&|other| other == group)).sum();
+                    prop_assert_eq!(each, *size);
+                }
                 prop_assert_eq!(layout.parts(layout.groups()).count(), 0);
             }
         }

@@ -466,6 +466,11 @@ impl Sink {
         self.report.stats()
     }
 
+    /// Bytes that are there, also in incomplete files that are kept for a later run.
+    pub fn bytes_there(&self) -> u64 {
+        self.report.bytes_there()
+    }
+
     /// Entries that failed, at the source or here: the first [`crate::limits::FAILURES_MAX`] of them.
     pub fn failures(&self) -> &[EndedEntry] {
         self.report.failures()
@@ -506,11 +511,13 @@ impl Sink {
         if let Some(entry) = self.entries.fail_made(id) {
             return self.note_ended(id, &entry, end, source);
         }
-        let Some(Failed { entry, object, aside, discarded }) = self.entries.fail(id, kept) else {
+        let Some(Failed { entry, object, aside, discarded, whole }) = self.entries.fail(id, kept)
+        else {
             return;
         };
         if let Some(temp) = discarded {
             self.checkpoints.discarded(temp);
+            self.report.lost(whole.unwrap_or_else(|| self.objects.written(object, id)));
         }
         self.note_ended(id, &entry, end, source);
         if entry.kind == EntryKind::Directory {

@@ -162,6 +162,9 @@ pub struct SourceStats {
     pub sent_bytes: u64,
     /// Bytes of these of which nothing was sent, since their files failed.
     pub withdrawn_bytes: u64,
+    /// Bytes given out, or that the sink has, of files that are not settled, or that the sink could not give their names
+    /// and keeps for a later run.
+    pub held_bytes: u64,
     /// Bytes that the sink has already.
     pub resumed_bytes: u64,
     /// Groups that the sink wants again.
@@ -355,6 +358,12 @@ impl Object {
         let left = u64::from(groups.start.max(self.next_group))..u64::from(groups.end);
         self.have.contains_range(&left)
     }
+
+    /// Bytes of this file that were given out, or that the sink has.
+    fn held(&self, file: EntryId) -> u64 {
+        let is_held = |group| group < self.next_group || self.have.contains(u64::from(group));
+        self.layout.bytes_of(file, is_held)
+    }
 }
 
 impl Source {
@@ -495,6 +504,7 @@ impl Source {
             }
             object.next_group += 1;
             self.stats.sent_bytes += u64::from(len);
+            self.hold(ObjectId(number), after_have);
             let task = self.task(ObjectId(number), after_have, false)?;
             for piece in &task.pieces {
                 self.changes.carried.begin(piece.entry.path.as_bytes());
@@ -502,6 +512,16 @@ impl Source {
             return Some(task);
         }
         None
+    }
+
+    /// The group was given out, or the sink has it.
+    fn hold(&mut self, object: ObjectId, group: u32) {
+        let parts = self.objects.get(object.0).into_iter().flat_map(|it| it.layout.parts(group));
+        let is_open = |entry: EntryId| {
+            self.entries.get(entry.0).is_some_and(|slot| slot.state == EntryState::Open)
+        };
+        let open = parts.filter(|part| is_open(part.entry));
+        self.stats.held_bytes += open.map(|part| u64::from(part.len)).sum::<u64>();
     }
 
     /// True if the rest of the object is still needed. Once all of its files have failed, were refused or

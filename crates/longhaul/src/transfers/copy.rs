@@ -577,13 +577,12 @@ impl Task for Part {
 
     fn so_far(&self, backlog: u64) -> Snapshot {
         match self.shared.lock().transfer() {
-            Some(transfer @ Transfer::OutgoingCopy(copy)) => {
+            Some(Transfer::OutgoingCopy(copy)) => {
                 let stats = copy.stats();
-                let there = stats.resumed_bytes + stats.unchanged_bytes;
-                let sent = transfer.moved(backlog) + there;
+                let held = stats.held_bytes.saturating_sub(backlog);
                 Snapshot {
                     bytes_named: stats.confirmed_bytes,
-                    bytes_done: stats.confirmed_bytes.max(sent).min(stats.bytes),
+                    bytes_done: stats.confirmed_bytes + stats.unchanged_bytes + held,
                     bytes_total: stats.complete.then_some(stats.bytes),
                     files_done: (stats.confirmed + stats.unchanged).into(),
                     files_total: stats.complete.then_some(stats.entries.into()),
@@ -595,7 +594,7 @@ impl Task for Part {
                 let stats = copy.stats();
                 Snapshot {
                     bytes_named: stats.confirmed_bytes,
-                    bytes_done: stats.received_bytes + stats.resumed_bytes + stats.unchanged_bytes,
+                    bytes_done: copy.bytes_there(),
                     bytes_total: stats.complete.then_some(stats.bytes),
                     files_done: (stats.confirmed + stats.unchanged).into(),
                     files_total: stats.complete.then_some(stats.entries.into()),

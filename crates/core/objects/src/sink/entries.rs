@@ -114,6 +114,8 @@ pub(super) struct Failed {
     pub(super) aside: Option<EntryId>,
     /// Its unpublished file, where no later run is to find that.
     pub(super) discarded: Option<TempName>,
+    /// Its bytes, if all of them were there.
+    pub(super) whole: Option<u64>,
 }
 
 impl Entries {
@@ -538,7 +540,7 @@ impl Entries {
         let Some(entry) = slot.entry.take() else {
             self.unmade -= 1;
             let entry = self.remove_directory(id)?.entry();
-            return Some(Failed { entry, object, aside, discarded: None });
+            return Some(Failed { entry, object, aside, discarded: None, whole: None });
         };
         self.held -= cost(&entry);
         self.unnamed -= 1;
@@ -550,7 +552,9 @@ impl Entries {
         };
         let discarded = discards.then_some(slot.temp);
         self.discarded.extend(discarded);
-        Some(Failed { entry, object, aside, discarded })
+        let is_whole = matches!(was, State::Whole | State::Publishing);
+        let whole = is_whole.then_some(slot.size);
+        Some(Failed { entry, object, aside, discarded, whole })
     }
 
     /// A file was prepared that failed meanwhile.

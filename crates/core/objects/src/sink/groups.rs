@@ -93,6 +93,10 @@ impl Sink {
             return;
         };
         self.report.received(new);
+        // Of files that have failed the source sends zeros, or what nobody needs any more.
+        let is_open = |piece: &&WritePiece| self.entries.in_state(piece.id, State::Open).is_some();
+        let needed: u32 = task.pieces.iter().filter(is_open).map(|piece| piece.len).sum();
+        self.report.lost(u64::from(new.saturating_sub(needed)));
         let files = self.objects.parts(id, group).map(|part| part.entry);
         let files = files.filter_map(|file| self.entries.written(file));
         self.checkpoints.group_written(len, files);

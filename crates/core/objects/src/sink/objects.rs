@@ -442,6 +442,15 @@ impl Objects {
         Some(ObjectId(number))
     }
 
+    /// Bytes of the file that were written, in this run or an earlier one.
+    pub(super) fn written(&self, number: u32, file: EntryId) -> u64 {
+        let Some(object) = self.window.get(number) else { return 0 };
+        object.layout.bytes_of(file, |group| {
+            object.done.contains(u64::from(group))
+                || object.groups.get(&group).is_some_and(Group::was_written)
+        })
+    }
+
     /// Forgets what is over at the front.
     pub(super) fn forget(&mut self) {
         let accepted = self.accepted;
@@ -508,6 +517,11 @@ impl Group {
     /// At least once, so that it is counted against credit: a repair follows what came.
     fn was_received(&self) -> bool {
         self.repairs > 0 || !matches!(self.stage, Stage::Missing | Stage::Hashed(_))
+    }
+
+    /// At least once.
+    fn was_written(&self) -> bool {
+        self.repairs > 0 || matches!(self.stage, Stage::Written(..) | Stage::Right(_))
     }
 }
 

@@ -13,6 +13,8 @@ use crate::entry::EntryId;
 #[derive(Debug)]
 pub(super) struct Report {
     stats: SinkStats,
+    /// Of the bytes received and resumed those that nothing is kept of.
+    lost: u64,
     ended: EndedEntries,
     deletions: Deletions,
     pub(super) changes: Changes,
@@ -28,7 +30,17 @@ impl Report {
         let (stats, ended) = (SinkStats::default(), EndedEntries::default());
         let (deletions, changes) = (Deletions::default(), Changes::default());
         let host = HostAccount::default();
-        Self { stats, ended, deletions, changes, host, notes: 0, not_kept: 0, source: None }
+        Self {
+            stats,
+            lost: 0,
+            ended,
+            deletions,
+            changes,
+            host,
+            notes: 0,
+            not_kept: 0,
+            source: None,
+        }
     }
 
     pub(super) fn stats(&self) -> &SinkStats {
@@ -102,6 +114,19 @@ impl Report {
     /// Bytes were received for the first time and written.
     pub(super) fn received(&mut self, bytes: u32) {
         self.stats.received_bytes += u64::from(bytes);
+    }
+
+    /// So many of them, or of those of an earlier run, are of no file, or of one that is discarded.
+    pub(super) fn lost(&mut self, bytes: u64) {
+        self.lost += bytes;
+    }
+
+    /// Bytes that are there, also in incomplete files that are kept.
+    pub(super) fn bytes_there(&self) -> u64 {
+        let SinkStats { received_bytes, resumed_bytes, unchanged_bytes, .. } = self.stats;
+        let kept = (received_bytes + resumed_bytes).saturating_sub(self.lost);
+        // What came damaged is not counted when it comes again.
+        kept.max(self.stats.confirmed_bytes) + unchanged_bytes
     }
 
     pub(super) fn verified(&mut self, bytes: u32) {

@@ -1,6 +1,7 @@
 //! Answers of the sink, checked against what was announced and sent.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::ops::Range;
 
 use longhaul_units::{Bytes, EntryCode, ObjectId, shown};
@@ -108,13 +109,16 @@ impl Source {
             return Ok(());
         }
         let had_last = object.have.contains(groups - 1);
+        let mut new = Vec::new();
         for range in ranges {
+            new.extend(object.have.gaps(range.clone()));
             self.stats.resumed_bytes += object.have.insert(range.clone()) * GROUP_SIZE;
         }
         if object.have.contains(groups - 1) && !had_last {
             let last = object.layout.group_len(object.layout.groups() - 1);
             self.stats.resumed_bytes -= GROUP_SIZE - u64::from(last);
         }
+        new.into_iter().flatten().for_each(|group| self.hold(id, group as u32));
         Ok(())
     }
 
@@ -308,18 +312,29 @@ impl Source {
         if was != EntryState::Open {
             return kept;
         }
+        let number = slot.object;
         if let Some(entry) = slot.entry.take() {
             self.unsettled -= cost(&entry);
             self.later.settled(id, &entry, state, &mut self.directories.names);
         }
-        let number = slot.object;
-        if let Some(object) = self.objects.get_mut(number) {
-            object.live -= 1;
-            if object.live == 0 && object.next_group > 0 && state != EntryState::Confirmed {
-                self.withdraw(ObjectId(number));
-            }
-        }
+        self.leave_object(number, id, state);
         kept
+    }
+
+    /// A file of this object is settled.
+    fn leave_object(&mut self, number: u32, id: EntryId, state: EntryState) {
+        let Some(object) = self.objects.get_mut(number) else { return };
+        // What the sink has of a small one, or of what is damaged, goes.
+        let is_kept = object.layout.is_large()
+            && matches!(state, EntryState::Refused(code) if code.is_failure() && code != EntryCode::Damaged);
+        if !is_kept {
+            let held = object.held(id);
+            self.stats.held_bytes = self.stats.held_bytes.saturating_sub(held);
+        }
+        object.live -= 1;
+        if object.live == 0 && object.next_group > 0 && state != EntryState::Confirmed {
+            self.withdraw(ObjectId(number));
+        }
     }
 
     /// The entry, while it is not settled.

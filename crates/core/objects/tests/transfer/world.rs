@@ -540,6 +540,24 @@ impl World {
             assert_eq!(result.failed, 0, "seed {}: {:?}", self.seed, self.sink.failures());
         }
         assert_eq!(self.sink.next_timeout(), None);
+        self.check_bytes_there();
+    }
+
+    /// Bytes of files that failed count where a later run goes on from them, and no others.
+    fn check_bytes_there(&self) {
+        let stats = self.source.stats();
+        let settled = stats.confirmed_bytes + stats.unchanged_bytes;
+        let there = [settled + stats.held_bytes, self.sink.bytes_there()];
+        let kept = match self.faults.space.is_none() && self.faults.corrupt == 0 {
+            true => 0,
+            false => self.items.iter().map(|item| item.entry.size).sum(),
+        };
+        let range = settled..=settled + kept;
+        assert!(
+            there.iter().all(|it| range.contains(it)),
+            "seed {}: {there:?} {range:?}",
+            self.seed
+        );
     }
 }
 
