@@ -341,6 +341,38 @@ fn of_a_few_entries_more_than_the_user_bears_are_noticed_too() {
     });
 }
 
+/// However many fail at once, and whatever stays as it was.
+#[test]
+fn a_copy_that_is_given_up_counts_what_failed_and_what_it_brought() {
+    limited(|test| {
+        fs::create_dir(test.here("tree")).unwrap();
+        for n in 0..20 {
+            fs::write(test.here(&format!("tree/same{n}")), "x").unwrap();
+        }
+        let copied =
+            Command::new("cp").arg("-a").args([test.here("tree"), test.there("tree")]).status();
+        assert!(copied.unwrap().success());
+        for n in 0..9 {
+            fs::write(test.here(&format!("tree/{n}")), "x").unwrap();
+            fs::create_dir_all(test.there(&format!("tree/{n}/in the way"))).unwrap();
+        }
+        fs::write(test.here("tree/new"), noise(1, 3_000_000)).unwrap();
+        let (_server, at) = Program::serve(test, "127.0.0.1:0", &[]);
+        for option in ["-n", "-v"] {
+            let words = [option, "--max-errors", "2", "here/tree", &format!("lh://{at}/")];
+            let given_up = Program::cp(test, &words).end();
+            given_up.assert_failed("given up (--max-errors), because 3 entries failed");
+            let known = given_up.json();
+            let [files, bytes, done] =
+                ["files", "bytes", "bytes_done"].map(|key| known[key].as_u64().unwrap());
+            assert!(files <= 1, "{known}");
+            assert_eq!(known["dry_run"] == true, option == "-n", "{known}");
+            let is_dry = bytes == 0 && done <= 20 && files == 0;
+            assert!(option == "-v" || is_dry, "{known}");
+        }
+    });
+}
+
 /// To a server that owns the destination, and is not root.
 #[needs(root)]
 #[test]

@@ -46,14 +46,23 @@ pub(crate) fn run(
         Wanted::WithServer(wanted) => wanted,
     };
     let (stop, progress) = (Stop::default(), Arc::new(Progress::default()));
-    let known = progress.clone();
-    held.stop_in_order(&stop, output, move || report::partial(&known.snapshot()))?;
+    let (reached, dry_run) = (progress.clone(), args.change.dry_run);
+    held.stop_in_order(&stop, output, move || known(&reached, dry_run))?;
     let Places { server, paths, shape } = wanted;
     link::check(&args.link)?;
     let (connect, paths) = reach(args, server, paths, &stop)?;
     let mut options = options(args, (connect, paths), shape, output)?;
     options.connect.retry = args.retry;
     carry_out(args, options, output, (&progress, &stop))
+}
+
+/// The part of a copy, perhaps a dry run, that is known before its end.
+fn known(progress: &Progress, dry_run: bool) -> Map<String, Value> {
+    let mut known = report::partial(&progress.snapshot());
+    if dry_run {
+        known.insert("dry_run".into(), true.into());
+    }
+    known
 }
 
 /// Does the copy of these options, and says how it went.
@@ -75,8 +84,8 @@ fn carry_out(
     if let Some(losses) = losses {
         losses.write().map_err(|error| Failure::failed(format!("cannot write losses: {error}")))?;
     }
-    let report =
-        done.map_err(|error| failure(&error, &options, || report::partial(&progress.snapshot())))?;
+    let known = || known(progress, args.change.dry_run);
+    let report = done.map_err(|error| failure(&error, &options, known))?;
     if let (Some(wanted), Some(circuit)) = (&circuit, &report.link.circuit) {
         wanted.remember(circuit, output);
     }

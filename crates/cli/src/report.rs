@@ -138,8 +138,8 @@ fn circuit(used: &CircuitReport) -> Value {
 pub(crate) fn partial(snapshot: &Snapshot) -> Map<String, Value> {
     object(json!({
         "bytes": snapshot.bytes_named,
-        "bytes_done": snapshot.bytes_done,
-        "files": snapshot.files_done,
+        "bytes_done": snapshot.bytes_done.saturating_sub(snapshot.would_change),
+        "files": snapshot.files_named,
         "seconds": seconds(snapshot.elapsed),
         "rtt_ms": round_trip(snapshot.rtt),
         "packets_sent": snapshot.packets_sent,
@@ -452,8 +452,14 @@ mod tests {
     fn only_what_is_under_its_name_counts_of_a_copy_that_did_not_end() {
         let mut reached = Snapshot::default();
         (reached.bytes_done, reached.bytes_named) = (201_600, 100);
-        let partial = partial(&reached);
-        assert_eq!((&partial["bytes"], &partial["bytes_done"]), (&json!(100), &json!(201_600)));
+        (reached.files_done, reached.files_named) = (7, 2);
+        let of = |reached: &Snapshot| {
+            let partial = partial(reached);
+            ["bytes", "bytes_done", "files"].map(|key| partial[key].as_u64().unwrap())
+        };
+        assert_eq!(of(&reached), [100, 201_600, 2]);
+        reached.would_change = 200_000;
+        assert_eq!(of(&reached), [100, 1_600, 2]);
     }
 
     #[test]

@@ -24,9 +24,13 @@ pub struct Snapshot {
     pub bytes_named: u64,
     /// Bytes of files that are at the sink (received and verified by it as far as known here).
     pub bytes_done: u64,
+    /// In a dry run: of these the ones that a copy would bring.
+    pub would_change: u64,
     /// Bytes in all, once the scan is over.
     pub bytes_total: Option<u64>,
-    /// Entries confirmed.
+    /// Entries that this command has brought.
+    pub files_named: u64,
+    /// The same, and those that stay as they were.
     pub files_done: u64,
     /// Entries in all, once the scan is over.
     pub files_total: Option<u64>,

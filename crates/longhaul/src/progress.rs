@@ -100,6 +100,7 @@ impl Progress {
             bytes_named: snapshot.bytes_named.max(before.bytes_named),
             bytes_done: snapshot.bytes_done.max(before.bytes_done),
             bytes_total: snapshot.bytes_total.or(before.bytes_total),
+            files_named: snapshot.files_named.max(before.files_named),
             files_done: snapshot.files_done.max(before.files_done),
             files_total: snapshot.files_total.or(before.files_total),
             ..snapshot

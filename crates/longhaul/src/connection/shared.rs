@@ -152,7 +152,9 @@ pub(crate) struct Milestones {
 /// Entries that have failed, where those are more than `most`.
 fn failed_beyond(half: &Half, most: Option<u64>) -> Option<u64> {
     let most = most?;
-    half.transfer().map(|transfer| transfer.failures().0).filter(|failed| *failed > most)
+    let failed = half.transfer()?.failures().0;
+    // Others may fail before the copy ends for that.
+    (failed > most).then(|| most + 1)
 }
 
 impl Milestones {
@@ -432,7 +434,7 @@ impl Shared {
         let _ = self.errors_most.set(most);
     }
 
-    /// Entries that have failed, where more have than may.
+    /// Entries that have failed, up to the one too many, if there is one.
     pub fn too_many_failed(&self) -> Option<u64> {
         failed_beyond(&self.lock(), self.errors_most.get().copied())
     }
