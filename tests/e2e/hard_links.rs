@@ -392,6 +392,39 @@ fn where_a_link_is_refused_a_copy_takes_the_place_of_what_has_its_name() {
     });
 }
 
+/// It is another user's, and the name that comes first is missing.
+#[needs(root)]
+#[test]
+fn a_file_that_may_be_neither_linked_nor_read_is_sent() {
+    limited(|test| {
+        let serves =
+            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+        let (_server, at) = as_nobody(test, &serves);
+        fs::create_dir_all(test.here("tree/later")).unwrap();
+        fs::write(test.here("tree/a"), "contents").unwrap();
+        fs::hard_link(test.here("tree/a"), test.here("tree/later/b")).unwrap();
+        fs::create_dir_all(test.there("tree/later")).unwrap();
+        let of_root = test.there("tree/later/b");
+        let copied =
+            Command::new("cp").arg("-p").arg(test.here("tree/later/b")).arg(&of_root).status();
+        assert!(copied.unwrap().success());
+        fs::set_permissions(&of_root, PermissionsExt::from_mode(0o600)).unwrap();
+        for path in ["", "tree", "tree/later"].map(|name| test.there(name)) {
+            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        let to = format!("lh://{at}/");
+        for option in ["-n", "-v"] {
+            let words = ["cp", "--token-file", "token", option, "-H", "here/tree", &to];
+            let ended = Program::start(test, &words).end();
+            ended.assert_succeeded();
+            assert!(ended.stderr.contains("2 entr"), "{ended:?}");
+        }
+        let [a, b] = ["tree/a", "tree/later/b"].map(|name| inode(&test.there(name)));
+        assert_eq!(a, b);
+        assert_eq!(fs::read(test.there("tree/later/b")).unwrap(), b"contents");
+    });
+}
+
 /// With `-X` beside: nothing outside is linked, marked, or changed in any other manner.
 #[test]
 fn who_swaps_directories_for_links_gets_nothing_linked_or_marked_outside() {

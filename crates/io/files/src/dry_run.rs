@@ -30,6 +30,7 @@ use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, may_be_all_holes, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::has_room;
+use crate::sink::hard_links::is_it_elsewhere;
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::times::may_have_time;
@@ -326,9 +327,9 @@ impl DryRun {
             let found = place.and_then(|place| {
                 let (parent, name) = split(&place);
                 let (parent, stat) = self.look(parent, name).ok()??;
-                Some(compare(&parent, name, &stat, entry))
+                Some(is_it_elsewhere((&parent, name), &stat, entry))
             });
-            found == Some(Compared::Unchanged)
+            found == Some(true)
         };
         entry.other_names().iter().find(is_it).cloned()
     }

@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use crate::explain;
 use crate::explain::Replaced;
 use crate::identify::hex;
+use crate::metadata::rights::is_as_owner;
 use crate::place::{beneath, gone, open_at, split};
 use crate::sink::inherited::Parent;
 use crate::sink::sync::sync_whole;
@@ -82,7 +83,7 @@ impl SinkTree {
             let (parent, name) = split(&place);
             let parent = Parent::new(beneath(&self.root, parent, OFlags::PATH).ok()?);
             let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            let is_it = compare(&parent.handle, name, &stat, entry) == Compared::Unchanged;
+            let is_it = is_it_elsewhere((&parent.handle, name), &stat, entry);
             if is_it {
                 self.keeping.mend((&parent, name), &stat, entry, false);
             }
@@ -202,6 +203,21 @@ impl SinkTree {
         self.set_attributes(&to, Some(self.keeping.mode(entry)), entry)?;
         if self.fsync == Fsync::End { sync_whole(&to, &self.notes) } else { Ok(()) }
     }
+}
+
+/// True if the file is unchanged and can be given another name: one of another user, which the kernel may refuse to link,
+/// has to be read for a copy.
+pub(crate) fn is_it_elsewhere(
+    (parent, name): (&OwnedFd, &[u8]),
+    stat: &Stat,
+    entry: &Entry,
+) -> bool {
+    let may_be_read = || {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        open_at(parent, name, flags, Mode::empty()).is_ok()
+    };
+    compare(parent, name, stat, entry) == Compared::Unchanged
+        && (is_as_owner(stat) || may_be_read())
 }
 
 fn is_same(one: &Stat, other: &Stat) -> bool {
