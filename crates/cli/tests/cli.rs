@@ -140,6 +140,46 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_a_failure_and_what_a_list_or_settings_say_wrongly_is_wrong_use() {
+    let home = home();
+    std::fs::create_dir(home.path().join("a")).unwrap();
+    assert!(longhaul(&home, &["keys", "new"]).status.success());
+    std::fs::write(home.path().join("wrong"), "- \n../x\nkey 1\n").unwrap();
+    let to = "lh://127.0.0.1:1/";
+    let at = "127.0.0.1:0";
+    let circuit = "http://127.0.0.1:1";
+    for (words, of_settings) in [
+        (&["cp", "a", to, "--exclude-from"][..], true),
+        (&["cp", "a", to, "--files-from"], true),
+        (&["cp", "a", to, "--token-file"], false),
+        (&["cp", "a", to, "--via", "127.0.0.1:1", "--via-token-file"], false),
+        (&["cp", "a", to, "--circuit", circuit, "--circuit-token-file"], false),
+        (&["ls", to, "--token-file"], false),
+        (&["keys", "id", "--token-file"], false),
+        (&["serve", "--listen", at, "--token-file"], false),
+        (&["serve", "--config"], true),
+        (&["serve", "--check", "--config"], true),
+        (&["gateway", "serve", "--listen", at, "--allow", "127.0.0.1", "--token-file"], false),
+        (&["gateway", "serve", "--config"], true),
+        (&["gateway", "check"], true),
+        (&["circuits", "serve", "--config"], true),
+        (&["circuits", "list", "--url", circuit, "--token-file"], false),
+        (&["verify"], true),
+    ] {
+        let of = |name: &'static str| {
+            let output = match words {
+                ["verify", ..] => longhaul(&home, &["verify", name, to]),
+                _ => longhaul(&home, &[words, &[name]].concat()),
+            };
+            assert!(stderr(&output).contains(name), "{words:?}: {}", stderr(&output));
+            output.status.code()
+        };
+        assert_eq!(of("nosuch"), Some(1), "{words:?}");
+        assert_eq!(of("wrong"), Some(if of_settings { 2 } else { 1 }), "{words:?}");
+    }
+}
+
+#[test]
 fn failures_are_one_json_object_with_the_error() {
     let home = home();
     for (words, status) in [

@@ -10,7 +10,7 @@ use longhaul_circuits::archive;
 use longhaul_circuits::ledger::{Ledger, Record, audit};
 use longhaul_circuits::server::{Server, Tokens};
 use longhaul_circuits::service::Service;
-use longhaul_circuits::service::config::{Config, Role};
+use longhaul_circuits::service::config::{Config, ConfigError, Role};
 use longhaul_circuits::store::{self, Location};
 use serde_json::{Map, json};
 
@@ -91,7 +91,10 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
 
 fn configured(args: &ServeArgs) -> Result<Config, Failure> {
     if let Some(file) = &args.config {
-        return Config::read(file).map_err(|error| Failure::failed(error.to_string()));
+        return Config::read(file).map_err(|error| match error {
+            ConfigError::Mistaken { .. } => Failure::usage(error.to_string()),
+            _ => Failure::failed(error.to_string()),
+        });
     }
     let mut text = String::new();
     if let Some(store) = &args.store {
