@@ -122,14 +122,14 @@ fn misused(words: &[OsString], error: &clap::Error) -> ExitCode {
         let printed = output::open().and_then(|()| error.print().or_else(output::unwritten));
         return printed.map_or_else(|failure| output.failed(&failure), |()| ExitCode::SUCCESS);
     }
-    match &advice {
-        Some(advice) => output::complain(format!("longhaul: {advice}")),
-        // Where standard error is closed, nobody reads why.
-        None => drop(error.print()),
+    let (message, tip) = advice.map_or_else(|| words::complaint(error), |advice| (advice, None));
+    let tipped = tip.as_ref().map(|tip| format!("; {tip}")).unwrap_or_default();
+    match error.kind() {
+        // Help, where somebody gave a command too few words.
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => drop(error.print()),
+        _ => output::complain(format!("longhaul: {message}{tipped}")),
     }
     if words.iter().any(|word| word == "--json") {
-        let (message, tip) =
-            advice.map_or_else(|| words::complaint(&error.to_string()), |advice| (advice, None));
         let receives = words.iter().any(|word| word == "--receive");
         let output = if receives { output.beside_data() } else { output };
         let mut fields = serde_json::json!({ "error": message });

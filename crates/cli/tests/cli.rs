@@ -140,6 +140,40 @@ fn wrong_use_is_status_2_with_a_reason_and_nothing_on_stdout() {
 }
 
 #[test]
+fn wrong_words_are_one_sentence_with_what_to_write() {
+    let home = home();
+    for (words, sentence) in [
+        (
+            &["cp", "--exclud", "x", "a", "lh://h/b"][..],
+            "unexpected argument '--exclud' found; a similar argument exists: '--exclude'",
+        ),
+        (&["sevre"], "unrecognized subcommand 'sevre'; a similar subcommand exists: 'serve'"),
+        (
+            &["serve", "--config", "f", "--check", "d"],
+            "the argument '--config <FILE>' cannot be used with '[DIR]': what that file says is written there alone",
+        ),
+        (
+            &["ls"],
+            "the following required arguments were not provided: <PLACE>: write longhaul ls <PLACE>",
+        ),
+        (
+            &["gateway", "status", "--zzz"],
+            "unexpected argument '--zzz' found: `longhaul gateway status --help` lists the options; to pass \
+             '--zzz' as a value, use '-- --zzz'",
+        ),
+        (
+            &["pipe", "lh://h/a", "--carrier", "x"],
+            "invalid value 'x' for '--carrier <KIND>' [possible values: auto, udp, tcp]",
+        ),
+    ] {
+        let output = longhaul(&home, words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}");
+        assert_eq!(stderr(&output), format!("longhaul: {sentence}\n"));
+        assert!(output.stdout.is_empty(), "{words:?}");
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_a_failure_and_what_a_list_or_settings_say_wrongly_is_wrong_use() {
     let home = home();
     std::fs::create_dir(home.path().join("a")).unwrap();

@@ -26,7 +26,7 @@ fn copy(asked: &OnwardCopy, stop: &Stop) -> Result<(), Failure> {
     let line = [vec![OsString::from("longhaul")], asked.words()].concat();
     let cli = words::parse(&line).map_err(|error| {
         let version = env!("CARGO_PKG_VERSION");
-        Failure::usage(format!("longhaul {version}: {}", words::complaint(&error.to_string()).0))
+        Failure::usage(format!("longhaul {version}: {}", words::complaint(&error).0))
     })?;
     let Command::Cp(args) = &cli.command else {
         return Err(Failure::usage("another command was asked for than cp"));
