@@ -43,7 +43,7 @@ fn resume_says_which_directory_it_cannot_look_at() {
     limited(|test| {
         lock(test, &["locked"]);
         let resume = |place| Program::start_as_nobody(test, &["resume", "--json", place]).end();
-        let error = "cannot look at there/locked: Permission denied";
+        let error = "cannot look at there/locked: no permission to read it";
         let ended = resume("there");
         assert_error(&ended, error, AGAIN);
         let json = ended.json();
@@ -62,7 +62,7 @@ fn resume_says_which_directory_it_cannot_look_at() {
         let ended = resume("there");
         let first = ended.json()["error"].as_str().unwrap().to_owned();
         assert!(first.starts_with("cannot look at there/"), "{ended:?}");
-        assert!(first.ends_with(": Permission denied; 1 more failed"), "{ended:?}");
+        assert!(first.ends_with(": no permission to read it; 1 more failed"), "{ended:?}");
         assert_eq!(ended.json()["failed"], 2, "{ended:?}");
     });
 }

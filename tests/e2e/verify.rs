@@ -151,9 +151,9 @@ fn a_list_that_is_none_is_used_wrongly_and_nothing_is_compared() {
             assert!(ended.stderr.contains(why), "{ended:?}");
         }
         fs::remove_file(test.folder().join("list")).unwrap();
-        verify(test, &[], "here").assert_failed("cannot read list: No such file or directory");
+        verify(test, &[], "here").assert_failed("cannot read list: there is no such file");
         fs::create_dir(test.folder().join("list")).unwrap();
-        verify(test, &[], "here").assert_failed("cannot read list: ");
+        verify(test, &[], "here").assert_failed("cannot read list: line 1: it is a directory");
     });
 }
 

@@ -14,6 +14,7 @@ use longhaul::{
     Error, ErrorKind, ListedNames, LossLog, Progress, ReportedLoss, SshHost, SshPurpose, Stop,
 };
 use longhaul_sys::clock;
+use longhaul_sys::reasons::unwritten;
 use longhaul_units::{EntryCode, Instant, shown, shown_path};
 use serde_json::{Map, Value};
 
@@ -377,7 +378,7 @@ impl Losses {
     fn create(path: &Path) -> Result<Self, Failure> {
         let file = File::create(path);
         let file = file.map_err(|error| {
-            Failure::failed(format!("cannot write {}: {error}", path.display()))
+            Failure::failed(format!("cannot write {}: {}", path.display(), unwritten(&error)))
         })?;
         Ok(Self { file: BufWriter::new(file), began: clock::now(), log: Arc::default() })
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use longhaul::{FilterKind, FilterRule};
+use longhaul_sys::reasons::unread;
 
 use crate::failure::Failure;
 use crate::input;
@@ -77,7 +78,8 @@ fn rule(kind: FilterKind, text: &[u8]) -> Option<FilterRule> {
 /// Adds the rules of a file, or of standard input (`-`), one a line; blank lines, and those that begin with `#` or `;`, are none.
 fn read(path: &Path, rules: &mut Vec<FilterRule>) -> Result<(), Failure> {
     let text = input::read(path).map_err(|error| {
-        Failure::failed(format!("--exclude-from: cannot read {}: {error}", path.display()))
+        let (shown, why) = (path.display(), unread(&error));
+        Failure::failed(format!("--exclude-from: cannot read {shown}: {why}"))
     })?;
     for (number, line) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);

@@ -121,9 +121,6 @@ fn serve(args: &ServeArgs, output: &Output, held: Held) -> Result<(), Failure> {
 
 fn explain(error: StartError) -> Failure {
     match &error {
-        StartError::Listen { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-            Failure::failed(format!("{error}: another program uses the port"))
-        }
         StartError::Listen { .. } | StartError::NoRoom { .. } | StartError::System(_) => {
             Failure::failed(error.to_string())
         }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use longhaul::{FilterRule, ListedNames, NameList, NamesBesideRules, list_beside_rules};
+use longhaul_sys::reasons::unread;
 use longhaul_units::shown_path;
 
 use crate::failure::Failure;
@@ -18,7 +19,7 @@ pub(crate) fn read(
     rules: Vec<FilterRule>,
 ) -> Result<(ListedNames, Vec<FilterRule>), Failure> {
     let text = input::read(path).map_err(|error| {
-        Failure::failed(format!("--files-from: cannot read {}: {error}", path.display()))
+        Failure::failed(format!("--files-from: cannot read {}: {}", path.display(), unread(&error)))
     })?;
     parse(&text, ends_in_zero, rules)
         .map_err(|reason| Failure::usage(format!("--files-from {}: {reason}", path.display())))

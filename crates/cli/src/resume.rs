@@ -7,6 +7,7 @@ use longhaul::{
     EndedEntry, LeftoversOptions, SshPurpose, Stop, UnfinishedCopies, UnfinishedCopy, discard,
     leftovers, open_directory,
 };
+use longhaul_sys::reasons::{unread, unwritten};
 use longhaul_units::{Bytes, shown, shown_path, without_numbers};
 use serde_json::{Map, Value, json};
 
@@ -56,7 +57,7 @@ impl Found {
                 Ok(copy) => copy,
                 Err((path, error)) => {
                     let path = self.named(&shown_path(&path));
-                    self.fail(format!("cannot look at {path}: {error}"));
+                    self.fail(format!("cannot look at {path}: {}", unread(&error)));
                     continue;
                 }
             };
@@ -66,7 +67,7 @@ impl Found {
                     Ok(gone) => is_gone = gone,
                     Err(error) => {
                         let path = self.named(&shown_path(&copy.path));
-                        self.fail(format!("cannot discard {path}: {error}"));
+                        self.fail(format!("cannot discard {path}: {}", unwritten(&error)));
                     }
                 }
             }

@@ -16,6 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use longhaul::{DEFAULT_PORT, ErrorKind, ServeEvent, ServeOptions, Server, SshServeOptions, Stop};
+use longhaul_sys::reasons::unbound;
 use longhaul_sys::sync::lock;
 use longhaul_sys::threads;
 use serde_json::{Map, Value, json};
@@ -116,9 +117,9 @@ fn show(
     output: &Output,
 ) -> Result<Option<Pages>, Failure> {
     let Some(address) = address else { return Ok(None) };
-    let pages = metrics
-        .show(address)
-        .map_err(|error| Failure::failed(format!("cannot show metrics at {address}: {error}")))?;
+    let pages = metrics.show(address).map_err(|error| {
+        Failure::failed(format!("cannot show metrics at {address}: {}", unbound(&error)))
+    })?;
     output.say(format!("metrics at http://{}/metrics", pages.address()));
     Ok(Some(pages))
 }

@@ -7,6 +7,7 @@ use std::path::{Display, Path, PathBuf};
 
 use longhaul_session::{Token, parse_token_file};
 use longhaul_sys::random;
+use longhaul_sys::reasons::{unread, unwritten};
 
 use crate::failure::Failure;
 use crate::output::complain;
@@ -131,7 +132,7 @@ fn read_or(file: &Path, advice: fn(&Display<'_>) -> String) -> Result<Vec<Token>
         io::ErrorKind::NotFound => {
             Failure::failed(format!("no token: {shown} does not exist. {}", advice(&shown)))
         }
-        _ => Failure::failed(format!("cannot read the token file {shown}: {error}")),
+        _ => Failure::failed(format!("cannot read the token file {shown}: {}", unread(&error))),
     })?;
     warn_of_readers(file, "token");
     let tokens = parse_token_file(&text).map_err(|error| match text.starts_with(MADE) {
@@ -157,7 +158,7 @@ pub(crate) fn write(file: &Path, token: &Token) -> Result<(), Failure> {
         io::ErrorKind::AlreadyExists => Failure::failed(format!(
             "{shown} exists and is kept: name another file with --token-file, or remove it first"
         )),
-        _ => Failure::failed(format!("cannot write the token file {shown}: {error}")),
+        _ => Failure::failed(format!("cannot write the token file {shown}: {}", unwritten(&error))),
     };
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(explain)?;

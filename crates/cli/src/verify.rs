@@ -8,6 +8,7 @@ use longhaul::{
     Finding, FindingKind, HashList, Progress, SshPurpose, Stop, VerifyOptions, VerifyPlace,
     VerifyReport, verify,
 };
+use longhaul_sys::reasons::unread;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, shown, shown_path};
 use serde_json::{Map, Value, json};
@@ -65,7 +66,7 @@ pub(crate) fn run(args: &VerifyArgs, output: &Output, held: Held) -> Result<(), 
 fn read(path: &Path) -> Result<HashList, Failure> {
     let shown = shown(&path.display().to_string());
     let lines = input::open(path)
-        .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot read {shown}: {}", unread(&error))))?;
     let list = HashList::read(lines).map_err(|error| match error.is_unread() {
         true => Failure::failed(format!("cannot read {shown}: {error}")),
         false => Failure::usage(format!("{shown}: {error}; nothing was compared")),

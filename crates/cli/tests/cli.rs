@@ -206,8 +206,12 @@ fn a_file_that_cannot_be_read_is_a_failure_and_what_a_list_or_settings_say_wrong
                 _ => longhaul(&home, &[words, &[name]].concat()),
             };
             assert!(stderr(&output).contains(name), "{words:?}: {}", stderr(&output));
+            for foreign in ["No such file", "Is a directory", "os error"] {
+                assert!(!stderr(&output).contains(foreign), "{words:?}: {}", stderr(&output));
+            }
             output.status.code()
         };
+        assert_eq!(of("a"), Some(1), "{words:?}");
         assert_eq!(of("nosuch"), Some(1), "{words:?}");
         assert_eq!(of("wrong"), Some(if of_settings { 2 } else { 1 }), "{words:?}");
     }

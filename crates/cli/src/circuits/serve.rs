@@ -12,6 +12,7 @@ use longhaul_circuits::server::{Server, Tokens};
 use longhaul_circuits::service::Service;
 use longhaul_circuits::service::config::{Config, ConfigError, Role};
 use longhaul_circuits::store::{self, Location};
+use longhaul_sys::reasons::unbound;
 use serde_json::{Map, json};
 
 use super::args::{AuditArgs, ServeArgs};
@@ -43,12 +44,10 @@ pub(super) fn run(args: &ServeArgs, output: &Output) -> Result<(), Failure> {
     }
     let listener = TcpListener::bind(args.listen).map_err(|error| {
         let hint = match error.kind() {
-            std::io::ErrorKind::AddrInUse => {
-                ": another program uses the port; choose one with --listen"
-            }
+            std::io::ErrorKind::AddrInUse => "; choose one with --listen",
             _ => "",
         };
-        Failure::failed(format!("cannot listen at {}: {error}{hint}", args.listen))
+        Failure::failed(format!("cannot listen at {}: {}{hint}", args.listen, unbound(&error)))
     })?;
     let stop = Stop::default();
     let again = Again::Exit(*output, Box::new(Map::new));

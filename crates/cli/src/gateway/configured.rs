@@ -5,6 +5,7 @@ use std::path::Path;
 
 use longhaul_gateway::config::{Checked, Config, Reading, SegmentConfig};
 use longhaul_settings::{Mistake, Written, WrongValue};
+use longhaul_sys::reasons::unread;
 
 use super::args::ServeArgs;
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ pub(super) fn read(args: &ServeArgs) -> Result<Checked, Failure> {
 pub(super) fn read_file(file: &Path) -> Result<Checked, Failure> {
     let shown = file.display();
     let text = fs::read_to_string(file)
-        .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
+        .map_err(|error| Failure::failed(format!("cannot read {shown}: {}", unread(&error))))?;
     let checked = Config::parse(&text).map_err(|mistake| vec![mistake]);
     let checked = checked.and_then(|config| check(&config));
     checked.map_err(|mistakes| failure(&mistakes, &format!("{shown}: ")))

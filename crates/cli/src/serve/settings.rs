@@ -1,6 +1,7 @@
 //! From the words of `serve`, or its file, to the options of a server.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::Path;
@@ -12,6 +13,7 @@ use longhaul_rate_control::Profile;
 use longhaul_settings::{
     At, Mistake, Mistakes, Section, Written, WrongValue, on_loopback, wrong_value,
 };
+use longhaul_sys::reasons::unread;
 use longhaul_units::{Bytes, Rate};
 
 use super::log::LogFormat;
@@ -123,7 +125,7 @@ impl Settings {
     pub fn of_file(file: &Path, logs: fn(LogFormat)) -> Result<Self, Failure> {
         let shown = file.display();
         let text = fs::read_to_string(file)
-            .map_err(|error| Failure::failed(format!("cannot read {shown}: {error}")))?;
+            .map_err(|error| Failure::failed(format!("cannot read {shown}: {}", unread(&error))))?;
         Self::parse(&text, logs).map_err(|mistakes| {
             let lines: Vec<String> =
                 mistakes.iter().map(|mistake| format!("{shown}: {mistake}")).collect();
@@ -309,7 +311,10 @@ fn directory(path: &Path) -> Result<(), WrongValue> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Ok(()),
         Ok(_) => Err(WrongValue::new("it is no directory")),
-        Err(error) => Err(WrongValue::new(error)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            Err(WrongValue::new("there is no such directory"))
+        }
+        Err(error) => Err(WrongValue::new(unread(&error))),
     }
 }
 
@@ -506,7 +511,7 @@ mod tests {
             (
                 &format!("root = \"{at}\"\nallow_d"),
                 &format!("root = \"{at}/none\"\nallow_d"),
-                format!("line 15: root {at}/none: "),
+                format!("line 15: root {at}/none: there is no such directory"),
             ),
         ] {
             assert!(text.contains(from), "{from}");

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::io::{self, BufRead};
 
+use longhaul_sys::reasons::unread;
 use longhaul_wire::{EntryPath, MAX_PATH};
 
 /// Hashes by name, in the order of their lines. A name takes its bytes and 44 more.
@@ -46,7 +47,7 @@ impl HashList {
             text.clear();
             let mut limited = io::Read::take(&mut input, LINE_MAX);
             let read = limited.read_until(b'\n', &mut text);
-            read.map_err(|error| HashListError { is_unread: true, ..at(error.to_string()) })?;
+            read.map_err(|error| HashListError { is_unread: true, ..at(unread(&error)) })?;
             if text.is_empty() {
                 break;
             }

@@ -391,7 +391,13 @@ impl Destination<'_> {
             io::ErrorKind::PermissionDenied => {
                 DestinationError::Permission { path, doing: doing.to_owned() }
             }
-            _ => DestinationError::Io { path, doing: doing.to_owned(), error },
+            _ => {
+                let error = match explain::of_name(&error) {
+                    Some(words) => io::Error::other(words),
+                    None => error,
+                };
+                DestinationError::Io { path, doing: doing.to_owned(), error }
+            }
         }
     }
 

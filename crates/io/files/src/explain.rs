@@ -27,6 +27,8 @@ pub(crate) fn at_source(error: &io::Error) -> EntryEnd {
         ErrorKind::NotFound => (Changed, "it is no longer there"),
         _ if leads_out(error) => (Refused, "it leads out of the root"),
         ErrorKind::PermissionDenied => (Permission, "no permission to read it"),
+        ErrorKind::IsADirectory => (Changed, "it was replaced by a directory meanwhile"),
+        ErrorKind::NotADirectory => (Changed, "a directory above it was replaced meanwhile"),
         ErrorKind::OutOfMemory => {
             return ended(OutOfResources, format!("cannot be read: {error}"));
         }
@@ -53,9 +55,7 @@ pub(crate) fn at_root(error: &io::Error) -> EntryEnd {
         ErrorKind::NotADirectory => EntryEnd::new(NotFound, "what it should be in is no directory"),
         // It would lead out of what is served.
         _ if error.get_ref().is_some() => ended(Refused, error.to_string()),
-        _ if is_link(error) => {
-            EntryEnd::new(Failed, "it is a link that leads back to itself, or too many in a row")
-        }
+        _ if is_link(error) => EntryEnd::new(Failed, LEADS_BACK),
         _ => at_source(error),
     }
 }
@@ -134,9 +134,7 @@ fn why_not_written(error: &io::Error) -> (EntryCode, Cow<'static, str>) {
             "its directory is not at the destination: it could not be made, or somebody has \
              removed it",
         ),
-        ErrorKind::InvalidFilename => {
-            (Name, "the name is too long for the file system of the destination")
-        }
+        ErrorKind::InvalidFilename => (Name, TOO_LONG),
         ErrorKind::OutOfMemory => return (OutOfResources, error.to_string().into()),
         _ if is_link(error) => (
             InTheWay,
@@ -233,6 +231,17 @@ pub(crate) fn in_directory(directory: &ConfinedDir, end: EntryEnd) -> EntryEnd {
     }
 }
 
+/// Why nothing can be at a destination of this name, if that is the reason.
+pub(crate) fn of_name(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        ErrorKind::InvalidFilename => Some(TOO_LONG),
+        _ if is_link(error) => Some(LEADS_BACK),
+        _ => None,
+    }
+}
+
+const LEADS_BACK: &str = "it is a link that leads back to itself, or too many in a row";
+const TOO_LONG: &str = "the name is too long for the file system of the destination";
 const NO_SPACE: &str = "no space left at the destination";
 const NO_INODES: &str = "no inodes (places for files) left at the destination";
 
@@ -398,6 +407,8 @@ mod tests {
         for (errno, code) in [
             (Errno::NOENT, Changed),
             (Errno::LOOP, Changed),
+            (Errno::ISDIR, Changed),
+            (Errno::NOTDIR, Changed),
             (Errno::ACCESS, Permission),
             (Errno::MFILE, OutOfResources),
             (Errno::NOMEM, OutOfResources),

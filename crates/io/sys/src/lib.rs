@@ -1,7 +1,7 @@
 //! Operating system interfaces of Longhaul below the standard library: batched datagrams,
 //! clocks, confined files, scheduler and host samplers, TCP options, network namespaces, TUN devices,
-//! traffic control, children, standard streams, processes of others, accounts, descriptors, threads, random numbers, locks, and
-//! system calls that fail at will.
+//! traffic control, children, standard streams, processes of others, accounts, descriptors, threads, random numbers, locks,
+//! reasons of errors in words, and system calls that fail at will.
 //!
 //! The only crate with `unsafe` code. It holds no protocol and no policy, starts no thread of its
 //! own that outlives a call, and its data path ([`udp`]) allocates nothing. Every facility that a
@@ -45,6 +45,7 @@ pub mod netns;
 pub mod process;
 pub mod processes;
 pub mod random;
+pub mod reasons;
 pub mod route;
 pub mod siphash;
 mod sockopt;

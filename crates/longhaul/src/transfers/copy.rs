@@ -21,6 +21,7 @@ use longhaul_objects::{
 };
 use longhaul_sys::clock;
 use longhaul_sys::random;
+use longhaul_sys::reasons::{unread, unwritten};
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Duration, Instant, shown_path};
@@ -169,7 +170,10 @@ impl List {
             Err((name, error)) if name.is_empty() => return Err(list_error(&self.path, &error)),
             Err(_) if stop.is_requested() => return Err(Error::of(Failure::Stopped, None)),
             Err((name, error)) => {
-                let reason = format!("cannot be hashed for {path}, which was not written: {error}");
+                let reason = format!(
+                    "cannot be hashed for {path}, which was not written: {}",
+                    unread(&error)
+                );
                 let end = EntryEnd::new(EntryCode::Changed, &reason);
                 report.failures.push(&shown_path(&name), &end);
                 return Ok(());
@@ -191,7 +195,7 @@ impl List {
 
 fn list_error(path: &FilePath, error: &io::Error) -> Error {
     let path = path.display().to_string();
-    Error::path(path.clone(), format!("cannot write {path}: {error}"))
+    Error::path(path.clone(), format!("cannot write {path}: {}", unwritten(error)))
 }
 
 /// Checks that the paths can be copied together.

@@ -15,6 +15,7 @@ use longhaul_relay::{Gatekeeper, Hop, MAX_CLOCK_LEAD, Prefix, Target};
 use longhaul_session::{KeyId, Keyring, TokenKey};
 use longhaul_sys::host::memory_limit;
 use longhaul_sys::process::{descriptor_limit, raise_descriptor_limit};
+use longhaul_sys::reasons::unbound;
 use longhaul_sys::threads;
 use longhaul_units::Bytes;
 
@@ -132,7 +133,7 @@ pub enum StartError {
         passwords: bool,
     },
     /// An address cannot be had.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {}", unbound(source))]
     Listen {
         /// The address.
         address: SocketAddr,

@@ -37,7 +37,7 @@ impl SourceTree {
         };
         let stat =
             stat.map_err(|error| match error.raw_os_error().map(Errno::from_raw_os_error) {
-                Some(Errno::NOENT) => EntryEnd::new(EntryCode::NotFound, NOWHERE),
+                Some(Errno::NOENT | Errno::NOTDIR) => EntryEnd::new(EntryCode::NotFound, NOWHERE),
                 Some(Errno::LOOP) => EntryEnd::new(EntryCode::Failed, LOOP),
                 _ if explain::leads_out(&error) => EntryEnd::new(EntryCode::Refused, OUT),
                 _ => explain::at_source(&error),

@@ -24,6 +24,7 @@ fn tree(scratch: &Scratch) -> PathBuf {
         ("to beside", "../beside"),
         ("sub/to file", "../file"),
         ("nowhere", "none"),
+        ("through file", "file/in"),
         ("itself", "itself"),
         ("sub/up", ".."),
         ("out", "../../outside/secret"),
@@ -38,7 +39,11 @@ fn check(scratch: &Scratch, tree: SourceTree, leads_out: bool) {
     let copy = Copy::new(tree.keeping(KeptAttributes::FOLLOW, true), &scratch.directory("to"));
     copy.run();
     let failures = copy.failures();
-    for (path, word) in [("tree/nowhere", "leads nowhere"), ("tree/itself", "leads back")] {
+    for (path, word) in [
+        ("tree/nowhere", "leads nowhere"),
+        ("tree/through file", "leads nowhere"),
+        ("tree/itself", "leads back"),
+    ] {
         assert!(failures.iter().any(|it| it.0 == path && it.1.contains(word)), "{failures:?}");
     }
     // Of a directory that holds it there is no copy in it, by no other name either.
@@ -69,7 +74,7 @@ fn check(scratch: &Scratch, tree: SourceTree, leads_out: bool) {
             }
         }
     }
-    assert_eq!(failures.len(), if leads_out { 4 } else { 6 }, "{failures:?}");
+    assert_eq!(failures.len(), if leads_out { 5 } else { 7 }, "{failures:?}");
 }
 
 #[test]

@@ -53,6 +53,15 @@ fn a_file_goes_where_cp_puts_it() {
     assert!(error.ends_with("/old: is not a directory"), "{error}");
     let error = cp(&scratch, &["file"], "old/").unwrap_err();
     assert!(error.ends_with("/old/: is not a directory"), "{error}");
+    symlink("loop", scratch.at("loop")).unwrap();
+    for (to, words) in [
+        ("loop/", "cannot open it: it is a link that leads back to itself, or too many in a row"),
+        (&"x".repeat(300), "the name is too long for the file system of the destination"),
+    ] {
+        let error = cp(&scratch, &["file"], to).unwrap_err();
+        assert!(error.ends_with(words), "{error}");
+    }
+    std::fs::remove_file(scratch.at("loop")).unwrap();
     assert_eq!(scratch.names(""), ["file", "old", "there", "tree"]);
 }
 

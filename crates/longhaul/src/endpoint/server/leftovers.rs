@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use longhaul_files::{UnfinishedCopies, discard};
 use longhaul_sys::files::ConfinedDir;
+use longhaul_sys::reasons::unwritten;
 use longhaul_sys::stop::Stop;
 use longhaul_sys::sync::lock;
 use longhaul_units::{Bytes, counted};
@@ -49,7 +50,8 @@ fn discard_old(
             // Somebody goes on with it.
             Ok(false) => {}
             Err(error) => events(ServeEvent::Notice(format!(
-                "cannot discard {path}, left by a copy that was interrupted {days} ago: {error}"
+                "cannot discard {path}, left by a copy that was interrupted {days} ago: {}",
+                unwritten(&error)
             ))),
         }
     }

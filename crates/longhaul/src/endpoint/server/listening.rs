@@ -4,6 +4,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
 use longhaul_sys::descriptors;
+use longhaul_sys::reasons::unbound;
 use longhaul_sys::udp::{UdpOptions, UdpSocket};
 use longhaul_wire::SshTaken;
 
@@ -91,13 +92,12 @@ fn is_taken(error: &io::Error) -> bool {
 }
 
 fn cannot_listen(address: SocketAddr, transport: &str, cause: &io::Error) -> Error {
-    let message =
-        format!("cannot listen at {address} ({transport}): {}", descriptors::explained(cause));
+    let message = format!("cannot listen at {address} ({transport}): {}", unbound(cause));
     let error = |message| Error::new(ErrorKind::Listen, Side::Here, message);
     match cause.kind() {
         io::ErrorKind::AddrInUse => {
-            let by = "another program uses the port, perhaps another longhaul serve";
-            error(format!("{message}: {by}")).hint("choose one with --listen ADDR:PORT")
+            let message = format!("{message}, perhaps another longhaul serve");
+            error(message).hint("choose one with --listen ADDR:PORT")
         }
         io::ErrorKind::AddrNotAvailable => {
             error(message).hint("--listen takes an address of this host")

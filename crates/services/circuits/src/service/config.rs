@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use longhaul_settings::{Mistake, WrongValue};
+use longhaul_sys::reasons::unread;
 use serde::Deserialize;
 
 use self::file::File;
@@ -104,7 +105,7 @@ pub enum Role {
 #[non_exhaustive]
 pub enum ConfigError {
     /// It cannot be read.
-    #[error("{}: {error}", file.display())]
+    #[error("{}: {}", file.display(), unread(error))]
     Unreadable {
         /// The file.
         file: PathBuf,
