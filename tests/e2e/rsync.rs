@@ -26,7 +26,7 @@ use crate::trees::{is_hidden, noise};
 ///
 /// Of lists of names, what is not drawn differs, too: a `..` that leads out is refused, as are `/./` and `--delete`. What
 /// is behind a link in a listed directory fails, and is drawn ([`Words::list_within`]).
-const DIFFERENCES: [(&str, Difference); 4] = [
+const DIFFERENCES: [(&str, Difference); 5] = [
     ("without -a a directory that was there keeps its mode", Difference::OldDirectoryMode),
     ("without -a set-id and sticky bits are not kept", Difference::Bits),
     (
@@ -39,6 +39,11 @@ const DIFFERENCES: [(&str, Difference); 4] = [
          excluded, as by `k/` a directory k where the source has a file k",
         Difference::Kinds,
     ),
+    (
+        "with -X a listed link to a directory, with a slash behind it, has the attributes of the directory, as all else of \
+         it: rsync takes those of the link, which has none",
+        Difference::FollowedAttributes,
+    ),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,6 +52,7 @@ enum Difference {
     Bits,
     NewerNames,
     Kinds,
+    FollowedAttributes,
 }
 
 #[needs(rsync)]
@@ -68,8 +74,8 @@ fn trees_arrive_as_by_rsync_with_the_same_options() {
 }
 
 /// With these something was found: a set-user-ID bit that went when `-c` mended the group; a file that a listed link has
-/// found under more paths than it has names, and was two.
-const FOUND: [u64; 2] = [121, 2804];
+/// found under more paths than it has names, and was two; a listed link to a directory with attributes.
+const FOUND: [u64; 3] = [121, 2804, 2146];
 
 /// In `make test`; the limit of a test leaves time for some five times as many.
 const DRAWS: u64 = 80;
@@ -132,6 +138,11 @@ fn compare(test: &Test, server: &Server, seed: u64) {
         "seed {seed}, {rsync:?}, {:?}: {report:?}",
         words.names
     );
+    if is_meant(Difference::FollowedAttributes) && words.attributes.has(KeptAttributes::XATTRS) {
+        for link in words.followed(&source) {
+            mend_attributes(&source.join(&link), &theirs.join(&link));
+        }
+    }
     // Newer files that rsync has not left alone.
     let after = look(&theirs, exactly, &old, &theirs, &newer);
     let replaced: BTreeSet<_> =
@@ -431,6 +442,19 @@ fn link(draw: &mut Draw, top: &Path) {
             set_time(name.parent().unwrap(), draw.below(1_000));
         }
     }
+}
+
+/// Gives a directory the attributes of the one at the source, if it is there.
+fn mend_attributes(from: &Path, to: &Path) {
+    if !from.is_dir() || !to.is_dir() || to.is_symlink() {
+        return;
+    }
+    let of_user = |(name, _): &(String, Vec<u8>)| name.starts_with("user.");
+    for (name, _) in xattrs(to).into_iter().filter(of_user) {
+        rustix::fs::removexattr(to, name).unwrap();
+    }
+    let from = fs::canonicalize(from).unwrap();
+    xattrs(&from).iter().filter(|it| of_user(it)).for_each(|(name, value)| set(to, name, value));
 }
 
 /// Paths at the destination of files that are newer there, and one of several names at the source.
