@@ -374,7 +374,7 @@ impl Entries {
 
     fn whole_without_contents(&mut self, id: EntryId) -> Option<EntryId> {
         let slot = self.in_state_mut(id, State::Open)?;
-        if slot.size > 0 && !slot.elsewhere {
+        if slot.new_bytes() > 0 {
             return None;
         }
         slot.state = State::Whole;
@@ -476,8 +476,7 @@ impl Entries {
 
     /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
-        let slot =
-            self.get(id).filter(|slot| !slot.recorded && slot.size > 0 && !slot.elsewhere)?;
+        let slot = self.get(id).filter(|slot| !slot.recorded && slot.new_bytes() > 0)?;
         slot.entry.as_deref().map(key)
     }
 
@@ -509,7 +508,7 @@ impl Entries {
         if core::mem::take(&mut slot.waived) {
             self.waived -= cost(&entry);
         }
-        Some(if slot.elsewhere { 0 } else { slot.size })
+        Some(slot.new_bytes())
     }
 
     /// Ends a directory that was made.
@@ -553,7 +552,7 @@ impl Entries {
         let discarded = discards.then_some(slot.temp);
         self.discarded.extend(discarded);
         let is_whole = matches!(was, State::Whole | State::Publishing);
-        let whole = is_whole.then_some(slot.size);
+        let whole = is_whole.then(|| slot.new_bytes());
         Some(Failed { entry, object, aside, discarded, whole })
     }
 
@@ -600,6 +599,11 @@ impl Slot {
 
     pub(super) fn size(&self) -> u64 {
         self.size
+    }
+
+    /// Bytes that it brings.
+    fn new_bytes(&self) -> u64 {
+        if self.elsewhere { 0 } else { self.size }
     }
 
     pub(super) fn temp(&self) -> TempName {
