@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
-use longhaul::{CopyOptions, KeptAttributes};
+use longhaul::{CopyOptions, Deletes, KeptAttributes};
 use longhaul_needs::needs;
 use rustix::fs::XattrFlags;
 
@@ -145,6 +145,82 @@ fn a_new_directory_of_names_of_unchanged_files_is_linked_and_not_sent() {
             }
             let mode = fs::metadata(to.join("a/small")).unwrap().mode() & 0o777;
             assert_eq!(mode, 0o600);
+        });
+    });
+}
+
+/// The names at the top are found first: one that is newer, those without contents, a directory in the place of one.
+#[test]
+fn what_is_there_under_a_later_name_is_linked_whatever_has_the_first() {
+    limited(|test| {
+        let server = Server::with(test, |options| options.access[0].allow_delete = true);
+        each_way(test, &server, |from, to, mut options| {
+            options.attributes = KeptAttributes::HARD_LINKS;
+            (options.merge, options.delete) = (true, Some(Deletes { most: Some(1) }));
+            fs::create_dir_all(from.join("later")).unwrap();
+            for name in ["newer", "directory", "empty", "other"] {
+                fs::write(from.join(name), if name == "empty" { "" } else { name }).unwrap();
+                fs::hard_link(from.join(name), from.join("later").join(name)).unwrap();
+            }
+            symlink("nowhere", from.join("link")).unwrap();
+            fs::hard_link(from.join("link"), from.join("later/link")).unwrap();
+            let copied =
+                Command::new("cp").arg("-a").args([from.join("."), to.to_owned()]).status();
+            assert!(copied.unwrap().success());
+            let names = ["newer", "directory", "empty", "link"];
+            let before = names.map(|name| inode(&to.join("later").join(name)));
+            names.iter().for_each(|name| fs::remove_file(to.join(name)).unwrap());
+            fs::write(to.join("newer"), "of tomorrow").unwrap();
+            let tomorrow = SystemTime::now() + Duration::from_secs(86_400);
+            fs::File::options()
+                .write(true)
+                .open(to.join("newer"))
+                .unwrap()
+                .set_modified(tomorrow)
+                .unwrap();
+            fs::create_dir(to.join("directory")).unwrap();
+            fs::write(to.join("directory/inside"), "").unwrap();
+            options.dry_run = true;
+            let dry = run(test, &options).unwrap();
+            options.dry_run = false;
+            let report = run(test, &options).unwrap();
+            assert!(report.failures.is_empty() && dry.failures.is_empty(), "{report:?} {dry:?}");
+            assert_eq!((report.files, report.bytes), (4, 0), "{report:?}");
+            assert_eq!(dry.would_change, (4, 0), "{dry:?}");
+            assert_eq!((report.deleted.count, dry.deleted.count), (1, 1));
+            for at in ["", "later"] {
+                assert_eq!(names.map(|name| inode(&to.join(at).join(name))), before, "{at}");
+            }
+        });
+    });
+}
+
+/// Two files of the source are one at the destination, so that none keeps its time.
+#[test]
+fn files_that_are_compared_by_contents_have_other_names_whatever_their_times() {
+    limited(|test| {
+        let server = Server::start(test);
+        each_way(test, &server, |from, to, mut options| {
+            options.attributes = KeptAttributes::HARD_LINKS;
+            (options.merge, options.checksum) = (true, true);
+            fs::create_dir_all(from.join("later")).unwrap();
+            for (name, seconds) in [("one", 1_000_000), ("two", 2_000_000)] {
+                let file = fs::File::create(from.join(name)).unwrap();
+                fs::write(from.join(name), "contents").unwrap();
+                file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).unwrap();
+                fs::hard_link(from.join(name), from.join("later").join(name)).unwrap();
+            }
+            fs::create_dir_all(to).unwrap();
+            fs::write(to.join("one"), "contents").unwrap();
+            fs::hard_link(to.join("one"), to.join("two")).unwrap();
+            for _ in 0..2 {
+                let report = run(test, &options).unwrap();
+                assert!(report.failures.is_empty(), "{report:?}");
+                assert_eq!(report.bytes, 0);
+            }
+            for name in ["one", "two"] {
+                assert_eq!(inode(&to.join(name)), inode(&to.join("later").join(name)));
+            }
         });
     });
 }
@@ -392,37 +468,41 @@ fn where_a_link_is_refused_a_copy_takes_the_place_of_what_has_its_name() {
     });
 }
 
-/// It is another user's, and the name that comes first is missing.
+/// It is another user's, and one name is missing: the first that is found, or the other.
 #[needs(root)]
 #[test]
 fn a_file_that_may_be_neither_linked_nor_read_is_sent() {
-    limited(|test| {
-        let serves =
-            ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
-        let (_server, at) = as_nobody(test, &serves);
-        fs::create_dir_all(test.here("tree/later")).unwrap();
-        fs::write(test.here("tree/a"), "contents").unwrap();
-        fs::hard_link(test.here("tree/a"), test.here("tree/later/b")).unwrap();
-        fs::create_dir_all(test.there("tree/later")).unwrap();
-        let of_root = test.there("tree/later/b");
-        let copied =
-            Command::new("cp").arg("-p").arg(test.here("tree/later/b")).arg(&of_root).status();
-        assert!(copied.unwrap().success());
-        fs::set_permissions(&of_root, PermissionsExt::from_mode(0o600)).unwrap();
-        for path in ["", "tree", "tree/later"].map(|name| test.there(name)) {
-            chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
-        }
-        let to = format!("lh://{at}/");
-        for option in ["-n", "-v"] {
-            let words = ["cp", "--token-file", "token", option, "-H", "here/tree", &to];
-            let ended = Program::start(test, &words).end();
-            ended.assert_succeeded();
-            assert!(ended.stderr.contains("2 entr"), "{ended:?}");
-        }
-        let [a, b] = ["tree/a", "tree/later/b"].map(|name| inode(&test.there(name)));
-        assert_eq!(a, b);
-        assert_eq!(fs::read(test.there("tree/later/b")).unwrap(), b"contents");
-    });
+    for there in ["tree/later/b", "tree/a"] {
+        limited(move |test| {
+            let serves =
+                ["serve", "--listen", "127.0.0.1:0", "--root", "there", "--token-file", "token"];
+            let (_server, at) = as_nobody(test, &serves);
+            fs::create_dir_all(test.here("tree/later")).unwrap();
+            fs::write(test.here("tree/a"), "contents").unwrap();
+            fs::hard_link(test.here("tree/a"), test.here("tree/later/b")).unwrap();
+            fs::create_dir_all(test.there("tree/later")).unwrap();
+            let of_root = test.there(there);
+            let copied =
+                Command::new("cp").arg("-p").arg(test.here("tree/a")).arg(&of_root).status();
+            assert!(copied.unwrap().success());
+            fs::set_permissions(&of_root, PermissionsExt::from_mode(0o600)).unwrap();
+            for path in ["", "tree", "tree/later"].map(|name| test.there(name)) {
+                chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+            }
+            let to = format!("lh://{at}/");
+            for (option, entries) in
+                [("-n", "2 entr"), ("-v", "2 entr"), ("-v", "0 B in 0 entries")]
+            {
+                let words = ["cp", "--token-file", "token", option, "-H", "here/tree", &to];
+                let ended = Program::start(test, &words).end();
+                ended.assert_succeeded();
+                assert!(ended.stderr.contains(entries), "{there} {ended:?}");
+            }
+            let [a, b] = ["tree/a", "tree/later/b"].map(|name| inode(&test.there(name)));
+            assert_eq!(a, b);
+            assert_eq!(fs::read(test.there("tree/a")).unwrap(), b"contents");
+        });
+    }
 }
 
 /// With `-X` beside: nothing outside is linked, marked, or changed in any other manner.

@@ -295,3 +295,29 @@ fn a_link_that_leads_nowhere_is_replaced_or_is_no_directory() {
         }
     });
 }
+
+/// Its owner may not open it, and give it a mode all the same.
+#[needs(root)]
+#[test]
+fn an_own_file_that_may_not_be_read_gets_its_mode() {
+    limited(|test| {
+        let (_server, at) = serve(test);
+        let (from, to) = (test.here("m"), test.there("m"));
+        fs::create_dir(&from).unwrap();
+        fs::write(from.join("f"), "x").unwrap();
+        mode(&from.join("f"), 0o640);
+        for (option, closed) in [("-r", 0o200), ("-a", 0o000), ("-a", 0o044)] {
+            fill(&from, &to);
+            give(&to);
+            give(&to.join("f"));
+            mode(&to.join("f"), closed);
+            for is_mended in [true, false] {
+                let ended = cp(test, &[option, "here/m", &at]);
+                ended.assert_succeeded();
+                assert!(!ended.stderr.contains("could not be kept"), "{ended:?}");
+                assert_eq!(ended.stderr.contains("of 1 the attributes mended"), is_mended);
+            }
+            assert_eq!(fs::metadata(to.join("f")).unwrap().permissions().mode() & 0o777, 0o640);
+        }
+    });
+}

@@ -193,6 +193,8 @@ pub struct ExistingEntry {
     /// If it is unchanged it stays, and so gets its attributes. Else nothing is changed: another name may be that of
     /// the same file.
     pub stays: bool,
+    /// One that was modified later stays.
+    pub newer_stays: bool,
 }
 
 /// Groups of a file that the source has hashed, to be compared with the file that has its name.
@@ -252,11 +254,13 @@ pub struct FirstName {
     pub path: EntryPath,
     /// It was there before this copy.
     pub stays: bool,
+    /// It has the contents, whatever its modification time is.
+    pub is_compared: bool,
 }
 
 impl FirstName {
     pub(crate) fn that_stays(path: EntryPath) -> Self {
-        Self { path, stays: true }
+        Self { path, stays: true, is_compared: false }
     }
 }
 

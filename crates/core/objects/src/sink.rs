@@ -157,7 +157,7 @@ impl Keeps {
 
     /// The entry, to be compared with what has its name.
     fn existing(self, id: EntryId, entry: Arc<Entry>) -> ExistingEntry {
-        ExistingEntry { id, stays: self.stays_unchanged(&entry), entry }
+        ExistingEntry { id, stays: self.stays_unchanged(&entry), newer_stays: self.newer, entry }
     }
 
     /// True if an entry stays where what has its name has its size and modification time. A later name of a file is
@@ -335,6 +335,8 @@ impl Sink {
         let SinkConfig { capacity, fsync, transfer, sources, nonce, .. } = config;
         let writer = RecordWriter::new(&resume, transfer, fsync).of_sources(sources);
         let SinkConfig { names, asks, keeps, attributes, deletes, dry_run, .. } = config;
+        let mut publications = Publications::default();
+        publications.hard_links.are_compared = keeps.equal;
         Self {
             fsync,
             manifest: Manifest::new(names, attributes),
@@ -348,7 +350,7 @@ impl Sink {
             objects: Objects::new(),
             credit: Credit::new(capacity),
             checkpoints: Checkpoints::new(),
-            publications: Publications::default(),
+            publications,
             answers: Answers::new(),
             report: Report::new(),
             ending: Ending::new(),

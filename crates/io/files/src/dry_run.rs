@@ -30,7 +30,7 @@ use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, may_be_all_holes, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::has_room;
-use crate::sink::hard_links::is_it_elsewhere;
+use crate::sink::hard_links::{is_it_elsewhere, is_same, may_be_named};
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::times::may_have_time;
@@ -323,15 +323,33 @@ impl DryRun {
     /// Finds another name under which the file is there unchanged.
     fn find_elsewhere(&self, entry: &Entry) -> Option<EntryPath> {
         let is_it = |path: &&EntryPath| {
-            let place = place_under(self.rename.as_ref(), path.as_bytes(), false).ok();
-            let found = place.and_then(|place| {
-                let (parent, name) = split(&place);
-                let (parent, stat) = self.look(parent, name).ok()??;
-                Some(is_it_elsewhere((&parent, name), &stat, entry))
-            });
-            found == Some(true)
+            self.at(path.as_bytes(), |at, stat| is_it_elsewhere(at, stat, entry)) == Some(true)
         };
         entry.other_names().iter().find(is_it).cloned()
+    }
+
+    /// See [`crate::SinkTree::lacks_names`].
+    fn lacks_names(&self, entry: &Entry) -> bool {
+        let path = entry.path.as_bytes();
+        if entry.other_names().is_empty()
+            || self.at(path, |at, stat| may_be_named(at, stat, entry)) != Some(false)
+        {
+            return false;
+        }
+        let own = self.at(path, |_, stat| *stat);
+        let is_own = |other: &EntryPath| {
+            let is_same = |stat: &Stat| own.as_ref().is_some_and(|own| is_same(own, stat));
+            self.at(other.as_bytes(), |_, stat| is_same(stat)) == Some(true)
+        };
+        !entry.other_names().iter().all(is_own)
+    }
+
+    /// Looks at what has this path, if anything: at its name in its directory, and its status.
+    fn at<T>(&self, path: &[u8], look: impl FnOnce((&OwnedFd, &[u8]), &Stat) -> T) -> Option<T> {
+        let place = place_under(self.rename.as_ref(), path, false).ok()?;
+        let (parent, name) = split(&place);
+        let (parent, stat) = self.look(parent, name).ok()??;
+        Some(look((&parent, name), &stat))
     }
 
     /// Says of a later name what a copy would do.
@@ -417,12 +435,21 @@ impl Storage for &DryRun {
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
         // A later name of a file has its turn when the first has its name.
         let entry = &existing.entry;
-        match self.compare_entry(entry, entry.linked_to().is_none()) {
+        let elsewhere = existing.stays.then(|| self.find_elsewhere(entry)).flatten();
+        let it_is_time = entry.linked_to().is_none() && elsewhere.is_none();
+        let compared = match self.compare_entry(entry, it_is_time) {
+            Compared::Unchanged if existing.stays && self.lacks_names(entry) => {
+                Compared::Other { same_size: true }
+            }
+            compared => compared,
+        };
+        match compared {
             Compared::Unchanged if existing.stays && self.lacks_attributes(entry) => {
                 Compared::Mended
             }
-            compared @ (Compared::Missing | Compared::Other { .. }) if existing.stays => {
-                self.find_elsewhere(entry).map_or(compared, Compared::Elsewhere)
+            Compared::Newer { .. } if existing.newer_stays => compared,
+            Compared::Missing | Compared::Other { .. } | Compared::Newer { .. } => {
+                elsewhere.map_or(compared, Compared::Elsewhere)
             }
             compared => compared,
         }

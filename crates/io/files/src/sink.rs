@@ -410,11 +410,22 @@ impl SinkTree {
     }
 
     /// Compares the file that has the entry's name with it. One that is unchanged, and `stays` then, gets its attributes.
-    fn compare(&self, entry: &Entry, stays: bool, last: &mut Option<LastDirectory>) -> Compared {
+    fn compare(
+        &self,
+        entry: &Entry,
+        (stays, newer_stays): (bool, bool),
+        last: &mut Option<LastDirectory>,
+    ) -> Compared {
         let mut found = Compared::Other { same_size: false };
         let look = |parent: &Parent, name: &[u8]| {
             let stat = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
             found = compare(&parent.handle, name, &stat, entry);
+            if stays
+                && found == Compared::Unchanged
+                && self.lacks_names(&parent.handle, name, entry)
+            {
+                found = Compared::Other { same_size: true };
+            }
             if stays
                 && found == Compared::Unchanged
                 && self.keeping.mend((parent, name), &stat, entry, false)
@@ -425,7 +436,8 @@ impl SinkTree {
         };
         self.look_in_place(entry, last, look);
         match found {
-            Compared::Other { .. } if stays => {
+            Compared::Newer { .. } if newer_stays => found,
+            Compared::Other { .. } | Compared::Newer { .. } if stays => {
                 self.find_elsewhere(entry).map_or(found, Compared::Elsewhere)
             }
             found => found,
@@ -454,7 +466,7 @@ impl SinkTree {
         if self.is_published(&file.entry, last) {
             // That may have been by a run that kept less.
             if self.keeping.is_on() {
-                self.compare(&file.entry, true, last);
+                self.compare(&file.entry, (true, true), last);
             }
             return Checked::There;
         }
@@ -665,7 +677,8 @@ impl Storage for TreeStorage<'_> {
     }
 
     fn compare(&mut self, existing: &ExistingEntry) -> Compared {
-        self.tree.compare(&existing.entry, existing.stays, &mut self.last)
+        let stays = (existing.stays, existing.newer_stays);
+        self.tree.compare(&existing.entry, stays, &mut self.last)
     }
 
     fn take_over(&mut self, entry: &Entry, temp: TempName, groups: &[(u32, ChainingValue)]) {

@@ -19,6 +19,8 @@ pub(super) struct HardLinks {
     firsts: BTreeMap<EntryId, First>,
     /// First names of files that are there unchanged under this other name.
     elsewhere: BTreeMap<EntryId, EntryPath>,
+    /// Those that stay have been compared by their contents.
+    pub(super) are_compared: bool,
     /// Later names in the place of a first that stays as a newer file, until they have theirs.
     heirs: BTreeMap<EntryId, EntryId>,
 }
@@ -114,9 +116,9 @@ impl HardLinks {
                 Turn::Waits
             }
             State::Failed => Turn::Fails(first_failed()),
-            State::Named | State::Stays => Turn::Of(elsewhere(to).unwrap_or_else(|| FirstName {
-                path: first.path(),
-                stays: matches!(first.state, State::Stays),
+            State::Named | State::Stays => Turn::Of(elsewhere(to).unwrap_or_else(|| {
+                let stays = matches!(first.state, State::Stays);
+                FirstName { path: first.path(), stays, is_compared: stays && self.are_compared }
             })),
         }
     }

@@ -324,10 +324,8 @@ impl Sink {
             return self.compare_contents(id, size);
         }
         let unchanged = slot.entry().is_some_and(|entry| self.keeps.stays_unchanged(entry));
-        if let Compared::Elsewhere(other) = &compared
-            && slot.size() > 0
-        {
-            return self.found_elsewhere(id, other.clone());
+        if let Compared::Elsewhere(other) = compared {
+            return self.found_elsewhere(id, other);
         }
         let of_code = |code| Some(EntryEnd::new(code, ""));
         let end = match compared {
@@ -357,14 +355,17 @@ impl Sink {
         }
     }
 
-    /// The file is there, unchanged, under another of its names: no contents are needed.
+    /// The file or link is there, unchanged, under another of its names: no contents are needed.
     fn found_elsewhere(&mut self, id: EntryId, other: EntryPath) {
-        self.unchanged.insert_one(u64::from(id.0));
         self.publications.hard_links.found_elsewhere(id, other);
-        self.report.stays_elsewhere(self.entries.found_elsewhere(id));
+        let bytes = self.entries.found_elsewhere(id);
+        if bytes > 0 {
+            self.unchanged.insert_one(u64::from(id.0));
+            self.report.stays_elsewhere(bytes);
+            self.answers.elsewhere(id);
+            self.hold_credit();
+        }
         self.earlier.forget(id);
-        self.answers.elsewhere(id);
-        self.hold_credit();
         self.advance();
     }
 

@@ -405,9 +405,13 @@ impl MemoryStorage {
 
     /// Compares what has the entry's name; it has to be mended where its attributes are others.
     pub(super) fn compared(&self, existing: &ExistingEntry) -> Compared {
-        let ExistingEntry { entry, stays, .. } = existing;
+        let ExistingEntry { entry, stays, newer_stays, .. } = existing;
         let compared = self.compared_itself(entry, *stays);
-        let is_other = matches!(compared, Compared::Other { .. } | Compared::Missing);
+        let is_other = match compared {
+            Compared::Newer { .. } => !newer_stays,
+            Compared::Other { .. } | Compared::Missing => true,
+            _ => false,
+        };
         let is_it = |path: &&EntryPath| self.is(self.node(path.as_bytes()), entry);
         let other = entry.other_names().iter().find(is_it).filter(|_| *stays && is_other);
         other.map_or(compared, |other| Compared::Elsewhere(other.clone()))

@@ -308,7 +308,7 @@ fn newer_files_stay_and_the_other_names_are_of_one_file_with_the_contents_of_the
         let others = || NAMES.into_iter().zip(before).filter(|(_, it)| *it != Before::Newer);
         let newer = NAMES.len() - others().count();
         // Those that wait for the word about a newer one are known, too.
-        let is_known = (is_among || before[0] == Before::Newer) && size > 0;
+        let is_known = if before[0] == Before::Newer { size > 0 } else { is_among };
         let stays = match is_known {
             true => before.contains(&Before::Same),
             false => others().next().is_some_and(|(_, it)| it == Before::Same),

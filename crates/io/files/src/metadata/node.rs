@@ -5,9 +5,9 @@ use std::fmt::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::fs::{
-    Access, AtFlags, CWD, FileType, Gid, Mode, Stat, Uid, XattrFlags, accessat, chownat, fchmod,
-    fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, lgetxattr, llistxattr,
-    lremovexattr, lsetxattr, statat,
+    Access, AtFlags, CWD, FileType, Gid, Mode, OFlags, Stat, Uid, XattrFlags, accessat, chmod,
+    chownat, fchmod, fchown, fgetxattr, flistxattr, fremovexattr, fsetxattr, fstat, lgetxattr,
+    llistxattr, lremovexattr, lsetxattr, openat, statat,
 };
 use rustix::io::{Errno, Result};
 
@@ -64,11 +64,6 @@ impl<'a> Node<'a> {
     /// True if nothing of it is set.
     pub(crate) fn is_dry(&self) -> bool {
         self.is_dry
-    }
-
-    /// True if it is open.
-    pub(crate) fn is_open(&self) -> bool {
-        matches!(self.at, At::Open(_))
     }
 
     /// Sets something, or in a dry run finds out whether it `may`.
@@ -150,14 +145,14 @@ impl<'a> Node<'a> {
         self.change(may, set)
     }
 
-    /// Sets the mode of what is open.
+    /// Sets the mode: of no link.
     pub(crate) fn chmod(&self, mode: u32) -> Result<()> {
         let changed = self.changed.get();
         let set = || match &self.at {
             At::Open(file) => fchmod(file, Mode::from_raw_mode(mode)),
-            At::Named { .. } => Err(Errno::OPNOTSUPP),
+            At::Named { directory, name, .. } => chmod_unopened(directory, name, mode),
         };
-        self.change(|| Ok(self.is_open() && self.is_as_owner()?), set)?;
+        self.change(|| self.is_as_owner(), set)?;
         self.changed.set(changed || self.had != Some(mode));
         Ok(())
     }
@@ -207,6 +202,17 @@ impl<'a> Node<'a> {
             At::Named { path, .. } => lremovexattr(&path[..], name),
         };
         self.change(|| self.may_set_xattr(name), set)
+    }
+}
+
+/// Sets the mode of a file that its owner may not open.
+fn chmod_unopened(directory: &BorrowedFd<'_>, name: &[u8], mode: u32) -> Result<()> {
+    let file =
+        openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+        FileType::Symlink => Err(Errno::OPNOTSUPP),
+        // Open by path, it has another path that leads nowhere else.
+        _ => chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode)),
     }
 }
 

@@ -43,7 +43,7 @@ impl SinkTree {
         let explain = |error| explain::at_destination("cannot give it its name", &error);
         let place = self.place_of(first.path.as_bytes(), false)?;
         let (within, own) = split(&place);
-        let named = self.find_first(file, within, own).map_err(explain)?;
+        let named = self.find_first(file, within, (own, first.is_compared)).map_err(explain)?;
         let mut folding = self.folding.as_ref().map(lock);
         if let Some(folding) = &folding {
             folding.check(parent, name).map_err(explain)?;
@@ -92,11 +92,29 @@ impl SinkTree {
         entry.other_names().iter().find(|path| is_it(path) == Some(true)).cloned()
     }
 
+    /// True of what is unchanged under its first name and can be given no other, where another is missing, or of another
+    /// file: it is copied.
+    pub(crate) fn lacks_names(&self, parent: &OwnedFd, name: &[u8], entry: &Entry) -> bool {
+        if entry.other_names().is_empty() {
+            return false;
+        }
+        let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+        let is_such = |path: &EntryPath| {
+            let place = self.place_of(path.as_bytes(), false).ok()?;
+            let (parent, name) = split(&place);
+            let parent = beneath(&self.root, parent, OFlags::PATH).ok()?;
+            let other = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+            Some(is_same(&other, &stat))
+        };
+        !may_be_named((parent, name), &stat, entry)
+            && !entry.other_names().iter().all(|path| is_such(path) == Some(true))
+    }
+
     fn find_first<'a>(
         &self,
         file: &Publication,
         within: &[u8],
-        name: &'a [u8],
+        (name, is_compared): (&'a [u8], bool),
     ) -> io::Result<Named<'a>> {
         let directory = beneath(&self.root, within, OFlags::PATH)?;
         let stat = statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -107,7 +125,7 @@ impl SinkTree {
         let is_it = match compare(&directory, name, &stat, &file.entry) {
             Compared::Unchanged | Compared::Mended => true,
             Compared::Newer { same_size } | Compared::Other { same_size } => {
-                same_size && self.lacks_times()
+                same_size && (is_compared || self.lacks_times())
             }
             Compared::Missing | Compared::Blocked(_) | Compared::Elsewhere(_) => false,
         };
@@ -205,22 +223,22 @@ impl SinkTree {
     }
 }
 
-/// True if the file is unchanged and can be given another name: one of another user, which the kernel may refuse to link,
-/// has to be read for a copy.
-pub(crate) fn is_it_elsewhere(
-    (parent, name): (&OwnedFd, &[u8]),
-    stat: &Stat,
-    entry: &Entry,
-) -> bool {
+/// True if the file or link is unchanged and can be given another name.
+pub(crate) fn is_it_elsewhere(at: (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
+    compare(at.0, at.1, stat, entry) == Compared::Unchanged && may_be_named(at, stat, entry)
+}
+
+/// False of a file that can be given no other name: it is another user's, so that the kernel may refuse to link it, and
+/// may not be read for a copy.
+pub(crate) fn may_be_named((parent, name): (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
     let may_be_read = || {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         open_at(parent, name, flags, Mode::empty()).is_ok()
     };
-    compare(parent, name, stat, entry) == Compared::Unchanged
-        && (is_as_owner(stat) || may_be_read())
+    entry.kind != EntryKind::File || is_as_owner(stat) || may_be_read()
 }
 
-fn is_same(one: &Stat, other: &Stat) -> bool {
+pub(crate) fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 

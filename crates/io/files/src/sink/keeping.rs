@@ -191,14 +191,12 @@ impl Keeping {
         let is_file = entry.kind == EntryKind::File;
         let mode = is_file.then(|| self.mode_in(entry, |mode| parent.gives().mode(mode)));
         let lacks_mode = mode.is_some_and(|mode| stat.st_mode & 0o7777 != mode);
-        let settable = mode.filter(|_| node.is_open());
-        let all = match settable {
-            _ if self.is_on() => self.set_all(node, settable, entry),
+        let all = match mode {
+            _ if self.is_on() => self.set_all(node, mode, entry),
             Some(mode) if lacks_mode => node.chmod(mode).map(|()| true),
             _ => Ok(true),
         };
-        let is_closed = lacks_mode && settable.is_none();
-        if !node.is_dry() && (is_closed || !all.unwrap_or(false)) {
+        if !node.is_dry() && !all.unwrap_or(false) {
             self.count_not_kept();
         }
         node.was_changed()

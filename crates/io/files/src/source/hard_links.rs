@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::mem::take;
 
 use longhaul_objects::EntryId;
-use longhaul_wire::{Entry, EntryKind, HardLink};
+use longhaul_wire::{Entry, HardLink};
 use rustix::fs::Stat;
 
 use super::metadata::Missed;
@@ -22,7 +22,7 @@ pub(crate) struct FoundLinks {
     unnumbered: Option<(Inode, u32)>,
     /// Links are followed, so that a file may be found more often than it has names.
     has_more: bool,
-    /// Files that wait for more of their names, so that the first is announced with others: where one of these is at
+    /// Those that wait for more of their names, so that the first is announced with others: where one of these is at
     /// the destination nothing is sent.
     gathered: BTreeMap<Inode, Vec<FoundName>>,
     gathered_cost: usize,
@@ -58,8 +58,7 @@ impl FoundLinks {
 
     /// Takes in a name. [`Self::take_ready`] gives those that can be announced.
     pub(crate) fn find(&mut self, name: FoundName, cost_most: usize) {
-        let has_contents = name.entry.kind == EntryKind::File && name.entry.contents_len() > 0;
-        if !has_contents || self.known.contains_key(&name.inode) {
+        if self.known.contains_key(&name.inode) {
             return self.ready.push_back(name);
         }
         self.gathered_cost += name.cost();

@@ -92,7 +92,7 @@ fn unchanged_files_that_may_not_have_their_mode_are_counted() {
         let tree = SourceTree::local(&[scratch.at("from")], false);
         let entries: Vec<_> = tree.scan().filter_map(is_file).collect();
         let compared = entries.into_iter().map(|entry| {
-            let existing = ExistingEntry { id: EntryId(1), entry, stays: true };
+            let existing = ExistingEntry { id: EntryId(1), entry, stays: true, newer_stays: true };
             copy.to.storage().compare(&existing)
         });
         let mended = compared.filter(|compared| *compared == Compared::Mended).count();
