@@ -422,7 +422,7 @@ impl SinkTree {
             found = compare(&parent.handle, name, &stat, entry);
             if stays
                 && found == Compared::Unchanged
-                && self.lacks_names(&parent.handle, name, entry)
+                && self.lacks_names((&parent.handle, name), &stat, entry)
             {
                 found = Compared::Other { same_size: true };
             }

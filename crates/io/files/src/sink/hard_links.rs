@@ -94,20 +94,18 @@ impl SinkTree {
 
     /// True of what is unchanged under its first name and can be given no other, where another is missing, or of another
     /// file: it is copied.
-    pub(crate) fn lacks_names(&self, parent: &OwnedFd, name: &[u8], entry: &Entry) -> bool {
-        if entry.other_names().is_empty() {
-            return false;
-        }
-        let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) else { return false };
+    pub(crate) fn lacks_names(&self, at: (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
         let is_such = |path: &EntryPath| {
             let place = self.place_of(path.as_bytes(), false).ok()?;
             let (parent, name) = split(&place);
             let parent = beneath(&self.root, parent, OFlags::PATH).ok()?;
             let other = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            Some(is_same(&other, &stat))
+            Some(is_same(&other, stat))
         };
-        !may_be_named((parent, name), &stat, entry)
-            && !entry.other_names().iter().all(|path| is_such(path) == Some(true))
+        let others = entry.other_names();
+        !others.is_empty()
+            && !may_be_named(at, stat, entry)
+            && !others.iter().all(|path| is_such(path) == Some(true))
     }
 
     fn find_first<'a>(
