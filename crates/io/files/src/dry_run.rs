@@ -30,7 +30,7 @@ use crate::place::{beneath, split};
 use crate::sink::contents::{Contents, may_be_all_holes, mended, open_existing};
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::has_room;
-use crate::sink::hard_links::{is_it_elsewhere, is_same, may_be_named};
+use crate::sink::hard_links::{is_it_elsewhere, lacks_names};
 use crate::sink::inherited::Parent;
 use crate::sink::keeping::Keeping;
 use crate::sink::times::may_have_time;
@@ -256,15 +256,11 @@ impl DryRun {
 
     /// True if a file or link that is there, unchanged, has not the attributes that it would get.
     fn lacks_attributes(&self, entry: &Entry) -> bool {
-        let place = place_under(self.rename.as_ref(), entry.path.as_bytes(), false);
-        let Ok(place) = place else { return false };
-        let (parent, name) = split(&place);
-        let found = self.look(parent, name).ok().flatten();
-        found.is_some_and(|(parent, stat)| {
-            self.mends(&stat, entry, || {
-                self.keeping.mend((&Parent::new(parent), name), &stat, entry, true)
-            })
-        })
+        let found = self.at(entry.path.as_bytes(), |(parent, name), stat| {
+            let lacks = || self.keeping.mend((&Parent::new(parent), name), stat, entry, true);
+            self.mends(stat, entry, lacks)
+        });
+        found == Some(true)
     }
 
     /// True if a copy would mend what has this status, as `lacks` says, and has not under another name.
@@ -323,33 +319,28 @@ impl DryRun {
     /// Finds another name under which the file is there unchanged.
     fn find_elsewhere(&self, entry: &Entry) -> Option<EntryPath> {
         let is_it = |path: &&EntryPath| {
-            self.at(path.as_bytes(), |at, stat| is_it_elsewhere(at, stat, entry)) == Some(true)
+            self.at(path.as_bytes(), |(parent, name), stat| {
+                is_it_elsewhere((&parent, name), stat, entry)
+            }) == Some(true)
         };
         entry.other_names().iter().find(is_it).cloned()
     }
 
-    /// See [`crate::SinkTree::lacks_names`].
+    /// It is unchanged under its first name, and is copied.
     fn lacks_names(&self, entry: &Entry) -> bool {
-        let path = entry.path.as_bytes();
-        if entry.other_names().is_empty()
-            || self.at(path, |at, stat| may_be_named(at, stat, entry)) != Some(false)
-        {
-            return false;
-        }
-        let own = self.at(path, |_, stat| *stat);
-        let is_own = |other: &EntryPath| {
-            let is_same = |stat: &Stat| own.as_ref().is_some_and(|own| is_same(own, stat));
-            self.at(other.as_bytes(), |_, stat| is_same(stat)) == Some(true)
-        };
-        !entry.other_names().iter().all(is_own)
+        let find = |other: &EntryPath| self.at(other.as_bytes(), |_, stat| *stat);
+        let found = self.at(entry.path.as_bytes(), |(parent, name), stat| {
+            lacks_names((&parent, name), stat, entry, find)
+        });
+        found == Some(true)
     }
 
     /// Looks at what has this path, if anything: at its name in its directory, and its status.
-    fn at<T>(&self, path: &[u8], look: impl FnOnce((&OwnedFd, &[u8]), &Stat) -> T) -> Option<T> {
+    fn at<T>(&self, path: &[u8], look: impl FnOnce((OwnedFd, &[u8]), &Stat) -> T) -> Option<T> {
         let place = place_under(self.rename.as_ref(), path, false).ok()?;
         let (parent, name) = split(&place);
         let (parent, stat) = self.look(parent, name).ok()??;
-        Some(look((&parent, name), &stat))
+        Some(look((parent, name), &stat))
     }
 
     /// Says of a later name what a copy would do.
@@ -358,12 +349,7 @@ impl DryRun {
             Compared::Missing => EntryCode::New,
             Compared::Blocked(end) => return *end,
             _ => {
-                let at = |path: &[u8]| {
-                    let place = place_under(self.rename.as_ref(), path, false).ok()?;
-                    let (parent, name) = split(&place);
-                    let (_, stat) = self.look(parent, name).ok()??;
-                    Some((stat.st_dev, stat.st_ino))
-                };
+                let at = |path: &[u8]| self.at(path, |_, stat| (stat.st_dev, stat.st_ino));
                 let is_that = at(entry.path.as_bytes()) == at(first.path.as_bytes());
                 let stays = (!is_that).then(|| self.forbids_entry(entry)).flatten();
                 match stays {

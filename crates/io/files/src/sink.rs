@@ -49,6 +49,7 @@ use crate::place::{beneath, open_at, split};
 use crate::record::Record;
 use crate::sink::deletion::DeletionLimits;
 use crate::sink::free_space::SpaceBudget;
+use crate::sink::hard_links::lacks_names;
 use crate::sink::inherited::{Inherited, Parent};
 use crate::sink::keeping::{Keeping, provisional_mode};
 use crate::sink::staged_directories::StagedDirectories;
@@ -422,7 +423,9 @@ impl SinkTree {
             found = compare(&parent.handle, name, &stat, entry);
             if stays
                 && found == Compared::Unchanged
-                && self.lacks_names((&parent.handle, name), &stat, entry)
+                && lacks_names((&parent.handle, name), &stat, entry, |other| {
+                    self.at(other, |_, stat| *stat)
+                })
             {
                 found = Compared::Other { same_size: true };
             }

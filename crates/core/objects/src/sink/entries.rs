@@ -49,7 +49,7 @@ pub(super) struct Entries {
 pub(super) struct Slot {
     /// `None` when settled, and for directories.
     entry: Option<Arc<Entry>>,
-    /// Bytes of its contents, without holes.
+    /// Bytes of its contents, without holes, as they were announced.
     size: u64,
     is_large: bool,
     temp: TempName,
@@ -70,8 +70,6 @@ pub(super) struct Slot {
     prepared: bool,
     /// Counted in [`Entries::waived`].
     waived: bool,
-    /// Its contents are there under another name of the file.
-    elsewhere: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,10 +303,7 @@ impl Entries {
     pub(super) fn found_elsewhere(&mut self, id: EntryId) -> u64 {
         self.link(id, HardLink::To(id.as_wire()));
         self.open(id);
-        self.slots.get_mut(id.0).map_or(0, |slot| {
-            slot.elsewhere = true;
-            slot.size
-        })
+        self.get(id).map_or(0, Slot::size)
     }
 
     /// Makes the entry, which waits, one of several names. Returns it.
@@ -374,7 +369,7 @@ impl Entries {
 
     fn whole_without_contents(&mut self, id: EntryId) -> Option<EntryId> {
         let slot = self.in_state_mut(id, State::Open)?;
-        if slot.new_bytes() > 0 {
+        if slot.entry.as_ref().is_some_and(|entry| entry.data_len() > 0) {
             return None;
         }
         slot.state = State::Whole;
@@ -476,8 +471,8 @@ impl Entries {
 
     /// Key for the record of a file whose name is durable, if it is not recorded yet.
     pub(super) fn unrecorded(&self, id: EntryId) -> Option<EntryKey> {
-        let slot = self.get(id).filter(|slot| !slot.recorded && slot.new_bytes() > 0)?;
-        slot.entry.as_deref().map(key)
+        let slot = self.get(id).filter(|slot| !slot.recorded)?;
+        slot.entry.as_deref().filter(|entry| entry.data_len() > 0).map(key)
     }
 
     /// The file is about to get its name, unless it failed meanwhile.
@@ -508,7 +503,7 @@ impl Entries {
         if core::mem::take(&mut slot.waived) {
             self.waived -= cost(&entry);
         }
-        Some(slot.new_bytes())
+        Some(entry.data_len())
     }
 
     /// Ends a directory that was made.
@@ -552,7 +547,7 @@ impl Entries {
         let discarded = discards.then_some(slot.temp);
         self.discarded.extend(discarded);
         let is_whole = matches!(was, State::Whole | State::Publishing);
-        let whole = is_whole.then(|| slot.new_bytes());
+        let whole = is_whole.then(|| entry.data_len());
         Some(Failed { entry, object, aside, discarded, whole })
     }
 
@@ -589,7 +584,6 @@ impl Slot {
             dirty: false,
             prepared: false,
             waived: false,
-            elsewhere: false,
         }
     }
 
@@ -599,11 +593,6 @@ impl Slot {
 
     pub(super) fn size(&self) -> u64 {
         self.size
-    }
-
-    /// Bytes that it brings.
-    fn new_bytes(&self) -> u64 {
-        if self.elsewhere { 0 } else { self.size }
     }
 
     pub(super) fn temp(&self) -> TempName {

@@ -143,16 +143,11 @@ impl Source {
     }
 
     fn handle_confirm(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
-        let entry = ranges.first().map_or(0, |range| range.start);
-        if !ascending(ranges, u64::from(self.announced_entries)) {
+        if let Some(entry) = self.impossible(ranges, Self::may_be_confirmed) {
             return Err(SourceError::Confirm { entry });
         }
-        let numbers = || ranges.iter().cloned().flatten().map(|number| number as u32);
-        if let Some(number) = numbers().find(|number| !self.may_be_confirmed(*number)) {
-            return Err(SourceError::Confirm { entry: u64::from(number) });
-        }
-        for number in numbers() {
-            self.settle(EntryId(number), EntryState::Confirmed);
+        for number in ranges.iter().cloned().flatten() {
+            self.settle(EntryId(number as u32), EntryState::Confirmed);
         }
         self.forget();
         Ok(())
@@ -176,16 +171,23 @@ impl Source {
         }
     }
 
-    fn handle_elsewhere(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
-        let entry = ranges.first().map_or(0, |range| range.start);
+    /// The first entry of these ranges that was not announced, or of which a message is not possible.
+    fn impossible(
+        &self,
+        ranges: &[Range<u64>],
+        is_possible: impl Fn(&Self, u32) -> bool,
+    ) -> Option<u64> {
         if !ascending(ranges, u64::from(self.announced_entries)) {
+            return Some(ranges.first().map_or(0, |range| range.start));
+        }
+        ranges.iter().cloned().flatten().find(|number| !is_possible(self, *number as u32))
+    }
+
+    fn handle_elsewhere(&mut self, ranges: &[Range<u64>]) -> Result<(), SourceError> {
+        if let Some(entry) = self.impossible(ranges, Self::may_be_elsewhere) {
             return Err(SourceError::Elsewhere { entry });
         }
-        let numbers = || ranges.iter().cloned().flatten().map(|number| number as u32);
-        if let Some(number) = numbers().find(|number| !self.may_be_elsewhere(*number)) {
-            return Err(SourceError::Elsewhere { entry: u64::from(number) });
-        }
-        for number in numbers() {
+        for number in ranges.iter().cloned().flatten().map(|number| number as u32) {
             let Some(slot) = self.entries.get_mut(number) else { continue };
             self.stats.unchanged_bytes += core::mem::take(&mut slot.size);
             let object = core::mem::replace(&mut slot.object, NO_OBJECT);

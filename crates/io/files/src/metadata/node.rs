@@ -211,9 +211,13 @@ fn chmod_unopened(directory: &BorrowedFd<'_>, name: &[u8], mode: u32) -> Result<
         openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     match FileType::from_raw_mode(fstat(&file)?.st_mode) {
         FileType::Symlink => Err(Errno::OPNOTSUPP),
-        // Open by path, it has another path that leads nowhere else.
-        _ => chmod(format!("/proc/self/fd/{}", file.as_raw_fd()), Mode::from_raw_mode(mode)),
+        _ => chmod_by_path(&file, Mode::from_raw_mode(mode)),
     }
+}
+
+/// Sets the mode of what is open by path only (`O_PATH`): it has another path, which leads nowhere else.
+pub(crate) fn chmod_by_path(file: &impl AsFd, mode: Mode) -> Result<()> {
+    chmod(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()), mode)
 }
 
 /// Bytes that `call` puts into a buffer, which grows to `most` where it is too small.

@@ -79,33 +79,29 @@ impl SinkTree {
     /// Finds another name under which the file is there unchanged. What has that gets the entry's attributes.
     pub(crate) fn find_elsewhere(&self, entry: &Entry) -> Option<EntryPath> {
         let is_it = |path: &&EntryPath| {
-            let place = self.place_of(path.as_bytes(), false).ok()?;
-            let (parent, name) = split(&place);
-            let parent = Parent::new(beneath(&self.root, parent, OFlags::PATH).ok()?);
-            let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            let is_it = is_it_elsewhere((&parent.handle, name), &stat, entry);
-            if is_it {
-                self.keeping.mend((&parent, name), &stat, entry, false);
-            }
-            Some(is_it)
+            let look = |(parent, name): (&Parent, &[u8]), stat: &Stat| {
+                let is_it = is_it_elsewhere((&parent.handle, name), stat, entry);
+                if is_it {
+                    self.keeping.mend((parent, name), stat, entry, false);
+                }
+                is_it
+            };
+            self.at(path, look) == Some(true)
         };
-        entry.other_names().iter().find(|path| is_it(path) == Some(true)).cloned()
+        entry.other_names().iter().find(is_it).cloned()
     }
 
-    /// True of what is unchanged under its first name and can be given no other, where another is missing, or of another
-    /// file: it is copied.
-    pub(crate) fn lacks_names(&self, at: (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
-        let is_such = |path: &EntryPath| {
-            let place = self.place_of(path.as_bytes(), false).ok()?;
-            let (parent, name) = split(&place);
-            let parent = beneath(&self.root, parent, OFlags::PATH).ok()?;
-            let other = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-            Some(is_same(&other, stat))
-        };
-        let others = entry.other_names();
-        !others.is_empty()
-            && !may_be_named(at, stat, entry)
-            && !others.iter().all(|path| is_such(path) == Some(true))
+    /// Looks at what has this path, if anything: at its name in its directory, and its status.
+    pub(crate) fn at<T>(
+        &self,
+        path: &EntryPath,
+        look: impl FnOnce((&Parent, &[u8]), &Stat) -> T,
+    ) -> Option<T> {
+        let place = self.place_of(path.as_bytes(), false).ok()?;
+        let (parent, name) = split(&place);
+        let parent = Parent::new(beneath(&self.root, parent, OFlags::PATH).ok()?);
+        let stat = statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        Some(look((&parent, name), &stat))
     }
 
     fn find_first<'a>(
@@ -226,9 +222,22 @@ pub(crate) fn is_it_elsewhere(at: (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry)
     compare(at.0, at.1, stat, entry) == Compared::Unchanged && may_be_named(at, stat, entry)
 }
 
+/// True of what is unchanged under its first name and can be given no other, where another is missing, or of another
+/// file: it is copied. `find` looks at what has another name.
+pub(crate) fn lacks_names(
+    at: (&OwnedFd, &[u8]),
+    stat: &Stat,
+    entry: &Entry,
+    find: impl Fn(&EntryPath) -> Option<Stat>,
+) -> bool {
+    let others = entry.other_names();
+    let is_such = |path| find(path).is_some_and(|other| is_same(&other, stat));
+    !others.is_empty() && !may_be_named(at, stat, entry) && !others.iter().all(is_such)
+}
+
 /// False of a file that can be given no other name: it is another user's, so that the kernel may refuse to link it, and
 /// may not be read for a copy.
-pub(crate) fn may_be_named((parent, name): (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
+fn may_be_named((parent, name): (&OwnedFd, &[u8]), stat: &Stat, entry: &Entry) -> bool {
     let may_be_read = || {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         open_at(parent, name, flags, Mode::empty()).is_ok()
@@ -236,7 +245,7 @@ pub(crate) fn may_be_named((parent, name): (&OwnedFd, &[u8]), stat: &Stat, entry
     entry.kind != EntryKind::File || is_as_owner(stat) || may_be_read()
 }
 
-pub(crate) fn is_same(one: &Stat, other: &Stat) -> bool {
+fn is_same(one: &Stat, other: &Stat) -> bool {
     (one.st_dev, one.st_ino) == (other.st_dev, other.st_ino)
 }
 

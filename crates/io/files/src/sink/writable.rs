@@ -3,15 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
 use longhaul_objects::EntryId;
 use longhaul_sys::sync::lock;
-use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, chmod, fchmod, fstat, statat};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, accessat, fchmod, fstat, statat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
+use crate::metadata::node::chmod_by_path;
 use crate::metadata::rights::{is_as_owner, is_fixed};
 use crate::place::open_at;
 
@@ -56,10 +57,7 @@ pub(crate) fn make_writable(directory: &impl AsFd) -> io::Result<Option<Mode>> {
     }
     let writable = Mode::from_raw_mode(mode | WRITABLE);
     match fchmod(directory, writable) {
-        // Open by path, it has another path that leads nowhere else.
-        Err(Errno::BADF) => {
-            chmod(format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd()), writable)?;
-        }
+        Err(Errno::BADF) => chmod_by_path(directory, writable)?,
         set => set?,
     }
     Ok(Some(Mode::from_raw_mode(mode)))
